@@ -1,0 +1,44 @@
+# `make demo` and `make test` do everything on a fresh machine. Each target makes .venv if it is missing.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# A build without CUDA packages is enough here; constraints.txt pins every version that was tested.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-all lint format bench clean help
+
+help:            ## this list
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || { echo "making $(VENV) …" >&2; $(PYTHON) -m venv $(VENV); }
+	@echo "installing anaphora and its tools into $(VENV) (a few minutes the first time) …" >&2
+	@$(PIP) torch
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(READY)   ## train a translator of number words and look inside it (about two minutes)
+	@$(BIN)/anaphora demo
+
+test: lint       ## lint, types, layers, and every test that is not slow
+	@$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadgroup
+
+test-all: lint   ## the same with the slow suites
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+lint: $(READY)   ## ruff, mypy, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY) ## put the code into the house's form
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: $(READY)  ## the benchmarks a laptop can run; writes docs/benchmarks.md
+	@$(BIN)/python benchmarks/run.py
+
+clean:           ## remove what the targets made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

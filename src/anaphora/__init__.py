@@ -1,0 +1,51 @@
+"""Anaphora: one library for modelling sequences. Train, search, look inside, serve.
+
+    import anaphora as an
+
+    m = an.Translator(model="lstm-attention", hidden=256)
+    m.fit("train.tsv", valid="dev.tsv", out="runs/en-de")
+    m.predict(["two dogs run"])
+
+Names are loaded when they are first used, so that ``import anaphora`` costs nothing.
+
+Two conventions hold everywhere: tensors are batch first, ``(batch, time, features)``, and a mask is
+True where the element is real.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from anaphora import _cpu
+from anaphora._version import __version__
+
+if TYPE_CHECKING:
+    from anaphora import nn as nn
+    from anaphora import search as search
+    from anaphora.errors import AnaphoraError as AnaphoraError
+    from anaphora.tasks.load import load as load
+    from anaphora.tasks.translator import Translator as Translator
+
+_cpu.avoid_broken_amx()
+
+_HOMES = {
+    "AnaphoraError": "anaphora.errors",
+    "Translator": "anaphora.tasks.translator",
+    "load": "anaphora.tasks.load",
+}
+_ROOMS = ("nn", "search")
+
+__all__ = ["AnaphoraError", "Translator", "__version__", "load", "nn", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"anaphora.{name}")
+    raise AttributeError(f"module 'anaphora' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

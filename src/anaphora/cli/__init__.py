@@ -1,0 +1,1 @@
+"""The command. Nothing heavy is imported until a command needs it."""

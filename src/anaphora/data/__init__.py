@@ -1,0 +1,1 @@
+"""Corpora, readers, tokenizers, batches. They do not know models."""

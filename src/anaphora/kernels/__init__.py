@@ -1,0 +1,1 @@
+"""The fast inner loops. They know arrays, not modules, text or files."""

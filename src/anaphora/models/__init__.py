@@ -1,0 +1,1 @@
+"""Whole models, built from parts passed in. They do not know how they are trained."""

@@ -1,0 +1,1 @@
+"""Trace: what happened inside one run of a model, with named axes."""

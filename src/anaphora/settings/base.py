@@ -1,0 +1,75 @@
+"""What all settings share: unknown words are refused with a suggestion, all mistakes are told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from anaphora.errors import SettingsError
+
+
+class Settings(BaseModel):
+    """A frozen set of settings. The description of a field is what ``anaphora explain`` prints."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def build(kind: type[S], values: Mapping[str, Any], *, owner: str, where: Mapping[str, str] | None = None) -> S:
+    """Check ``values`` and make a ``kind`` of them, or raise one ``SettingsError`` with every mistake.
+
+    ``owner`` is the name users know (``Translator``); ``where`` maps a key to its place (``run.toml:14``).
+    """
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        raise SettingsError(
+            [_sentence(kind, problem, owner, where or {}) for problem in error.errors()]
+        ) from None
+
+
+def _sentence(kind: type[Settings], problem: Any, owner: str, where: Mapping[str, str]) -> str:
+    key = str(problem["loc"][0]) if problem["loc"] else ""
+    place = f"{where[key]}: " if key in where else ""
+    if problem["type"] == "extra_forbidden":
+        return f"{place}{key} is not a setting of {owner}.{suggestion(key, list(kind.model_fields))}"
+    value = problem.get("input")
+    if not key:  # a rule between several settings
+        return f"{place}{_plain(problem)}."
+    return f"{place}{key} = {value!r} cannot be used: {_plain(problem)}. `anaphora explain {key}` says more."
+
+
+def suggestion(word: str, known: list[str]) -> str:
+    """" Did you mean hidden?" when something is near, else a hint where to look."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" Did you mean {near[0]}?" if near else " `anaphora explain` lists all settings."
+
+
+def _plain(problem: Any) -> str:
+    """pydantic's reason in plain words."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind == "literal_error":
+        return f"it must be {context['expected']}"
+    plain = {
+        "greater_than": "it must be greater than {gt}",
+        "greater_than_equal": "it must be at least {ge}",
+        "less_than": "it must be less than {lt}",
+        "less_than_equal": "it must be at most {le}",
+        "int_parsing": "it must be a whole number",
+        "int_type": "it must be a whole number",
+        "int_from_float": "it must be a whole number",
+        "float_parsing": "it must be a number",
+        "float_type": "it must be a number",
+        "finite_number": "it must be a finite number",
+        "bool_parsing": "it must be true or false",
+        "bool_type": "it must be true or false",
+        "string_type": "it must be text",
+        "value_error": "{error}",
+    }
+    template = plain.get(kind)
+    return template.format(**context) if template else str(problem["msg"])

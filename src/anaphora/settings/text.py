@@ -1,0 +1,37 @@
+"""Settings of reading and tokenizing text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from anaphora.settings.base import Settings
+
+
+class TextSettings(Settings):
+    tokens: Literal["char", "word", "bpe"] = Field(
+        "bpe",
+        description="What one symbol is: a character, a word between spaces, or a piece learnt by byte pair "
+        "encoding (needs no list of words and knows no unknown word).",
+    )
+    vocab_size: int = Field(
+        8000,
+        ge=8,
+        description="Most symbols in the vocabulary. For bpe fewer means shorter pieces; for words the rest becomes <unk>.",
+    )
+    joint: bool = Field(
+        False,
+        description="One vocabulary for source and target (needed to tie their embeddings) instead of one each.",
+    )
+    lowercase: bool = Field(False, description="Fold text to lower case before tokenizing.")
+    max_tokens: int = Field(
+        256,
+        ge=2,
+        description="Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning.",
+    )
+    bad_rows: Literal["strict", "skip"] = Field(
+        "strict",
+        description="What to do with a broken row (wrong columns, broken UTF-8, an empty side): stop and name it, "
+        "or skip it and report how many were skipped, and why.",
+    )

@@ -1,0 +1,73 @@
+"""Settings of the training loop, the same for every task."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from anaphora.settings.base import Settings
+
+
+class TrainingSettings(Settings):
+    steps: int = Field(4000, ge=1, description="Number of optimizer steps to train for.")
+    batch_tokens: int = Field(
+        4096,
+        ge=1,
+        description="Symbols in one batch (padded, the longer side counts), over all devices together. "
+        "Larger is smoother and, on a GPU, faster per symbol.",
+    )
+    accumulate: int = Field(
+        1,
+        ge=1,
+        description="Work through each batch in this many parts, to save memory; the result is the same.",
+    )
+    optimizer: Literal["adam", "adamw", "sgd"] = Field("adamw", description="How weights follow gradients.")
+    lr: float = Field(
+        1e-3, gt=0, allow_inf_nan=False, description="Learning rate: the peak value of the schedule."
+    )
+    weight_decay: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="Shrinks weight matrices each step (not biases or norms)."
+    )
+    momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of sgd; ignored by adam and adamw.")
+    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle"] = Field(
+        "cosine",
+        description="How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau "
+        "(halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise "
+        "linearly over `warmup` steps.",
+    )
+    warmup: int = Field(0, ge=0, description="Steps over which lr rises from 0 to its peak.")
+    clip: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Gradients longer than this (true global L2 norm) are scaled back to it, direction kept; 0 = off.",
+    )
+    ema: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Decay of a moving average of the weights, used for evaluation and export; 0 = off.",
+    )
+    valid_every: int = Field(500, ge=1, description="Steps between evaluations on the dev data.")
+    save_every: int = Field(500, ge=1, description="Steps between checkpoints.")
+    log_every: int = Field(50, ge=1, description="Steps between lines of metrics.jsonl.")
+    keep: int = Field(
+        2, ge=1, description="Newest checkpoints to keep; the best weights are kept besides, as model.safetensors."
+    )
+    patience: int = Field(
+        0, ge=0, description="Stop after this many evaluations without a better dev metric; 0 = never stop early."
+    )
+    on_nan: Literal["stop", "skip"] = Field(
+        "stop",
+        description="When loss or gradient is not finite: stop with a report, or skip that batch (at most 10 in a row).",
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="Arithmetic of the matrix products: auto is bf16 on a GPU that has it, else fp32."
+    )
+    device: str = Field(
+        "auto", description='"auto" takes a GPU where there is one; or "cpu", "cuda", "cuda:1", "mps".'
+    )
+    seed: int = Field(
+        1, ge=0, description="Everything random (weights, order, dropout, sampling) follows from it."
+    )

@@ -1,0 +1,1 @@
+"""The estimators users touch, their presets and metrics."""

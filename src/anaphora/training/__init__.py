@@ -1,0 +1,1 @@
+"""The loop, schedules, checkpoints, run folders. They do not know tasks."""

@@ -1,0 +1,30 @@
+"""Shared by all tests: the same numbers every time, few threads, no network."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two test processes share two cores
+
+import anaphora  # noqa: F401  (sets what must be set before torch is imported)
+import pytest
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+settings.register_profile("anaphora", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("anaphora")
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="no NVIDIA GPU here")
+    for item in items:
+        if "cuda" in item.keywords:
+            item.add_marker(skip)
