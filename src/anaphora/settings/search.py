@@ -17,5 +17,5 @@ class SearchSettings(Settings):
         description="α in score = log p / lengthᵅ; 0 prefers short outputs, 1 is the mean per symbol.",
     )
     max_length: int = Field(
-        0, ge=0, description="Most symbols in an output; 0 = 2 × the source's symbols + 10."
+        0, ge=0, description="Most symbols in an output; 0 = 3 × the source’s symbols + 20."
     )

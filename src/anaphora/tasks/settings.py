@@ -1,0 +1,34 @@
+"""All settings of each task, put together from the glossary."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import SearchSettings, Seq2SeqSettings, TextSettings, TrainingSettings
+
+
+class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
+    model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
+    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"] = Field(
+        "13a",
+        description="How sacrebleu splits text before counting; `none` for text that is tokenized already.",
+    )
+    valid_examples: int = Field(
+        1000, ge=1, description="Most dev examples decoded at each evaluation while training."
+    )
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> TranslatorSettings:
+        if self.model == "transformer" and self.hidden % self.heads:
+            raise ValueError(f"hidden = {self.hidden} cannot be divided among heads = {self.heads}")
+        if self.model == "transformer" and self.hidden % 2:
+            raise ValueError(f"hidden = {self.hidden} must be even, for sine and cosine positions")
+        if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:
+            raise ValueError(
+                "attention = 'dot' needs states and annotations of one width, but both directions give "
+                f"annotations of {2 * self.hidden} and states of {self.hidden}: "
+                "set bidirectional = false, or attention = 'bilinear'"
+            )
+        return self
