@@ -1,0 +1,20 @@
+"""Search for the best output of any model that can score its next symbol.
+
+    step(symbols (rows,), state) -> (log_probs (rows, V), state)
+
+`step` reads the last symbol of each hypothesis (a row) and gives the log-probability of every next one.
+`state` is whatever the model carries: nested tuples, lists, dicts or dataclasses of tensors whose
+dimension 0 is rows, or an object with `.select(rows)`.
+
+Everywhere here the length of a hypothesis counts its symbols *including EOS*; the start symbol or prompt
+is not counted.
+"""
+
+from __future__ import annotations
+
+from anaphora.search._beam import beam
+from anaphora.search._greedy import greedy
+from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
+from anaphora.search._rows import select_rows
+
+__all__ = ["BeamNode", "BeamStep", "Hypothesis", "NBest", "Step", "beam", "greedy", "select_rows"]

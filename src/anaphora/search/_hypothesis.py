@@ -1,0 +1,86 @@
+"""What a search returns: hypotheses, and on request the tree they were chosen from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
+"""step(symbols (rows,), state) -> (log_probs (rows, V), state)"""
+
+
+@dataclass
+class Hypothesis:
+    """One output. `score = log_prob / len(steps)ᵅ`, and `log_prob = sum(steps)`."""
+
+    tokens: list[int]
+    """The symbols without the start symbol and without EOS."""
+    score: float
+    log_prob: float
+    steps: list[float]
+    """log p of each symbol given those before it; the last one is EOS's if the hypothesis is finished."""
+    finished: bool
+    """False if it was cut at the greatest length, or could not go on."""
+
+
+class NBest(list[Hypothesis]):
+    """The hypotheses for one input: finished ones first, each group best first."""
+
+    tree: list[BeamStep] | None = None
+    """One `BeamStep` per step of the search if it was asked for with `keep_tree`."""
+
+
+@dataclass(eq=False, slots=True)
+class BeamNode:
+    """A hypothesis at one step of the search: its last symbol and the way back."""
+
+    parent: BeamNode | None = field(repr=False)
+    symbol: int
+    step: float
+    """log p of the symbol alone."""
+    log_prob: float
+    """log p of the whole hypothesis up to here."""
+    score: float
+    length: int
+    rank: int = 0
+    """Its place among the nodes kept at its step: the next step's nodes name their parent by it."""
+
+    def path(self) -> Iterator[BeamNode]:
+        """The nodes from the first symbol to this one."""
+        node, nodes = self, []
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return reversed(nodes)
+
+    def hypothesis(self, *, finished: bool) -> Hypothesis:
+        """The path as a result; a finished one ends in EOS, which is not among the tokens."""
+        nodes = list(self.path())
+        tokens = [node.symbol for node in nodes]
+        return Hypothesis(
+            tokens=tokens[:-1] if finished else tokens,
+            score=self.score,
+            log_prob=self.log_prob,
+            steps=[node.step for node in nodes],
+            finished=finished,
+        )
+
+
+@dataclass(eq=False, slots=True)
+class BeamStep:
+    """What happened to one input at one step of the search, each list best first."""
+
+    kept: list[BeamNode]
+    finished: list[BeamNode]
+    """Ended in EOS at this step; set aside, no longer extended."""
+    pruned: list[BeamNode]
+    """The best few that found no place in the beam."""
+
+
+def normalised(log_prob: float, length: int, length_penalty: float) -> float:
+    """score = log p / lengthᵅ with α = length_penalty; a hypothesis without symbols keeps its log p."""
+    return log_prob / math.pow(max(length, 1), length_penalty)

@@ -1,0 +1,46 @@
+"""Pick rows out of a model's state, whatever its shape."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.errors import AnaphoraError
+
+
+def select_rows(state: Any, rows: Tensor) -> Any:
+    """The same state with `rows` (a LongTensor; repeats allowed) taken from dimension 0 of every tensor.
+
+    Goes through tuples, named tuples, lists, dicts and dataclasses. An object with a method
+    `select(rows)` does it itself, so that it may share what all rows have in common. None, plain
+    numbers, text and tensors without dimensions belong to all rows and stay as they are.
+    """
+    if isinstance(state, Tensor):
+        return state if state.ndim == 0 else state.index_select(0, rows.to(state.device))
+    if state is None or isinstance(state, bool | int | float | str):
+        return state
+    if hasattr(state, "select"):
+        return state.select(rows)
+    if isinstance(state, tuple):
+        parts = [select_rows(part, rows) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    if isinstance(state, list):
+        return [select_rows(part, rows) for part in state]
+    if isinstance(state, dict):
+        return {name: select_rows(part, rows) for name, part in state.items()}
+    if dataclasses.is_dataclass(state) and not isinstance(state, type):
+        parts_by_name = {
+            f.name: select_rows(getattr(state, f.name), rows) for f in dataclasses.fields(state) if f.init
+        }
+        return dataclasses.replace(state, **parts_by_name)
+    raise AnaphoraError(
+        f"The search cannot pick rows out of a {type(state).__name__} in the model's state; "
+        "use tensors in tuples, lists, dicts or dataclasses, or give it a method select(rows)."
+    )
+
+
+def row_index(rows: list[int], device: torch.device) -> Tensor:
+    return torch.tensor(rows, dtype=torch.long, device=device)
