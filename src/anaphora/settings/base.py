@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,7 +20,9 @@ class Settings(BaseModel):
 S = TypeVar("S", bound=Settings)
 
 
-def build(kind: type[S], values: Mapping[str, Any], *, owner: str, where: Mapping[str, str] | None = None) -> S:
+def build(
+    kind: type[S], values: Mapping[str, Any], *, owner: str, where: Mapping[str, str] | None = None
+) -> S:
     """Check ``values`` and make a ``kind`` of them, or raise one ``SettingsError`` with every mistake.
 
     ``owner`` is the name users know (``Translator``); ``where`` maps a key to its place (``run.toml:14``).
@@ -38,16 +40,32 @@ def _sentence(kind: type[Settings], problem: Any, owner: str, where: Mapping[str
     place = f"{where[key]}: " if key in where else ""
     if problem["type"] == "extra_forbidden":
         return f"{place}{key} is not a setting of {owner}.{suggestion(key, list(kind.model_fields))}"
-    value = problem.get("input")
     if not key:  # a rule between several settings
-        return f"{place}{_plain(problem)}."
-    return f"{place}{key} = {value!r} cannot be used: {_plain(problem)}. `anaphora explain {key}` says more."
+        return f"{_plain(problem)}."
+    value = problem.get("input")
+    near = ""
+    if problem["type"] == "literal_error" and isinstance(value, str):
+        near = suggestion(
+            value, [str(word) for word in get_args(kind.model_fields[key].annotation)], otherwise=""
+        )
+    return (
+        f"{place}{key} = {_written(value)} cannot be used: {_plain(problem)}.{near}"
+        f" `anaphora explain {key}` says more."
+    )
 
 
-def suggestion(word: str, known: list[str]) -> str:
-    """" Did you mean hidden?" when something is near, else a hint where to look."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f" Did you mean {near[0]}?" if near else " `anaphora explain` lists all settings."
+def suggestion(
+    word: str, known: Sequence[str], *, otherwise: str = " `anaphora explain` lists all settings."
+) -> str:
+    """ " Did you mean hidden?" when something is near, else a hint where to look."""
+    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    return f" Did you mean {near[0]}?" if near else otherwise
+
+
+def _written(value: Any) -> str:
+    """A value as it is written in TOML, shortened if it is long."""
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _plain(problem: Any) -> str:

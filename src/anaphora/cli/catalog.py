@@ -1,0 +1,29 @@
+"""The names of all commands with one line each, so that ``--help`` need not import any of them."""
+
+from __future__ import annotations
+
+SECTIONS: dict[str, dict[str, str]] = {
+    "Train": {
+        "demo": "Train a translator of number words and look inside it.",
+        "train": "Train a model on your data.",
+        "resume": "Go on with a run that was stopped or killed.",
+        "study": "Run an experiment of the lectures and plot it.",
+    },
+    "Use": {
+        "predict": "Put lines of text through a trained model.",
+        "score": "Measure a trained model on data with known answers.",
+    },
+    "Look inside": {
+        "inspect": "Draw what a trained model does with a sentence.",
+    },
+    "About": {
+        "corpora": "List the embedded corpora, show or write their examples.",
+        "models": "List the presets of each task.",
+        "explain": "Say what a setting means, its default and its effect.",
+        "doctor": "Check this machine: versions, devices, disk, permissions.",
+        "verify": "Check that every file of a run is whole.",
+    },
+}
+
+COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
+TASK_COMMANDS = ("translate",)

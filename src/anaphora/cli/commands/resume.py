@@ -1,0 +1,37 @@
+"""``anaphora resume``: go on where a run was stopped."""
+
+from __future__ import annotations
+
+import click
+
+from anaphora.cli.failures import FINE, INTERRUPTED
+from anaphora.cli.group import Order
+from anaphora.cli.options import json_option
+
+EXAMPLES = """
+anaphora resume runs/numbers
+"""
+
+
+@click.command("resume", cls=Order, examples=EXAMPLES)
+@click.argument("run", metavar="RUN")
+@json_option
+def command(run: str, as_json: bool) -> int:
+    """Go on with the training of RUN from its newest whole checkpoint.
+
+    The result is bit for bit that of a run that was never stopped. The settings are those of the run.
+    """
+    import time
+    from pathlib import Path
+
+    from anaphora.cli.training import report
+    from anaphora.tasks.config import read_config
+    from anaphora.tasks.registry import estimator
+
+    config = read_config(Path(run))
+    from anaphora.cli.reporting import make_reporter
+
+    begun = time.monotonic()
+    model = estimator(config.task.command).resume(run, reporter=make_reporter())
+    stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
+    return INTERRUPTED if stopped == "interrupted" else FINE

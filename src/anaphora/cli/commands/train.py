@@ -1,0 +1,129 @@
+"""``anaphora train``: from data to a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anaphora.cli.failures import FINE, INTERRUPTED
+from anaphora.cli.group import Order
+from anaphora.cli.options import json_option, source_field_option, target_field_option
+
+EXAMPLES = """
+anaphora train translate numbers -o runs/numbers
+anaphora train translate train.tsv --valid dev.tsv --model transformer -o runs/x
+anaphora train translate train.en --target train.de --set tokens=word --steps 2000
+anaphora train run.toml --dry-run
+"""
+# The commonest settings as options: name, type, what stands for the value. The rest goes through --set.
+FLAGS: tuple[tuple[str, type, str], ...] = (
+    ("steps", int, "Optimizer steps."),
+    ("hidden", int, "Width of the model."),
+    ("layers", int, "Layers of encoder and decoder."),
+    ("dropout", float, "Share of values dropped while training."),
+    ("lr", float, "Peak learning rate."),
+    ("batch-tokens", int, "Symbols in a batch."),
+    ("tokens", str, "char, word or bpe."),
+    ("vocab-size", int, "Most symbols in the vocabulary."),
+    ("device", str, "auto, cpu, cuda …"),
+    ("precision", str, "auto, fp32, bf16 or fp16."),
+    ("seed", int, "Everything random follows from it."),
+)
+
+
+def _complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from anaphora.cli.words import complete_task
+
+    return complete_task(ctx, param, incomplete)
+
+
+def _complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from anaphora.cli.words import complete_preset
+
+    return complete_preset(ctx, param, incomplete)
+
+
+def _setting_options(function: Any) -> Any:
+    for name, kind, text in reversed(FLAGS):
+        metavar = {int: "N", float: "X", str: "WORD"}[kind]
+        function = click.option(f"--{name}", type=kind, metavar=metavar, help=text)(function)
+    return function
+
+
+@click.command("train", cls=Order, examples=EXAMPLES)
+@click.argument("task", shell_complete=_complete_task)
+@click.argument("data", required=False)
+@click.option("--target", metavar="FILE", help="Second of two parallel files: line n answers line n of DATA.")
+@click.option("--valid", metavar="DATA", help="Dev data; without it a part of DATA is held out.")
+@click.option("--valid-target", metavar="FILE", help="Second of two parallel dev files.")
+@click.option("-o", "--out", metavar="RUN", help="The run folder to write; runs/… if not given.")
+@click.option("--model", metavar="PRESET", help="See `anaphora models`.", shell_complete=_complete_preset)
+@_setting_options
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated."
+)
+@source_field_option
+@target_field_option
+@click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
+@click.option("--dry-run", is_flag=True, help="Check everything and say what would happen; train nothing.")
+@json_option
+def command(
+    task: str,
+    data: str | None,
+    target: str | None,
+    valid: str | None,
+    valid_target: str | None,
+    out: str | None,
+    assignments: tuple[str, ...],
+    source_field: str | None,
+    target_field: str | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Train a model on DATA and write a run folder.
+
+    TASK is what to learn (`translate`), DATA a file (TSV, CSV, JSONL, or the first of two parallel files)
+    or the name of an embedded corpus (`anaphora corpora`). Instead of both, a TOML file may be given that
+    holds the keys task, data, valid, out and any settings; options given besides it go first.
+
+    `anaphora explain` lists all settings.
+    """
+    from anaphora.cli.request import read_request
+
+    file = Path(task) if task.endswith(".toml") else None
+    if file is not None and data is not None:
+        raise click.UsageError(f"{file} names its own data; leave out {data!r}, or use --set data={data}.")
+    if file is None and data is None:
+        raise click.UsageError(
+            f"DATA is missing: `anaphora train {task} FILE`, or an embedded corpus's name."
+        )
+    places = {
+        "task": None if file else task,
+        "data": _both(data, target, "--target"),
+        "valid": _both(valid, valid_target, "--valid-target"),
+        "out": out,
+        "source_field": source_field,
+        "target_field": target_field,
+    }
+    given = {key: value for key, value in flags.items() if value is not None}
+    request = read_request(file, places, given, assignments)
+
+    from anaphora.cli.training import plan, train
+
+    if dry_run:
+        plan(request, as_json=as_json)
+        return FINE
+    stopped = train(request, force=force, as_json=as_json)
+    return INTERRUPTED if stopped == "interrupted" else FINE
+
+
+def _both(first: str | None, second: str | None, option: str) -> str | tuple[str, str] | None:
+    if second is None:
+        return first
+    if first is None:
+        raise click.UsageError(f"{option} is the second of two parallel files; the first is missing.")
+    return (first, second)

@@ -1,0 +1,114 @@
+"""What a failure looks like: one sentence on stderr and an exit code; a traceback only with ``--debug``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import TextIO
+
+import click
+
+from anaphora.cli.output import say
+from anaphora.errors import AnaphoraError, SettingsError
+
+FINE, FAULT, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+
+
+def guarded(work: Callable[[], object], *, debug: bool) -> int:
+    """Do ``work`` and return the exit code: 0 fine, 1 our fault, 2 the user's or the world's, 130 Ctrl-C."""
+    try:
+        returned = work()
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        say("anaphora: stopped.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return FINE
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _tell(error, debug=debug)
+    return returned if isinstance(returned, int) else FINE
+
+
+def show_warnings_as_sentences() -> None:
+    """Library warnings reach the user as a sentence, without file names and source lines."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, UserWarning):
+            say(f"anaphora: note: {str(message).rstrip('.')}.")
+
+    warnings.showwarning = show
+
+
+def _tell(error: Exception, *, debug: bool) -> int:
+    if isinstance(error, click.UsageError):
+        say(f"anaphora: {_usage(error)}")
+        return MISTAKE
+    if isinstance(error, click.ClickException):
+        say(f"anaphora: {error.format_message()}")
+        return MISTAKE
+    if isinstance(error, SettingsError) and len(error.problems) > 1:
+        say(f"anaphora: {len(error.problems)} mistakes in the settings:")
+        say("\n".join(f"  {problem}" for problem in error.problems))
+        return MISTAKE
+    if isinstance(error, AnaphoraError):
+        say(f"anaphora: {error}")
+        return MISTAKE
+    if isinstance(error, OSError) and error.errno is not None:
+        say(f"anaphora: {_outside(error)}")
+        return MISTAKE
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        say("anaphora: memory ran out; lower batch_tokens, or raise accumulate to work in smaller parts.")
+        return MISTAKE
+    if not debug:
+        first = (str(error).strip().splitlines() or [""])[0]
+        say(f"anaphora: something went wrong inside ({type(error).__name__}: {first}).")
+        say("This is a fault of Anaphora. The same command with --debug shows where it happened.")
+    return FAULT
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message()
+    path = error.ctx.command_path if error.ctx else "anaphora"
+    hint = f"`{path} --help` shows how it is used."
+    if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command.name == "train":
+        key = error.option_name.lstrip("-").replace("-", "_")
+        from anaphora.cli.words import setting_names  # imports pydantic, which plain usage need not wait for
+
+        if key in setting_names():
+            return f"{error.option_name} is not an option but {key} is a setting: write --set {key}=VALUE."
+    return f"{message[:1].lower()}{message[1:]}\n{hint}"
+
+
+def _outside(error: OSError) -> str:
+    name = f"{error.filename}: " if error.filename else ""
+    reason = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        return f"{name}the disk is full; free some space and run the command again."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{name}{reason.lower()}; choose a place you may read and write."
+    return f"{name}{reason.lower()}."
+
+
+def _silence_stdout() -> None:
+    """The reader of our pipe has gone: write what is buffered to nowhere, so that exit stays quiet."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return

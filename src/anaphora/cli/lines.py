@@ -1,0 +1,76 @@
+"""Lines of text from a file or a pipe, handed on as soon as they have arrived."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from anaphora.errors import DataError
+
+_BLOCK = 1 << 16
+_LONGEST = 1 << 20  # bytes; no line of text is a megabyte, so such a file is something else
+
+
+def line_batches(name: str, most: int = 256) -> Iterator[list[str]]:
+    """Batches of at most ``most`` lines of the file ``name``, or of stdin if it is ``-``.
+
+    What has arrived is handed on at once: a slow pipe gives batches of one line, a file full ones. A line
+    that is not UTF-8 raises a DataError with its number, after the lines before it have been handed on.
+    """
+    if name == "-":
+        yield from _batches(sys.stdin.fileno(), "standard input", most)
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise DataError(f"{name} is a folder; give a text file with one input per line.")
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file.") from None
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {(error.strerror or '').lower()}.") from None
+    try:
+        yield from _batches(descriptor, name, most)
+    finally:
+        os.close(descriptor)
+
+
+def _batches(descriptor: int, name: str, most: int) -> Iterator[list[str]]:
+    rest = b""
+    count = 0
+    batch: list[str] = []
+    while True:
+        block = os.read(descriptor, _BLOCK)
+        *whole, rest = (rest + block).split(b"\n")
+        if not block and rest:
+            whole, rest = [*whole, rest], b""
+        if len(rest) > _LONGEST:
+            raise DataError(
+                f"{name}:{count + len(whole) + 1}: this line is over a megabyte; is this a text file?"
+            )
+        for raw in whole:
+            count += 1
+            try:
+                batch.append(_decode(raw, first=count == 1))
+            except UnicodeDecodeError:
+                if batch:
+                    yield batch
+                raise DataError(
+                    f"{name}:{count}: this line is not UTF-8 text; convert the file to UTF-8."
+                ) from None
+            if len(batch) == most:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+            batch = []
+        if not block:
+            return
+
+
+def _decode(raw: bytes, *, first: bool) -> str:
+    if b"\0" in raw:
+        raise UnicodeDecodeError("utf-8", raw, 0, 1, "a zero byte")
+    return raw.decode("utf-8-sig" if first else "utf-8").removesuffix("\r")

@@ -1,0 +1,48 @@
+"""The entry: ``anaphora …`` and ``python -m anaphora …``."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from anaphora._version import __version__
+from anaphora.cli.failures import guarded, show_warnings_as_sentences
+from anaphora.cli.group import House
+from anaphora.cli.output import colour_for
+
+
+@click.group(cls=House, invoke_without_command=True, add_help_option=False)
+@click.help_option(help="This page.")
+@click.version_option(__version__, message="anaphora %(version)s", help="The version.")
+@click.option("--debug", is_flag=True, expose_value=False, help="On failure show the whole traceback.")
+@click.pass_context
+def anaphora(ctx: click.Context) -> None:
+    """Models of sequences: train them, search with them, look inside them."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), color=colour_for(sys.stdout))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    debug = "--debug" in arguments
+    kept = [argument for argument in arguments if argument != "--debug"]  # it may stand anywhere
+    show_warnings_as_sentences()
+
+    def work() -> object:
+        returned = anaphora.main(kept, prog_name="anaphora", standalone_mode=False)
+        sys.stdout.flush()
+        return returned
+
+    return guarded(work, debug=debug)
+
+
+def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Files and pipes get UTF-8 whatever the locale; a poor terminal gets "?" instead of a crash.
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
+    sys.exit(run(sys.argv[1:]))

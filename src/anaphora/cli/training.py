@@ -1,0 +1,131 @@
+"""The work behind ``train`` and ``resume``: run the estimator, then say what came of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from anaphora.cli.output import emit, faint, heading, number, result, say, table
+from anaphora.cli.request import Data, Request
+from anaphora.errors import DataError
+from anaphora.settings.base import suggestion
+
+
+def train(request: Request, *, force: bool, as_json: bool) -> str:
+    """Train as asked and report; returns how training ended (``finished``, ``patience``, ``interrupted``)."""
+    check_data(request.data)
+    if request.valid is not None:
+        check_data(request.valid)
+    out = request.out or free_name(request)
+    if request.out is None:
+        say(f"The run goes to {out}; -o RUN chooses another place.")
+    from anaphora.cli.reporting import make_reporter
+    from anaphora.tasks.registry import estimator
+
+    begun = time.monotonic()
+    model = estimator(request.task.command)(**request.given)
+    model.fit(request.data, request.valid, out, force=force, reporter=make_reporter(), **request.fields)
+    return report(model, out, seconds=time.monotonic() - begun, as_json=as_json)
+
+
+def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
+    """Say what training came to: the measures as a result, what to do next as talk."""
+    ended = model.result_
+    if as_json:
+        emit(
+            {
+                "run": run,
+                "task": model.command,
+                "model": model.settings_.model,
+                "stopped": ended.stopped,
+                "steps": ended.steps,
+                "best": ended.best,
+                "metrics": ended.metrics,
+                "seconds": round(seconds, 2),
+            }
+        )
+        return str(ended.stopped)
+    reasons = {
+        "finished": "Trained for {} steps",
+        "patience": "Stopped early at step {}, as the dev metric no longer improved",
+        "interrupted": "Interrupted at step {}",
+    }
+    say(f"{reasons[ended.stopped].format(number(ended.steps))} ({duration(seconds)}).")
+    result(
+        table(
+            [(key, f"{value:.4g}") for key, value in ended.metrics.items() if isinstance(value, int | float)]
+        )
+    )
+    if ended.stopped == "interrupted":
+        say(f"Go on with it:  anaphora resume {run}")
+    else:
+        say(f"Use it:      anaphora predict {run} FILE")
+        say(f"Look inside: anaphora inspect {run} --view alignment --text '…'")
+    return str(ended.stopped)
+
+
+def plan(request: Request, *, as_json: bool) -> None:
+    """Say what ``train`` would do, without doing it."""
+    check_data(request.data)
+    from anaphora.tasks.registry import estimator
+
+    model = estimator(request.task.command)(**request.given)
+    planned: dict[str, Any] = model.plan(request.data, request.valid, **request.fields)
+    settings = request.settings.model_dump()
+    if as_json:
+        emit({"task": request.task.command, "out": request.out, "settings": settings, **planned})
+        return
+    result(heading(f"{request.task.name}: what would be trained"))
+    result(table([(key.replace("_", " "), _shown(value)) for key, value in planned.items()]))
+    result()
+    result(heading("Settings") + faint("  (* given by you)"))
+    result(
+        table([(f"{'*' if key in request.given else ' '} {key}", number(v)) for key, v in settings.items()])
+    )
+    say("Nothing was trained: this was a dry run.")
+
+
+def check_data(data: Data) -> None:
+    """Notice a missing file before torch is loaded, with the nearest name there is."""
+    from anaphora.data.corpora import CORPORA
+
+    for part in (data,) if isinstance(data, str) else data:
+        name = part.partition(":")[0]
+        if name in CORPORA or Path(part).exists():
+            continue
+        folder = Path(part).parent
+        beside = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        near = suggestion(
+            Path(part).name, [*beside, *CORPORA], otherwise=" `anaphora corpora` lists the embedded ones."
+        )
+        raise DataError(f"{part} is neither a file nor an embedded corpus.{near}")
+
+
+def free_name(request: Request) -> str:
+    """``runs/DATA-PRESET``, with a number if there is such a folder already."""
+    data = request.data if isinstance(request.data, str) else request.data[0]
+    stem = Path(data).name.partition(".")[0].replace(":", "-") or "data"
+    name = f"runs/{stem}-{getattr(request.settings, 'model', request.task.command)}"
+    count = 2
+    free = name
+    while Path(free).exists():
+        free, count = f"{name}-{count}", count + 1
+    return free
+
+
+def duration(seconds: float) -> str:
+    """75 → "1 min 15 s"."""
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(item) for item in value)
+    return number(value)
