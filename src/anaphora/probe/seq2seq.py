@@ -1,0 +1,211 @@
+"""Look inside an encoder-decoder while it writes one output."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from anaphora.data.symbols import BOS, EOS
+from anaphora.errors import AnaphoraError
+from anaphora.nn import inside
+from anaphora.nn.inside import Note
+from anaphora.probe.trace import Array, Trace
+from anaphora.search import BeamNode, NBest
+
+END = "</s>"
+STATES = ("states", "h")  # what a Transformer's layer and a recurrent cell call their output
+TOP = 5
+"""How many of the most probable symbols are kept at each place of the output."""
+
+
+@torch.no_grad()
+def probe_seq2seq(
+    model: nn.Module,
+    source_ids: Sequence[int],
+    source_pieces: Sequence[str],
+    target_ids: Sequence[int],
+    target_pieces: Sequence[str],
+    *,
+    nbest: NBest | None = None,
+    pieces: Callable[[list[int]], list[str]] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Trace:
+    """The inside of `model` as it reads the source and writes the given target (both without specials).
+
+    The model runs twice on the pair: once as always, once noting what happens; the trace says how far the
+    two are apart. `model` takes (source (1, S), source_lengths (1,), target_in (1, T), target_lengths (1,))
+    and returns logits (1, T, V), T and S counting EOS. Arrays, with V symbols, L layers, H heads:
+
+        alignment (target, source)                   the attention paid to each source symbol
+        cross_attention (layer, head, target, source)   of a Transformer, as are the next two
+        self_attention (layer, head, target, key), encoder_attention (layer, head, query, key)
+        decoder_states (layer, target, unit), encoder_states (layer, source, unit); a layer that reads in
+                                                     both directions counts twice, forward first
+        log_probs (target,)                          log p of the symbols of the target
+        top_symbols, top_log_probs (target, rank)    the 5 most probable symbols at each place
+
+    `nbest` adds the beam tree as a table, `pieces` (ids to text) the spelling of its symbols. A Transformer's
+    alignment is the mean over the heads of its last layer.
+    """
+    device = next(model.parameters()).device
+    inputs = _tensors(source_ids, target_ids, device)
+    was_training = model.training
+    model.eval()
+    try:
+        plain = model(*inputs)
+        with inside.record() as notes:
+            seen = model(*inputs)
+    finally:
+        model.train(was_training)
+    tokens = {"source": [*source_pieces, END], "target": [*target_pieces, END]}
+    log_probs = seen[0].float().log_softmax(-1)
+    arrays, known = _noted_arrays(model, notes, len(tokens["target"]), len(tokens["source"]))
+    top = log_probs.topk(min(TOP, log_probs.shape[-1]), dim=-1)
+    own = log_probs.gather(1, _ids(target_ids, device)[:, None])[:, 0]
+    arrays["log_probs"] = Array(("target",), _numpy(own))
+    arrays["top_log_probs"] = Array(("target", "rank"), _numpy(top.values))
+    arrays["top_symbols"] = Array(("target", "rank"), top.indices.cpu().numpy())
+    known |= {
+        "model": weights_hash(model),
+        "dtype": str(seen.dtype).removeprefix("torch."),
+        "max_difference": float((seen.float() - plain.float()).abs().max()),
+        "output": "given" if nbest is None else "found by the search",
+    }
+    spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
+    tables = {"top": _top_table(top.indices, top.values, spell)}
+    if nbest is not None:
+        tables |= _search_tables(nbest, spell)
+    return Trace(tokens, arrays, {**known, **(facts or {})}, tables)
+
+
+def weights_hash(model: nn.Module) -> str:
+    """sha256 over the name, type, shape and bytes of every weight, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _ids(symbols: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor([*symbols, EOS], device=device)
+
+
+def _tensors(source: Sequence[int], target: Sequence[int], device: torch.device) -> tuple[Tensor, ...]:
+    def length(symbols: Sequence[int]) -> Tensor:
+        return torch.tensor([len(symbols) + 1], device=device)
+
+    target_in = torch.tensor([[BOS, *target]], device=device)
+    return _ids(source, device)[None], length(source), target_in, length(target)
+
+
+def _noted_arrays(
+    model: nn.Module, notes: Iterable[Note], target: int, source: int
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Sort what the modules noted by their place in the model; what was noted step by step is joined."""
+    paths = {module: path for path, module in model.named_modules()}
+    joined: dict[tuple[str, str], list[Tensor]] = {}
+    for note in notes:
+        if note.module in paths:
+            one_step = note.name in STATES and note.value.ndim == 2
+            value = note.value.unsqueeze(1) if one_step else note.value
+            joined.setdefault((paths[note.module], note.name), []).append(value)
+    layers: dict[str, list[NDArray[Any]]] = {}
+    for (path, name), values in joined.items():
+        kind = _kind(path, name, values[0].ndim)
+        if kind is not None:
+            layers.setdefault(kind, []).append(_numpy(torch.cat(values, dim=-2)[0]))
+    arrays: dict[str, Array] = {}
+    for kind, axes in (
+        ("cross_attention", ("layer", "head", "target", "source")),
+        ("self_attention", ("layer", "head", "target", "key")),
+        ("encoder_attention", ("layer", "head", "query", "key")),
+        ("decoder_states", ("layer", "target", "unit")),
+        ("encoder_states", ("layer", "source", "unit")),
+    ):
+        if kind in layers and len({layer.shape for layer in layers[kind]}) == 1:
+            arrays[kind] = Array(axes, np.stack(layers[kind]))
+    how = None
+    if "alignment" in layers:
+        arrays["alignment"] = Array(("target", "source"), layers["alignment"][-1])
+        how = "attention"
+    elif "cross_attention" in layers:
+        heads = layers["cross_attention"][-1]
+        arrays["alignment"] = Array(("target", "source"), heads.mean(0))
+        how = f"attention, mean of the {heads.shape[0]} heads of layer {len(layers['cross_attention'])}"
+    if how and arrays["alignment"].values.shape != (target, source):
+        raise AnaphoraError(
+            f"The model noted an alignment of shape {arrays['alignment'].values.shape} for {target} target "
+            f"and {source} source symbols; its attention must note weights (batch, target, source)."
+        )
+    return arrays, {"alignment": how}
+
+
+def _kind(path: str, name: str, ndim: int) -> str | None:
+    """Which array a note belongs to, from the module's place in the model."""
+    side, own_name = path.split(".")[0], path.rsplit(".", 1)[-1]
+    if name == "weights" and side == "decoder":
+        if ndim == 3:
+            return "alignment"
+        return "cross_attention" if own_name == "cross_attention" else "self_attention"
+    if name == "weights" and ndim == 4:
+        return "encoder_attention"
+    if name in STATES and ndim == 3 and side in ("encoder", "decoder"):
+        return f"{side}_states"
+    return None
+
+
+def _top_table(
+    symbols: Tensor, log_probs: Tensor, spell: Callable[[list[int]], list[str]]
+) -> list[dict[str, Any]]:
+    return [
+        {"pieces": spell(ids), "log_probs": [value if math.isfinite(value) else None for value in values]}
+        for ids, values in zip(symbols.tolist(), log_probs.tolist(), strict=True)
+    ]
+
+
+def _search_tables(nbest: NBest, spell: Callable[[list[int]], list[str]]) -> dict[str, list[dict[str, Any]]]:
+    """The beam tree, a record per node: `parent` is the rank of its parent among those kept a step before."""
+    best = [
+        {
+            "pieces": spell(h.tokens),
+            "score": h.score,
+            "log_prob": h.log_prob,
+            "steps": h.steps,
+            "finished": h.finished,
+        }
+        for h in nbest
+    ]
+    nodes = [
+        _node_record(node, number, fate, spell)
+        for number, step in enumerate(nbest.tree or [])
+        for fate, group in (("kept", step.kept), ("finished", step.finished), ("pruned", step.pruned))
+        for node in group
+    ]
+    return {"nbest": best, "beam": nodes} if nodes else {"nbest": best}
+
+
+def _node_record(
+    node: BeamNode, step: int, fate: str, spell: Callable[[list[int]], list[str]]
+) -> dict[str, Any]:
+    return {
+        "step": step,
+        "fate": fate,
+        "rank": node.rank if fate == "kept" else None,
+        "parent": node.parent.rank if node.parent is not None else None,
+        "symbol": node.symbol,
+        "piece": END if node.symbol == EOS else spell([node.symbol])[0],
+        "log_prob": node.log_prob,
+        "score": node.score,
+    }
+
+
+def _numpy(tensor: Tensor) -> NDArray[Any]:
+    return tensor.detach().float().cpu().numpy()

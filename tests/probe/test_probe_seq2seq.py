@@ -1,0 +1,150 @@
+"""The probe on models small enough to know what it must find."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from anaphora.data.symbols import BOS, EOS
+from anaphora.errors import AnaphoraError
+from anaphora.nn import inside
+from anaphora.probe.seq2seq import probe_seq2seq, weights_hash
+from anaphora.probe.trace import Trace
+from anaphora.search import beam
+
+V = 9
+
+
+class Scores(nn.Module):
+    """Attention by the distance of two symbols; notes a row per step, as a recurrent decoder does."""
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        weights = torch.softmax(-(query[:, :, None] - keys[:, None, :]).abs().float(), -1)
+        inside.note(self, "weights", weights)
+        return weights
+
+
+class StepDecoder(nn.Module):
+    """p(next | symbol, source): the attended source symbol is likely, the weights are learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Scores()
+        self.dropout = nn.Dropout(0.9)  # would make two runs differ if the probe forgot eval()
+        self.out = nn.Linear(1, V)
+
+    def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
+        steps = []
+        for symbol in target_in.unbind(1):
+            weights = self.attention(symbol[:, None], source)
+            inside.note(self, "states", weights[:, 0])
+            steps.append(self.out(self.dropout(torch.matmul(weights, source[..., None].float())[:, 0])))
+        return torch.stack(steps, 1)
+
+
+class Tiny(nn.Module):
+    def __init__(self, secret: float = 0.0) -> None:
+        super().__init__()
+        self.decoder = StepDecoder()
+        self.secret = secret  # added to the logits only when somebody looks
+
+    def forward(
+        self, source: Tensor, source_lengths: Tensor, target_in: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        assert source_lengths.tolist() == [source.shape[1]]
+        assert target_lengths.tolist() == [target_in.shape[1]]
+        assert (target_in[0, 0], source[0, -1]) == (BOS, EOS)
+        return self.decoder(source, target_in) + (self.secret if inside.recording() else 0.0)
+
+
+def probe(model: nn.Module, **options: object) -> Trace:
+    return probe_seq2seq(model, [5, 7], ["fünf", "sieben"], [5, 6, 8], ["five", "six", "eight"], **options)  # type: ignore[arg-type]
+
+
+def test_the_alignment_is_what_the_attention_noted() -> None:
+    model = Tiny().train()
+    trace = probe(model)
+    assert model.training
+    assert trace.tokens == {"source": ["fünf", "sieben", "</s>"], "target": ["five", "six", "eight", "</s>"]}
+    decoder_reads, source = [BOS, 5, 6, 8], [5, 7, EOS]
+    scores = np.exp([[-abs(q - k) for k in source] for q in decoder_reads])
+    np.testing.assert_allclose(trace.array("alignment"), scores / scores.sum(1, keepdims=True), atol=1e-6)
+    assert trace.array("decoder_states", "layer", "target", "unit").shape == (1, 4, 3)
+    assert trace.facts["alignment"] == "attention"
+    assert trace.max_difference == 0.0
+
+
+def test_log_probs_and_the_most_probable_symbols() -> None:
+    model = Tiny().eval()
+    trace = probe(model)
+    source, target_in = torch.tensor([[5, 7, EOS]]), torch.tensor([[BOS, 5, 6, 8]])
+    expected = model.decoder(source, target_in)[0].log_softmax(-1)
+    np.testing.assert_allclose(
+        trace.array("log_probs"), expected[torch.arange(4), torch.tensor([5, 6, 8, EOS])].detach(), atol=1e-6
+    )
+    assert trace.array("top_symbols").tolist() == expected.topk(5).indices.tolist()
+    assert (np.diff(trace.array("top_log_probs"), axis=1) <= 0).all()
+    assert trace.tables["top"][0]["pieces"] == [str(i) for i in trace.array("top_symbols")[0]]
+
+
+def test_a_model_that_behaves_differently_when_watched_is_refused() -> None:
+    with pytest.raises(AnaphoraError, match=r"max \|Δ\| = 0\.01"):
+        probe(Tiny(secret=0.01))
+    assert probe(Tiny(secret=5e-5)).max_difference == pytest.approx(5e-5, rel=0.01)
+
+
+def test_the_search_tree_becomes_a_table() -> None:
+    row = torch.tensor([[0.1, 0.1, 0.1, 0.5, 0.2]]).log()
+    (nbest,) = beam(
+        lambda symbols, state: (row.expand(len(symbols), -1), state),
+        None,
+        start=torch.tensor([BOS]),
+        eos=EOS,
+        width=2,
+        max_length=2,
+        n_best=2,
+        keep_tree=True,
+    )
+    trace = probe(Tiny(), nbest=nbest, pieces=lambda ids: [f"w{i}" for i in ids])
+    assert trace.facts["output"] == "found by the search"
+    assert trace.tables["nbest"][0]["score"] == pytest.approx(math.log(0.5))
+    first = trace.tables["beam"][:5]
+    assert [(n["fate"], n["piece"]) for n in first] == [
+        ("kept", "w4"),
+        ("finished", "</s>"),
+        ("pruned", "w0"),
+        ("pruned", "w1"),
+        ("pruned", "w2"),
+    ]
+    assert {n["parent"] for n in trace.tables["beam"] if n["step"] == 1} == {0}
+
+
+def test_a_model_without_attention_has_no_alignment() -> None:
+    class Silent(Tiny):
+        def forward(self, source: Tensor, *rest: Tensor) -> Tensor:
+            return self.decoder.out(rest[1][..., None].float())
+
+    trace = probe(Silent())
+    assert "alignment" not in trace.arrays
+    assert trace.facts["alignment"] is None
+
+
+def test_an_alignment_of_another_shape_is_refused() -> None:
+    class Wrong(Tiny):
+        def forward(self, source: Tensor, *rest: Tensor) -> Tensor:
+            return super().forward(source, *rest)[:, :1] + super().forward(source, *rest)
+
+    with pytest.raises(AnaphoraError, match="must note weights"):
+        probe(Wrong())
+
+
+def test_the_hash_names_the_weights() -> None:
+    torch.manual_seed(1)
+    one, other = Tiny(), Tiny()
+    assert weights_hash(one) != weights_hash(other)
+    other.load_state_dict(one.state_dict())
+    assert weights_hash(one) == weights_hash(other) == probe(one).facts["model"]
