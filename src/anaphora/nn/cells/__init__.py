@@ -1,0 +1,1 @@
+"""The cells of the lectures, each as its equations."""

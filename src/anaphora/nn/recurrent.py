@@ -1,0 +1,250 @@
+"""``Recurrent``: a cell run over time, in layers and directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anaphora.kernels.recurrence.reference import States
+from anaphora.nn import recurrent_native
+from anaphora.nn.affine import Affine
+from anaphora.nn.cell import Cell
+from anaphora.nn.recurrent_run import run_layer
+from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
+
+Connections = Literal["plain", "residual", "highway", "dense"]
+
+
+class Recurrent(nn.Module):
+    """Runs a cell over sequences: ``y, last = Recurrent(LSTM(64, 128), layers=2)(x, lengths)``.
+
+    The given cell is the first layer's; those of further layers and directions are made like it, each with
+    weights of its own. Layer l computes s_t^[l] = cell(y_t^[l−1], s_{t−1}^[l]); with ``bidirectional`` a
+    second cell reads each row from its own end, and y = [→h; ←h].
+
+    - ``dropout``: on what each layer but the last hands to the next; ``variational``: the same units for all
+      steps of a sequence; ``recurrent_dropout``: the same units of h_{t−1} for all steps
+      (Gal & Ghahramani 2016);
+    - ``zoneout``: units that keep their old value, one rate or one per state (Krueger et al. 2017);
+    - ``weight_dropout``: on the weights that multiply states, once per call (Merity et al. 2018);
+    - ``connections`` between layers: ``"residual"`` y + x, ``"highway"`` g∘y + (1−g)∘x with g = σ(Wx + b),
+      ``"dense"``: each layer reads the input and all layers below it;
+    - ``causal=True``: says that step t may not see later steps; refuses ``bidirectional``.
+
+    All noise is for training only.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        *,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        variational: bool = False,
+        recurrent_dropout: float = 0.0,
+        zoneout: float | Sequence[float] = 0.0,
+        weight_dropout: float = 0.0,
+        connections: Connections = "plain",
+        causal: bool = False,
+    ):
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"Recurrent: layers must be at least 1, got {layers}.")
+        if causal and bidirectional:
+            raise ValueError(
+                "Recurrent: a causal model cannot be bidirectional: the backward direction reads the future, "
+                "so step t would see the very symbols it has to predict. Leave out bidirectional or causal."
+            )
+        if connections not in ("plain", "residual", "highway", "dense"):
+            raise ValueError(
+                f"Recurrent: connections must be plain, residual, highway or dense, got {connections!r}."
+            )
+        self.state = cell.state
+        self.zoneout = (
+            tuple(zoneout) if isinstance(zoneout, Sequence) else (float(zoneout),) * len(self.state)
+        )
+        if len(self.zoneout) != len(self.state):
+            raise ValueError(
+                f"Recurrent: zoneout needs one rate or {len(self.state)}, one for each of {self.state}."
+            )
+        for name, rate in (
+            ("dropout", dropout),
+            ("recurrent_dropout", recurrent_dropout),
+            ("weight_dropout", weight_dropout),
+            *(("zoneout", rate) for rate in self.zoneout),
+        ):
+            if not 0 <= rate < 1:
+                raise ValueError(f"Recurrent: {name} is a probability below 1, got {rate}.")
+        self.layers, self.bidirectional, self.causal = layers, bidirectional, causal
+        self.dropout, self.variational = dropout, variational
+        self.recurrent_dropout, self.weight_dropout = recurrent_dropout, weight_dropout
+        self.connections: Connections = connections
+        self.inputs, self.hidden = cell.inputs, cell.hidden
+        self.directions = 2 if bidirectional else 1
+        self.output_size = cell.hidden * self.directions
+        made: list[nn.Module] = []
+        for layer in range(layers):
+            width = cell.inputs
+            if layer:
+                width = self.output_size * layer + cell.inputs if connections == "dense" else self.output_size
+            for direction in range(self.directions):
+                made.append(cell if layer == direction == 0 else cell.another(width))
+        self.cells = nn.ModuleList(made)
+        self.carry = nn.ModuleList()
+        if connections == "highway":
+            for _ in range(layers - 1):
+                gate = Affine(self.output_size, self.output_size)
+                assert gate.bias is not None
+                nn.init.constant_(gate.bias, -1.0)
+                self.carry.append(gate)
+
+    # ------------------------------------------------------------------ sequences
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, initial: States | None = None
+    ) -> tuple[Tensor, States]:
+        """Run over whole sequences.
+
+        x ``(B, T, inputs)``; ``lengths`` ``(B,)``: the steps of each row are real; ``initial``: one tensor
+        per state, ``(layers·directions, B, hidden)``, zeros when left out.
+
+        Returns y ``(B, T, hidden·directions)``, zero past each row's end, and the last states in the layout
+        of ``initial`` (layer by layer, forward then backward), each taken at its row's own end.
+        """
+        if x.dim() != 3 or x.shape[2] != self.inputs:
+            raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
+        lengths = self._checked_lengths(x, lengths)
+        initial = self._checked_initial(x, initial)
+        last: list[States] = []
+        below = value = x
+        for layer in range(self.layers):
+            outputs = []
+            for direction in range(self.directions):
+                k = layer * self.directions + direction
+                start = tuple(s[k] for s in initial)
+                y, final = self._run(k, value, lengths, start, reverse=direction == 1)
+                outputs.append(y)
+                last.append(final)
+            y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+            y, below, value = self._connect(layer, y, below, value)
+        return y, tuple(torch.stack(s) for s in zip(*last, strict=True))
+
+    def _run(
+        self, k: int, x: Tensor, lengths: Tensor | None, initial: States, reverse: bool
+    ) -> tuple[Tensor, States]:
+        cell = self.cells[k]
+        assert isinstance(cell, Cell)
+        noisy = self.training
+        params = None
+        if noisy and self.weight_dropout:
+            params = {n: F.dropout(w, self.weight_dropout) for n, w in cell.recurrent_weights().items()}
+        rows: States = ()
+        if noisy and self.recurrent_dropout:
+            rows = (dropout_mask(x, (x.shape[0], self.hidden), self.recurrent_dropout),)
+        extra: States = ()
+        zoneout = ""
+        if any(self.zoneout):
+            zoneout = "sample" if noisy else "mean"
+            if noisy:
+                extra = tuple(zoneout_mask(x, (*x.shape[:2], self.hidden), p) for p in self.zoneout)
+        step = LayerStep(cell, masked=bool(rows), zoneout=zoneout, keep=self.zoneout)
+        return run_layer(step, params, (x, *extra), rows, initial, lengths, reverse)
+
+    def _connect(self, layer: int, y: Tensor, below: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What a layer hands on: its output, everything below it (for dense), and the next layer's input."""
+        if layer and self.connections == "residual":
+            y = y + value
+        elif layer and self.connections == "highway":
+            gate = torch.sigmoid(self.carry[layer - 1](value))
+            y = value + gate * (y - value)
+        if layer == self.layers - 1:
+            return y, below, y
+        handed = y
+        if self.dropout and self.training:
+            if self.variational and y.dim() == 3:
+                handed = y * dropout_mask(y, (y.shape[0], 1, y.shape[2]), self.dropout)
+            else:
+                handed = F.dropout(y, self.dropout)
+        below = torch.cat((below, handed), -1) if self.connections == "dense" else below
+        return y, below, below if self.connections == "dense" else handed
+
+    # ------------------------------------------------------------------ one step
+    def step(self, x: Tensor, state: States) -> tuple[Tensor, States]:
+        """One step of all layers, for streaming and decoding.
+
+        x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)`` and
+        the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
+        """
+        if self.bidirectional:
+            raise ValueError(
+                "Recurrent.step: a bidirectional layer needs the whole sequence; call it instead."
+            )
+        if self.training and (
+            self.recurrent_dropout or self.weight_dropout or (self.variational and self.dropout)
+        ):
+            raise ValueError(
+                "Recurrent.step: noise shared by all steps of a sequence cannot be drawn step by step; "
+                "call the layer on whole sequences to train it, or eval() it."
+            )
+        below = value = x
+        last: list[States] = []
+        for layer, cell in enumerate(self.cells):
+            assert isinstance(cell, Cell)
+            old = tuple(s[layer] for s in state)
+            new = cell.advance(value, old)
+            if any(self.zoneout):
+                new = self._zone_out(old, new)
+            last.append(new)
+            y, below, value = self._connect(layer, new[0], below, value)
+        return y, tuple(torch.stack(s) for s in zip(*last, strict=True))
+
+    def _zone_out(self, old: States, new: States) -> States:
+        if not self.training:
+            return tuple(n + p * (o - n) for p, o, n in zip(self.zoneout, old, new, strict=True))
+        kept = zip(self.zoneout, old, new, strict=True)
+        return tuple(torch.where(torch.rand_like(n) < p, o, n) for p, o, n in kept)
+
+    def initial_state(self, batch: int, like: Tensor) -> States:
+        """Zeros for every state, ``(layers·directions, batch, hidden)``, typed and placed as ``like``."""
+        shape = (self.layers * self.directions, batch, self.hidden)
+        return tuple(like.new_zeros(shape) for _ in self.state)
+
+    # ------------------------------------------------------------------ PyTorch's layers
+    @classmethod
+    def from_torch(cls, module: nn.RNNBase) -> Recurrent:
+        """The same network as an ``nn.RNN``, ``nn.LSTM`` or ``nn.GRU``, with a copy of its weights."""
+        return recurrent_native.from_torch(cls, module)
+
+    def to_torch(self) -> nn.RNNBase:
+        """The same network as PyTorch's layer (``batch_first=True``), with a copy of the weights."""
+        return recurrent_native.to_torch(self)
+
+    # ------------------------------------------------------------------ checks
+    def _checked_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor | None:
+        if lengths is None:
+            return None
+        lengths = torch.as_tensor(lengths)
+        if lengths.shape != x.shape[:1]:
+            raise ValueError(f"Recurrent: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
+        if x.shape[0] and not 0 <= int(lengths.min()) <= int(lengths.max()) <= x.shape[1]:
+            raise ValueError(f"Recurrent: lengths must lie between 0 and the {x.shape[1]} steps of x.")
+        return lengths
+
+    def _checked_initial(self, x: Tensor, initial: States | None) -> States:
+        if initial is None:
+            return self.initial_state(x.shape[0], x)
+        expected = (self.layers * self.directions, x.shape[0], self.hidden)
+        if len(initial) != len(self.state) or any(tuple(s.shape) != expected for s in initial):
+            raise ValueError(
+                f"Recurrent: initial needs one tensor {expected} for each of {self.state}, "
+                f"got {[tuple(s.shape) for s in initial]}."
+            )
+        return tuple(initial)
+
+    def extra_repr(self) -> str:
+        said = {"layers": self.layers, "bidirectional": self.bidirectional, "dropout": self.dropout}
+        return ", ".join(f"{k}={v}" for k, v in said.items() if v not in (False, 0.0))

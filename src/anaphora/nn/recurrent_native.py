@@ -1,0 +1,210 @@
+"""Cells that PyTorch has too: its own kernels (cuDNN on CUDA) for them, and conversion both ways."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.kernels.recurrence.reference import States, reverse_rows
+from anaphora.nn.cell import Cell
+from anaphora.nn.cells.elman import Elman
+from anaphora.nn.cells.gru import GRU
+from anaphora.nn.cells.lstm import LSTM
+
+if TYPE_CHECKING:
+    from anaphora.nn.recurrent import Recurrent
+
+
+def native_form(cell: Cell) -> str | None:
+    """Which of PyTorch's kernels computes exactly this cell: rnn_tanh, rnn_relu, lstm, gru, or none.
+
+    A subclass that brings its own ``step`` is not taken for its parent.
+    """
+    step = type(cell).step
+    if isinstance(cell, Elman) and step is Elman.step:
+        return f"rnn_{cell.activation}"
+    if isinstance(cell, LSTM) and step is LSTM.step:
+        plain = cell.forget and not (cell.peephole or cell.coupled or cell.layer_norm)
+        return "lstm" if plain else None
+    if isinstance(cell, GRU) and step is GRU.step:
+        return "gru" if cell.reset == "after" else None
+    return None
+
+
+def native_weights(cell: Cell) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The cell's parameters as PyTorch orders them: W_ih, W_hh, b_ih, b_hh."""
+    if isinstance(cell, GRU):
+        # Our update gate u is 1 − z of PyTorch: negate that block's weights.
+        sign = torch.ones(2 * cell.hidden, 1, dtype=_bias(cell.gates).dtype, device=_bias(cell.gates).device)
+        sign[cell.hidden :] = -1
+        w, u = cell.gates.weights
+        gates = _bias(cell.gates) * sign[:, 0]
+        return (
+            torch.cat((w * sign, cell.candidate.weights[0])),
+            torch.cat((u * sign, cell.recurrent.weights[0])),
+            torch.cat((gates, _bias(cell.candidate))),
+            torch.cat((torch.zeros_like(gates), _bias(cell.recurrent))),
+        )
+    affine = cell.gates if isinstance(cell, LSTM) else cell.affine
+    assert not isinstance(affine, Tensor)
+    bias = _bias(affine)
+    w, u = affine.weights  # type: ignore[misc]
+    return w, u, bias, torch.zeros_like(bias)
+
+
+def _bias(affine: Any) -> Tensor:
+    assert isinstance(affine.bias, Tensor)
+    return affine.bias
+
+
+def run_native(
+    cell: Cell, x: Tensor, initial: States, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, States]:
+    """Run a cell by PyTorch's own kernel, ragged rows without packing.
+
+    Rows are run padded: what comes after a row's end cannot change what came before, so the output is zeroed
+    and the last states are taken at each row's end. The backward direction turns each row round
+    within its length.
+    """
+    kind = native_form(cell)
+    assert kind is not None
+    weights = list(native_weights(cell))
+    if reverse:
+        x = reverse_rows(x, lengths)
+    live = None
+    if lengths is not None:
+        lengths = lengths.to(x.device)
+        live = (torch.arange(x.shape[1], device=x.device) < lengths[:, None]).unsqueeze(-1)
+        if kind == "lstm":
+            x, weights[0] = _hold_past_end(x, weights[0], live)
+    if x.is_cuda:
+        weights = _one_chunk(weights)
+    states = [s.unsqueeze(0).to(x.dtype).contiguous() for s in initial]
+    hx: Any = states if kind == "lstm" else states[0]
+    y, *final = getattr(torch._VF, kind)(x, hx, weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)
+    last = [s[0] for s in final]
+    if live is not None and lengths is not None:
+        last[0] = _at_end(y, states[0][0], lengths)
+        y = torch.where(live, y, y.new_zeros(()))
+    return (reverse_rows(y, lengths) if reverse else y), tuple(last)
+
+
+def _hold_past_end(x: Tensor, weight: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
+    """Make an LSTM keep its cell past each row's end, which its kernel does not hand out step by step.
+
+    One more input is 1 there and 0 elsewhere; its weights open the forget gate and shut the input gate, so
+    that c_t = c_{t−1} to the last bit. Seven more zeros keep the width one that fast products like.
+    """
+    past = torch.zeros(*x.shape[:2], 8, dtype=x.dtype, device=x.device)
+    past[:, :, :1] = (~live).to(x.dtype)
+    held = torch.zeros(weight.shape[0], 8, dtype=weight.dtype, device=weight.device)
+    hidden = weight.shape[0] // 4
+    held[:hidden, 0] = -120.0
+    held[hidden : 2 * hidden, 0] = 120.0
+    return torch.cat((torch.where(live, x, x.new_zeros(())), past), -1), torch.cat((weight, held), 1)
+
+
+def _at_end(y: Tensor, initial: Tensor, lengths: Tensor) -> Tensor:
+    """y at each row's last real step; the initial state for an empty row."""
+    if not y.shape[1]:
+        return initial
+    index = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, y.shape[2])
+    return torch.where((lengths > 0)[:, None], y.gather(1, index)[:, 0], initial)
+
+
+def _one_chunk(weights: list[Tensor]) -> list[Tensor]:
+    """The weights as views of one buffer, which is how cuDNN wants them."""
+    flat = torch.cat([w.reshape(-1) for w in weights])
+    parts = flat.split([w.numel() for w in weights])
+    return [part.view(w.shape) for part, w in zip(parts, weights, strict=True)]
+
+
+def from_torch(made: type[Recurrent], module: nn.RNNBase) -> Recurrent:
+    """A ``Recurrent`` with the weights of PyTorch's layer; its two biases are added where one will do."""
+    if getattr(module, "proj_size", 0):
+        raise ValueError("Recurrent.from_torch: a projected LSTM (proj_size) has no counterpart here.")
+    sizes = (module.input_size, module.hidden_size)
+    cell: Cell
+    if isinstance(module, nn.LSTM):
+        cell = LSTM(*sizes)
+    elif isinstance(module, nn.GRU):
+        cell = GRU(*sizes, reset="after")
+    elif isinstance(module, nn.RNN):
+        cell = Elman(*sizes, activation=module.nonlinearity)
+    else:
+        raise ValueError(
+            f"Recurrent.from_torch: expected nn.RNN, nn.LSTM or nn.GRU, got {type(module).__name__}."
+        )
+    recurrent = made(
+        cell, layers=module.num_layers, bidirectional=module.bidirectional, dropout=module.dropout
+    )
+    first = module.weight_ih_l0
+    recurrent.to(device=first.device, dtype=first.dtype).train(module.training)
+    with torch.no_grad():
+        for k, target in enumerate(recurrent.cells):
+            w, u, *biases = _torch_weights(module, k, recurrent.directions)
+            b, bu = biases if biases else (w.new_zeros(len(w)), w.new_zeros(len(w)))
+            assert isinstance(target, Cell)
+            _take_weights(target, w, u, b, bu)
+    return recurrent
+
+
+def _torch_weights(module: nn.RNNBase, k: int, directions: int) -> list[Tensor]:
+    end = f"_l{k // directions}" + ("_reverse" if k % directions else "")
+    names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if module.bias else [])
+    return [getattr(module, name + end) for name in names]
+
+
+def _take_weights(cell: Cell, w: Tensor, u: Tensor, b: Tensor, bu: Tensor) -> None:
+    n = cell.hidden
+    if isinstance(cell, GRU):
+        sign = torch.ones(2 * n, 1, dtype=w.dtype, device=w.device)
+        sign[n:] = -1
+        cell.gates.weights[0].copy_(w[: 2 * n] * sign)
+        cell.gates.weights[1].copy_(u[: 2 * n] * sign)
+        _bias(cell.gates).copy_((b[: 2 * n] + bu[: 2 * n]) * sign[:, 0])
+        cell.candidate.weights[0].copy_(w[2 * n :])
+        cell.recurrent.weights[0].copy_(u[2 * n :])
+        _bias(cell.candidate).copy_(b[2 * n :])
+        _bias(cell.recurrent).copy_(bu[2 * n :])
+        return
+    affine: Any = cell.gates if isinstance(cell, LSTM) else cell.affine
+    affine.weights[0].copy_(w)
+    affine.weights[1].copy_(u)
+    affine.bias.copy_(b + bu)
+
+
+def to_torch(recurrent: Recurrent) -> nn.RNNBase:
+    """PyTorch's layer with the weights of ``recurrent``; refused, with the reason, where there is none."""
+    cell = recurrent.cells[0]
+    assert isinstance(cell, Cell)
+    kind = native_form(cell)
+    if kind is None:
+        raise ValueError(f"Recurrent.to_torch: PyTorch has no layer that computes {cell!r}.")
+    noise = recurrent.recurrent_dropout or recurrent.weight_dropout or any(recurrent.zoneout)
+    if recurrent.connections != "plain" or noise or (recurrent.variational and recurrent.dropout):
+        raise ValueError(
+            "Recurrent.to_torch: PyTorch's layers know neither these connections nor this noise."
+        )
+    kinds: dict[str, Any] = {"lstm": nn.LSTM, "gru": nn.GRU}
+    options: dict[str, Any] = {} if kind in kinds else {"nonlinearity": kind.removeprefix("rnn_")}
+    module: nn.RNNBase = kinds.get(kind, nn.RNN)(
+        recurrent.inputs,
+        recurrent.hidden,
+        num_layers=recurrent.layers,
+        bidirectional=recurrent.bidirectional,
+        dropout=recurrent.dropout,
+        batch_first=True,
+        **options,
+    )
+    like = next(recurrent.parameters())
+    module.to(device=like.device, dtype=like.dtype).train(recurrent.training)
+    with torch.no_grad():
+        for k, source in enumerate(recurrent.cells):
+            assert isinstance(source, Cell)
+            ours = native_weights(source)
+            for target, weight in zip(_torch_weights(module, k, recurrent.directions), ours, strict=True):
+                target.copy_(weight)
+    return module

@@ -1,0 +1,96 @@
+"""How one layer is run: by the fastest way that computes the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
+from anaphora.nn import inside
+from anaphora.nn.recurrent_native import native_form, run_native
+from anaphora.nn.recurrent_step import LayerStep
+
+
+def run_layer(
+    step: LayerStep,
+    params: Params | None,
+    steps: States,
+    rows: States,
+    initial: States,
+    lengths: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, States]:
+    """Run ``step`` over time. ``params`` replaces some of the cell's parameters (weight dropout).
+
+    Shapes as in :func:`~anaphora.kernels.recurrence.reference.run_reference`.
+    """
+    if inside.recording():
+        return _run_recorded(step, params, steps, rows, initial, lengths, reverse)
+    plain = params is None and not rows and not step.zoneout
+    if plain and not _transformed() and native_form(step.cell) is not None:
+        return run_native(step.cell, steps[0], initial, lengths, reverse)
+    return _run_eager(step, params, steps, rows, initial, lengths, reverse)
+
+
+def _run_eager(
+    step: LayerStep,
+    params: Params | None,
+    steps: States,
+    rows: States,
+    initial: States,
+    lengths: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, States]:
+    if params is None:
+        step = replace(step, substitute=False)
+    return run_reference(step, params or {}, steps, rows, initial, lengths, reverse)
+
+
+def _run_recorded(
+    step: LayerStep,
+    params: Params | None,
+    steps: States,
+    rows: States,
+    initial: States,
+    lengths: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, States]:
+    """The reference loop, with what the cell notes at each step joined over time to ``(B, T, ·)``."""
+    every_step: list[States] = []
+
+    def watched(params: Params, now: States, constant: States, states: States) -> States:
+        new = step(params, now, constant, states)
+        every_step.append(new)
+        return new
+
+    with inside.record() as notes:
+        if params is None:
+            step = replace(step, substitute=False)
+        y, last = run_reference(watched, params or {}, steps, rows, initial, lengths, reverse)
+
+    def over_time(values: list[Tensor]) -> Tensor:
+        joined = torch.stack(values, 1)
+        if lengths is not None:
+            time = torch.arange(joined.shape[1], device=joined.device)
+            live = (time < lengths.to(joined.device)[:, None]).unsqueeze(-1)
+            joined = torch.where(live, joined, joined.new_zeros(()))
+        return reverse_rows(joined, lengths) if reverse else joined
+
+    for i, name in enumerate(step.cell.state):
+        if every_step:
+            inside.note(step.cell, name, over_time([new[i] for new in every_step]))
+    named: dict[tuple[int, str], list[inside.Note]] = {}
+    for note in notes:
+        named.setdefault((id(note.module), note.name), []).append(note)
+    for group in named.values():
+        inside.note(group[0].module, group[0].name, over_time([n.value for n in group]))
+    return y, last
+
+
+def _transformed() -> bool:
+    """Whether torch.func or forward-mode derivatives are at work, which only plain torch serves."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    return torch.autograd.forward_ad._current_level >= 0
