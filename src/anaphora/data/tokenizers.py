@@ -1,0 +1,204 @@
+"""Text to symbol ids and back: characters, words, or pieces learnt by byte pair encoding.
+
+All three kinds are one `tokenizers.Tokenizer` with different parts (see `vocabularies`). Runs of white space
+count as one space and white space at the ends is dropped; apart from that ``decode(encode(text)) == text``
+unless a symbol is unknown.
+
+Words and pieces carry the space *before* them (`" low"`, `"er"`), so joining them gives the text back, and a
+word that happens to be spelled `</s>` is stored as `" </s>"` and never taken for the end symbol.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tokenizers import Tokenizer as Engine
+from tokenizers import models
+
+from anaphora.data import vocabularies
+from anaphora.data.pairs import Pairs
+from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
+from anaphora.errors import DataError
+
+KINDS = ("char", "word", "bpe")
+ENOUGH_TEXT = 32_000_000
+"""Bytes of training text that vocabularies are learnt from; of more, evenly spaced rows are taken."""
+
+
+class Tokenizer:
+    """Turns text into symbol ids and back. Made by `train` or `from_json`."""
+
+    def __init__(self, engine: Engine, kind: str, lowercase: bool):
+        self._engine = engine
+        self.kind = kind
+        self.lowercase = lowercase
+        self._spellings = [engine.id_to_token(i) or "" for i in range(engine.get_vocab_size())]
+        self._bytes = [self._bytes_of(i, spelling) for i, spelling in enumerate(self._spellings)]
+
+    @classmethod
+    def train(cls, texts: Iterable[str], *, kind: str, vocab_size: int, lowercase: bool = False) -> Tokenizer:
+        """Learn a vocabulary of at most ``vocab_size`` symbols; the same texts always give the same one.
+
+        ``char`` and ``word`` keep the most frequent (ties in the order of the alphabet). ``bpe`` starts from
+        characters and again and again joins the most frequent neighbours (Sennrich et al. 2016).
+        """
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+        normalize = vocabularies.normalizer(kind, lowercase).normalize_str
+        prepared = (normalize(_sound(text)) for text in texts)
+        model: models.Model
+        if kind == "bpe":
+            model = vocabularies.byte_pairs(list(prepared), vocab_size)
+        else:
+            model = vocabularies.most_frequent(prepared, kind, vocab_size)
+        return cls(vocabularies.assemble(model, kind, lowercase), kind, lowercase)
+
+    @property
+    def size(self) -> int:
+        """Number of symbols, the four special ones included."""
+        return len(self._spellings)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def encode(self, text: str) -> list[int]:
+        """Symbol ids of ``text``, without BOS and EOS."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for many texts at once, on all cores."""
+        try:
+            found = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:
+            for text in texts:
+                _sound(text)
+            raise
+        return [encoding.ids for encoding in found]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ``ids`` up to the first EOS. PAD and BOS are left out, UNK reads ``<unk>``."""
+        wanted = itertools.takewhile(lambda i: i != EOS, ids)
+        text = b"".join([self._bytes[i] for i in wanted]).decode("utf-8", errors="replace")
+        return text if self.kind == "char" else text.removeprefix(" ")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable label per id, for pictures: a space is shown as ``▁``, special symbols as spelled."""
+        return [self._spellings[i].replace(" ", "▁") for i in ids]
+
+    def _bytes_of(self, index: int, spelling: str) -> bytes:
+        """What a symbol adds to the decoded text."""
+        if index in (PAD, BOS, EOS):
+            return b""
+        if index == UNK:
+            return b" <unk>" if self.kind == "word" else b"<unk>"
+        if self.kind == "bpe" and spelling in vocabularies.BYTES:
+            return vocabularies.BYTES[spelling]
+        return spelling.encode("utf-8")
+
+    def to_json(self) -> str:
+        """The vocabulary in the format of the `tokenizers` library."""
+        return str(self._engine.to_str())
+
+    @classmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        """Read what `to_json` wrote; anything else is refused with a `DataError`.
+
+        Only the vocabulary and the merges are taken from the text. The rules around them are built anew and
+        compared, so that a file from elsewhere cannot bring a rule (say, a costly pattern) of its own.
+        """
+        try:
+            given = json.loads(text)
+            kind, lowercase = _kind_of(given)
+            engine = vocabularies.assemble(_model_of(given["model"]), kind, lowercase)
+            known = given["model"]["vocab"].values()
+            same = json.loads(engine.to_str()) == given and sorted(known) == list(range(len(known)))
+            if same and all(engine.id_to_token(i) == spelling for i, spelling in enumerate(SPELLINGS)):
+                return cls(engine, kind, lowercase)
+            reason = "it was not written by anaphora, or was changed"
+        except RecursionError:
+            reason = "it is nested too deeply"
+        except Exception as error:  # the engine raises plain Exception for a vocabulary it cannot use
+            reason = str(error) or type(error).__name__
+        raise DataError(f"The tokenizer cannot be used ({reason}); restore the file or train again.")
+
+
+class PairTokenizer:
+    """The tokenizers of both sides of a translation; one object for both when ``joint``."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer, joint: bool):
+        self.source = source
+        self.target = target
+        self.joint = joint
+
+    @classmethod
+    def train(
+        cls, pairs: Pairs, *, kind: str, vocab_size: int, joint: bool = False, lowercase: bool = False
+    ) -> PairTokenizer:
+        """Learn the vocabularies from ``pairs``, or from evenly spaced ones when there is a lot of text."""
+        stride = 1 + pairs.text_bytes // ENOUGH_TEXT
+        rows = pairs.read(range(0, len(pairs), stride))
+        sources, targets = (source for source, _ in rows), (target for _, target in rows)
+        if joint:
+            both = itertools.chain(sources, targets)
+            shared = Tokenizer.train(both, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+            return cls(shared, shared, True)
+        source = Tokenizer.train(sources, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+        target = Tokenizer.train(targets, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+        return cls(source, target, False)
+
+    def to_json(self) -> str:
+        """The text of a run's ``tokenizer.json``: each side in the format of the `tokenizers` library."""
+        sides = {
+            "format": 1,
+            "joint": self.joint,
+            "source": json.loads(self.source.to_json()),
+            "target": None if self.joint else json.loads(self.target.to_json()),
+        }
+        return json.dumps(sides, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PairTokenizer:
+        """Read what `to_json` wrote."""
+        try:
+            sides = json.loads(text)
+            if not isinstance(sides, dict):
+                raise ValueError("it is not an object")
+            if sides.get("format") != 1:
+                raise ValueError(f"its format is {sides.get('format')!r}, this version reads format 1")
+            joint, source, target = sides["joint"] is True, sides["source"], sides["target"]
+        except (ValueError, KeyError, RecursionError) as error:
+            raise DataError(
+                f"The tokenizer cannot be used ({error}); restore tokenizer.json or train again."
+            ) from None
+        shared = Tokenizer.from_json(json.dumps(source))
+        return cls(shared, shared if joint else Tokenizer.from_json(json.dumps(target)), joint)
+
+
+def _sound(text: str) -> str:
+    """``text`` itself, or a `DataError` when it cannot be written as UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"A text holds half a character (lone surrogate U+{ord(text[error.start]):04X} at position "
+            f"{error.start}); decode it with the right encoding."
+        ) from None
+    return text
+
+
+def _kind_of(given: dict[str, Any]) -> tuple[str, bool]:
+    steps = [step["type"] for step in given["normalizer"]["normalizers"]]
+    if given["model"]["type"] == "BPE":
+        return "bpe", "Lowercase" in steps
+    return ("word" if "Prepend" in steps else "char"), "Lowercase" in steps
+
+
+def _model_of(given: dict[str, Any]) -> models.Model:
+    vocabulary, unknown = given["vocab"], SPELLINGS[UNK]
+    if given["type"] != "BPE":
+        return models.WordLevel(vocabulary, unk_token=unknown)
+    merges = [(left, right) for left, right in given["merges"]]
+    return models.BPE(vocabulary, merges, unk_token=unknown, byte_fallback=given["byte_fallback"] is True)

@@ -1,0 +1,127 @@
+"""Learning vocabularies, and the rules that cut a text before it is looked up in one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from anaphora.data.symbols import SPELLINGS, UNK
+
+BYTES = {f"<0x{value:02X}>": bytes([value]) for value in range(256)}
+"""Symbols of single bytes, for characters that are not in a bpe vocabulary."""
+BYTES_FROM = 1024
+"""A bpe vocabulary of at least this many symbols holds all 256 bytes, so that no character is unknown to it.
+In a smaller one they would crowd out the pieces; there an unseen character is `<unk>`."""
+LONGEST_PIECE = 64
+"""Stretches without a space are cut to this many characters before merging, which bounds the work."""
+# Unicode's White_Space, written out because every regex engine has its own idea of \s.
+_SPACE = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+_SPACES = re.compile(_SPACE)
+
+
+def single_spaced(text: str) -> str:
+    """``text`` as every tokenizer sees it: runs of white space are one space, none at the ends."""
+    return _SPACES.sub(" ", text).strip(" ")
+
+
+def assemble(model: models.Model, kind: str, lowercase: bool) -> Tokenizer:
+    """The vocabulary ``model`` with the rules of its ``kind`` around it."""
+    engine = Tokenizer(model)
+    engine.normalizer = normalizer(kind, lowercase)
+    engine.pre_tokenizer = _pre_tokenizer(kind)
+    if kind == "char":
+        engine.decoder = decoders.Fuse()
+    else:
+        engine.decoder = decoders.Sequence(
+            [decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
+    return engine
+
+
+def normalizer(kind: str, lowercase: bool) -> normalizers.Normalizer:
+    """What happens to a text before it is cut: single spaces, lower case if wanted, a space in front."""
+    steps = [normalizers.Replace(Regex(_SPACE), " "), normalizers.Strip()]
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    if kind != "char":
+        steps.append(normalizers.Prepend(" "))
+    return normalizers.Sequence(steps)
+
+
+def _pre_tokenizer(kind: str) -> pre_tokenizers.PreTokenizer:
+    if kind == "char":
+        return pre_tokenizers.Split(Regex("(?m)."), "isolated")
+    words = pre_tokenizers.Split(" ", "merged_with_next")
+    if kind == "word":
+        return words
+    return pre_tokenizers.Sequence(
+        [
+            words,
+            # No piece begins with "<" and goes on, so none can be spelled like a special symbol or a byte.
+            pre_tokenizers.Split("<", "isolated"),
+            # "dog." and "dog" share the piece " dog".
+            pre_tokenizers.Split(Regex(r"(?<=\w)[.,!?:…]+\z"), "isolated"),
+            pre_tokenizers.Split(Regex(f"(?m).{{{LONGEST_PIECE}}}"), "isolated"),
+        ]
+    )
+
+
+def most_frequent(texts: Iterable[str], kind: str, vocab_size: int) -> models.WordLevel:
+    """The most frequent characters, or words with the space before them; ties in alphabetical order."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text if kind == "char" else [f" {word}" for word in text.split(" ")[1:]])
+    ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+    return models.WordLevel(_numbered(ranked[: vocab_size - len(SPELLINGS)]), unk_token=SPELLINGS[UNK])
+
+
+def byte_pairs(texts: list[str], vocab_size: int) -> models.BPE:
+    """Characters, and pieces made by joining the most frequent neighbours again and again.
+
+    The trainer breaks ties by symbol id, so the order of the alphabet decides them.
+    """
+    with_bytes = vocab_size >= BYTES_FROM
+    room = vocab_size - len(SPELLINGS) - (len(BYTES) if with_bytes else 0)
+    alphabet = _alphabet(texts, at_most=room // 2 if with_bytes else room)
+    trainer = trainers.BpeTrainer(
+        vocab_size=room,
+        min_frequency=2,
+        show_progress=False,
+        # Given as special symbols the characters get their ids in our order, with the space last: at equal
+        # counts a pair inside a word is joined before a pair at its start.
+        special_tokens=alphabet,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+    )
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = _pre_tokenizer("bpe")
+    learner.train_from_iterator(texts, trainer)
+    learnt = json.loads(learner.to_str())["model"]
+    pieces = sorted(learnt["vocab"], key=learnt["vocab"].__getitem__)
+    merges = [(left, right) for left, right in learnt["merges"]]
+    return models.BPE(
+        _numbered([*(BYTES if with_bytes else ()), *pieces]),
+        merges,
+        unk_token=SPELLINGS[UNK],
+        byte_fallback=with_bytes,
+    )
+
+
+def _alphabet(texts: list[str], *, at_most: int) -> list[str]:
+    """The characters of ``texts`` in order, the space last; when too many, the most frequent ones."""
+    seen: set[str] = {" "}
+    for text in texts:
+        seen.update(text)
+    if len(seen) > at_most:
+        counts = Counter(itertools.chain.from_iterable(texts))
+        seen = set(sorted(seen, key=lambda c: (-counts[c], c))[:at_most])
+    return sorted(seen, key=lambda c: (c == " ", c))
+
+
+def _numbered(symbols: Iterable[str]) -> dict[str, int]:
+    return {symbol: i for i, symbol in enumerate([*SPELLINGS, *symbols])}
