@@ -1,0 +1,49 @@
+"""Ctrl-C once: finish the step, save, stop. Twice: stop at once. SIGTERM counts as once."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+
+class Interrupts:
+    """Remembers that somebody asked to stop.
+
+    A second Ctrl-C within ``echo`` seconds is taken for the first: torchrun passes on to its processes what the
+    terminal has already sent them.
+    """
+
+    def __init__(self, say: Callable[[str], None], echo: float = 0.0):
+        self.asked = False
+        self._say = say
+        self._echo = echo
+        self._when = 0.0
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM inside; Python lets only the main thread do so."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before: dict[int, Any] = {}
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, self._arrived)
+            yield
+        finally:
+            for taken, handler in before.items():
+                signal.signal(taken, handler)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            if number == signal.SIGINT and time.monotonic() - self._when >= self._echo:
+                raise KeyboardInterrupt
+            return
+        self.asked = True
+        self._when = time.monotonic()
+        self._say("stopping after this step and a checkpoint; Ctrl-C again stops at once.")

@@ -1,0 +1,163 @@
+"""What a run says while it goes: a line that moves in a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Where training stands after a step."""
+
+    step: int
+    steps: int
+    loss: float  # mean per symbol of this step
+    lr: float
+    tokens_per_second: float
+    seconds_left: float
+
+
+class Reporter(Protocol):
+    """Told about everything worth saying; only rank 0 has one that speaks."""
+
+    def started(self, facts: Mapping[str, Any]) -> None: ...
+
+    def stepped(self, tick: Tick) -> None: ...
+
+    def logged(self, line: Mapping[str, Any], tick: Tick) -> None: ...
+
+    def evaluated(
+        self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
+    ) -> None: ...
+
+    def saved(self, step: int, path: str) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def finished(self) -> None: ...
+
+
+class SilentReporter:
+    """Says nothing. Also a base for reporters that care about a few things only."""
+
+    def started(self, facts: Mapping[str, Any]) -> None:
+        """Training begins: steps, from_step, parameters, device, precision, world."""
+
+    def stepped(self, tick: Tick) -> None:
+        """One optimizer step is done."""
+
+    def logged(self, line: Mapping[str, Any], tick: Tick) -> None:
+        """A line went to metrics.jsonl."""
+
+    def evaluated(
+        self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
+    ) -> None:
+        """The dev data was evaluated."""
+
+    def saved(self, step: int, path: str) -> None:
+        """A checkpoint is on the disk."""
+
+    def say(self, text: str) -> None:
+        """Something to know."""
+
+    def warn(self, text: str) -> None:
+        """Something to act on."""
+
+    def finished(self) -> None:
+        """Training ended, for whatever reason."""
+
+
+class ConsoleReporter(SilentReporter):
+    """Talks on stderr. Colours follow ``NO_COLOR``; without a terminal there is a plain line per log line."""
+
+    def __init__(self, metric: str, *, stream: IO[str] | None = None, samples: int = 1):
+        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self.metric = metric
+        self.samples = samples
+        self._live: Live | None = None
+        self._last = ""
+        self._drawn = 0.0
+        self._moving = self.console.is_terminal and not self.console.is_dumb_terminal
+
+    def started(self, facts: Mapping[str, Any]) -> None:
+        where = facts["device"] + (f" × {facts['world']}" if facts["world"] > 1 else "")
+        self.say(
+            f"{facts['parameters']:,} parameters, {facts['steps']:,} steps on {where} in {facts['precision']}"
+        )
+        if self._moving:
+            self._live = Live(console=self.console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def stepped(self, tick: Tick) -> None:
+        now = time.monotonic()
+        if self._live is None or now - self._drawn < 0.1:
+            return
+        self._drawn = now
+        share = tick.step / tick.steps
+        bar = "━" * round(24 * share)
+        line = Text.assemble(
+            (bar, "green"),
+            (" " * (24 - len(bar)), ""),
+            f" {self._line(tick, tick.loss)}",
+            overflow="ellipsis",
+        )
+        line.no_wrap = True
+        self._live.update(line, refresh=True)
+
+    def logged(self, line: Mapping[str, Any], tick: Tick) -> None:
+        if not self._moving:
+            self._print(self._line(tick, float(line["loss"])))
+
+    def evaluated(
+        self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
+    ) -> None:
+        if self.metric in metrics:
+            self._last = f"{self.metric} {metrics[self.metric]:.4g}"
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        if numbers:
+            self._print(f"step {step}: {numbers}" + (" (best so far)" if best else ""), "bold")
+        for sample in samples[: self.samples]:
+            for name, text in sample.items():
+                self._print(f"  {name:<9} {printable(text)}", "dim")
+
+    def say(self, text: str) -> None:
+        self._print(text)
+
+    def warn(self, text: str) -> None:
+        self._print(f"warning: {text}", "yellow")
+
+    def finished(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _line(self, tick: Tick, loss: float) -> str:
+        parts = [f"step {tick.step}/{tick.steps}", f"loss {loss:.4f}", self._last]
+        parts += [f"{tick.tokens_per_second:,.0f} tokens/s", f"{duration(tick.seconds_left)} left"]
+        return "  ".join(part for part in parts if part)
+
+    def _print(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style=style))
+
+
+def duration(seconds: float) -> str:
+    """62.3 → "1:02", 7325 → "2:02:05"."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
+
+
+def printable(text: str) -> str:
+    """Text of unknown origin without control characters, so that it cannot drive the terminal."""
+    return "".join(character if character.isprintable() else "·" for character in text)

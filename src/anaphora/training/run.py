@@ -1,0 +1,156 @@
+"""The run folder: where everything about one training is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.errors import RunError
+from anaphora.training.durable import replace_file, writing
+from anaphora.training.lock import Lock
+from anaphora.training.weights import load_weights
+
+_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "model.safetensors",
+    "metrics.jsonl",
+    "samples.jsonl",
+    "timings.jsonl",
+    "bad-batches.jsonl",
+    "README.md",
+)
+
+
+class RunFolder:
+    """A folder with ``config.json``, ``model.safetensors``, ``metrics.jsonl``, ``checkpoints/`` …
+
+    The constructor touches nothing: use ``create`` for a new run and ``open`` for an existing one.
+    """
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.tokenizer = self.path / "tokenizer.json"
+        self.model = self.path / "model.safetensors"
+        self.metrics = self.path / "metrics.jsonl"
+        self.samples = self.path / "samples.jsonl"
+        self.timings = self.path / "timings.jsonl"
+        self.bad_batches = self.path / "bad-batches.jsonl"
+        self.card = self.path / "README.md"
+        self.checkpoints = self.path / "checkpoints"
+        self._lock = Lock(self.path / "lock")
+        self._held = 0
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    @classmethod
+    def create(cls, path: Path | str, *, force: bool = False) -> RunFolder:
+        """A new, empty run. A folder that has something in it is refused; with ``force`` an older run in it is
+        removed (only files with a run's names, and not while another process trains there)."""
+        run = cls(path)
+        if run.path.exists() and not run.path.is_dir():
+            raise RunError(f"{run.path}: is a file, not a folder; choose another place for the run.")
+        there = run.path.is_dir() and any(entry.name != "lock" for entry in run.path.iterdir())
+        if there and not force:
+            what = "already holds a run" if run.exists() else "is not empty"
+            remedy = f"continue it with `anaphora resume {run.path}`, " if run.exists() else ""
+            raise RunError(f"{run.path}: {what}; {remedy}choose another folder, or overwrite it with force.")
+        with writing(run.path):
+            run.path.mkdir(parents=True, exist_ok=True)
+        with run.lock():
+            if there:
+                with writing(run.path):
+                    run._clear()
+            run.sweep()
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """An existing run."""
+        run = cls(path)
+        if not run.path.is_dir():
+            raise RunError(
+                f"{run.path}: there is no such folder; give the folder of a run (train -o FOLDER)."
+            )
+        if not run.exists():
+            raise RunError(
+                f"{run.path}: not a run: it has no config.json; give the folder that `train -o` named."
+            )
+        return run
+
+    def exists(self) -> bool:
+        """Whether there is a run in the folder."""
+        return self.config.is_file() or self.model.is_file() or self.has_checkpoints()
+
+    def has_checkpoints(self) -> bool:
+        return self.checkpoints.is_dir() and any(self.checkpoints.glob("step-*"))
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out; may be nested. ``RunError`` names the process that holds it."""
+        if self._held == 0:
+            self._lock.take()
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            if self._held == 0:
+                self._lock.release()
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file of the folder in one step."""
+        with writing(self.path / name):
+            replace_file(self.path / name, text.encode())
+
+    def read_text(self, name: str) -> str:
+        path = self.path / name
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise RunError(f"{path}: there is no such file; the run is incomplete.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"{path}: cannot be read ({error}).") from error
+
+    def load_model(self, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The verified ``(tensors, facts)`` of ``model.safetensors``, which must belong to this folder's files."""
+        tensors, facts = load_weights(self.model, device)
+        mine = self.fingerprints()
+        for name, fingerprint in facts.get("files", {}).items():
+            if mine.get(name) != fingerprint:
+                state = "is missing" if name not in mine else "is not the one these weights were trained with"
+                raise RunError(f"{self.path / name}: {state}; put the original back.")
+        return tensors, facts
+
+    def fingerprints(self) -> dict[str, str]:
+        """sha256 of ``config.json`` and ``tokenizer.json``, where they are: weights name what they belong to."""
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in (self.config, self.tokenizer)
+            if path.is_file()
+        }
+
+    def sweep(self) -> None:
+        """Remove what interrupted writes left behind."""
+        for folder in (self.path, self.checkpoints):
+            for entry in folder.glob(".tmp-*") if folder.is_dir() else ():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    with contextlib.suppress(OSError):
+                        entry.unlink()
+
+    def _clear(self) -> None:
+        for name in _FILES:
+            (self.path / name).unlink(missing_ok=True)
+        for checkpoint in self.checkpoints.glob("step-*") if self.checkpoints.is_dir() else ():
+            shutil.rmtree(checkpoint)

@@ -1,0 +1,73 @@
+"""How the learning rate moves: pure functions of the step n = 1, 2, …, N, with peak η and warm-up of w steps.
+
+================  =====================================================================================
+constant          η·min(1, n/w)
+noam              η·min(n/w, √(w/n)), so that η is reached at n = w (Vaswani et al. 2017)
+cosine            η·n/w up to w, then η·(0.01 + 0.99·(1 + cos πp)/2) with p = (n − w)/(N − w)
+plateau           η·min(1, n/w)·½ʰ, h = how often the dev metric did not improve for 2 evaluations
+one-cycle         with u = ⌈0.3·N⌉: η/25 → η up to u, then η → η/1000, both along half a cosine
+================  =====================================================================================
+
+Without warm-up (w = 0) the factor min(1, n/w) is 1, and noam takes w = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from anaphora.settings import TrainingSettings
+
+FLOOR = 0.01  # where cosine ends, as a share of the peak
+PATIENCE = 2  # evaluations without improvement after which plateau halves
+
+
+def learning_rate(settings: TrainingSettings, step: int, halvings: int = 0) -> float:
+    """The learning rate of ``step`` (counted from 1); ``halvings`` matters to plateau only."""
+    peak, warmup, last = settings.lr, settings.warmup, settings.steps
+    rise = min(1.0, step / warmup) if warmup else 1.0
+    if settings.schedule == "constant":
+        return peak * rise
+    if settings.schedule == "plateau":
+        return peak * rise * 0.5**halvings
+    if settings.schedule == "noam":
+        top = max(1, warmup)
+        return peak * min(step / top, math.sqrt(top / step))
+    if settings.schedule == "cosine":
+        if step <= warmup:
+            return peak * rise
+        share = min(1.0, (step - warmup) / max(1, last - warmup))
+        return peak * (FLOOR + (1 - FLOOR) * _fall(share))
+    top = max(1, math.ceil(0.3 * last))
+    if step <= top:
+        return peak * (1 / 25 + (1 - 1 / 25) * (1 - _fall(step / top)))
+    return peak * (1 / 1000 + (1 - 1 / 1000) * _fall(min(1.0, (step - top) / max(1, last - top))))
+
+
+def _fall(share: float) -> float:
+    """Half a cosine: 1 at 0, 0 at 1."""
+    return (1 + math.cos(math.pi * share)) / 2
+
+
+@dataclass
+class Progress:
+    """What is counted over evaluations: for plateau's halvings and for stopping early."""
+
+    halvings: int = 0
+    waited: int = 0  # evaluations since the last improvement or halving
+    since_best: int = 0  # evaluations since the last improvement
+
+    def evaluated(self, improved: bool) -> None:
+        """Take note of one evaluation."""
+        if improved:
+            self.waited = self.since_best = 0
+            return
+        self.waited += 1
+        self.since_best += 1
+        if self.waited >= PATIENCE:
+            self.halvings += 1
+            self.waited = 0
+
+    def state(self) -> dict[str, Any]:
+        return dict(vars(self))

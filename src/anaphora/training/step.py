@@ -1,0 +1,131 @@
+"""One optimizer step: the gradient of the mean loss per symbol of one global batch, clipped, applied.
+
+With r of R processes and m of M parts, shard r·M + m of R·M is worked through here. All sums run over
+the whole batch, so R and M change the order of additions and nothing else:
+
+    L = Σ total / Σ count,    g = ∂L/∂θ,    θ ← optimizer(θ, g·min(1, clip/‖g‖₂))
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.settings import TrainingSettings
+from anaphora.training.distributed import Group, LossModule, local_gradients, wrap
+from anaphora.training.objective import Objective
+from anaphora.training.optimizers import build_optimizer, set_learning_rate
+from anaphora.training.precision import LossScale, Precision, autocast
+from anaphora.training.seeding import seed_everything
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step found. ``loss`` is the mean per symbol, ``norm`` the true gradient's length before clipping."""
+
+    loss: float
+    count: float
+    norm: float
+    clipped: bool
+    applied: bool
+    asked: bool  # some process was asked to stop
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
+
+
+class Stepper:
+    """Does steps with one model, one objective and one optimizer."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        settings: TrainingSettings,
+        group: Group,
+        precision: Precision,
+    ):
+        self.model, self.settings, self.group, self.precision = model, settings, group, precision
+        self.optimizer = build_optimizer(model, settings)
+        self.loss = wrap(LossModule(model, objective), group)
+        self.scale = LossScale(enabled=precision == "fp16")
+        # Apple's GPUs have no float64
+        self._wide = torch.float32 if group.device.type == "mps" else torch.float64
+
+    def gradient(self, batch: Any, number: int, asked: bool = False) -> tuple[Outcome, float]:
+        """Leave the batch's gradient in ``.grad``; the outcome, and the factor that makes it the clipped true one."""
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = torch.zeros(3, dtype=self._wide, device=self.group.device)
+        # Half precision needs losses of order one before the count is known, so divide by the expected count.
+        expected = max(1, batch.symbols)
+        weight = self.scale.value * self.group.world / expected
+        for part in range(self.settings.accumulate):
+            with local_gradients(self.loss, local=part < self.settings.accumulate - 1):
+                self._backward(batch, number, part, weight, sums)
+        sums[2] += asked
+        self.group.sum(sums)
+        total, count, stop, norm = torch.cat([sums, self._norm().to(sums).reshape(1)]).tolist()
+        if count == 0:
+            return Outcome(0.0, 0.0, 0.0, False, False, stop > 0), 0.0
+        true = expected / count / self.scale.value
+        norm *= true
+        clipped = 0 < self.settings.clip < norm
+        factor = true * (self.settings.clip / norm if clipped else 1.0)
+        return Outcome(total / count, count, norm, clipped, False, stop > 0), factor
+
+    def apply(self, factor: float, lr: float) -> None:
+        """Move the weights along the gradient left by ``gradient``."""
+        if factor != 1.0:
+            torch._foreach_mul_(self._gradients(), factor)
+        set_learning_rate(self.optimizer, lr)
+        self.optimizer.step()
+        self.scale.stepped()
+
+    def repeat(self, batch: Any, number: int) -> None:
+        """Run this process's parts of a batch forward once more, with the same random numbers."""
+        for part in range(self.settings.accumulate):
+            shard = batch.shard(*self._share(part))
+            if len(shard):
+                seed_everything(self.settings.seed, number, self.group.rank, part)
+                with autocast(self.group.device, self.precision):
+                    self._module()(shard)
+
+    def _backward(self, batch: Any, number: int, part: int, weight: float, sums: Tensor) -> None:
+        shard, empty = batch.shard(*self._share(part)), False
+        if len(shard) == 0:
+            if self.group.world == 1 or part < self.settings.accumulate - 1:
+                return
+            # The others wait for this process's gradient: give them zeros, by way of any one row.
+            shard, empty = batch.shard(0, max(1, len(batch))), True
+        seed_everything(self.settings.seed, number, self.group.rank, part)
+        with autocast(self.group.device, self.precision):
+            total, count = self.loss(shard)
+        (total * (0.0 if empty else weight)).backward()
+        if not empty:
+            sums[0] += total.detach().to(sums)
+            sums[1] += count
+
+    def _share(self, part: int) -> tuple[int, int]:
+        parts = self.settings.accumulate
+        return self.group.rank * parts + part, self.group.world * parts
+
+    def _module(self) -> nn.Module:
+        inner = getattr(self.loss, "module", self.loss)
+        return inner if isinstance(inner, nn.Module) else self.loss
+
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.model.parameters() if p.grad is not None]
+
+    def _norm(self) -> Tensor:
+        """‖g‖₂ over all parameters together: the root of the sum of squares, not the sum of squares."""
+        gradients = self._gradients()
+        if not gradients:
+            return torch.zeros((), device=self.group.device)
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        return norm

@@ -1,0 +1,68 @@
+"""Whether everything in a run folder is what was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from anaphora.errors import RunError
+from anaphora.training.checkpoint import CheckpointFolder, Unusable, read
+from anaphora.training.journal import read_journal
+from anaphora.training.run import RunFolder
+from anaphora.training.weights import first_not_finite
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One file or checkpoint. ``detail`` says what it holds, or what is wrong with it."""
+
+    name: str
+    state: Literal["good", "damaged", "missing"]
+    detail: str
+
+
+def verify_run(run: RunFolder) -> list[Verdict]:
+    """Read every file of a run and compare it with its checksums; nothing is changed."""
+    return [_model(run), *_checkpoints(run), *_journals(run)]
+
+
+def _model(run: RunFolder) -> Verdict:
+    if not run.model.is_file():
+        return Verdict(run.model.name, "missing", "no weights were written yet")
+    try:
+        tensors, facts = run.load_model()
+    except RunError as error:
+        return Verdict(run.model.name, "damaged", str(error))
+    bad = first_not_finite(tensors)
+    if bad is not None:
+        return Verdict(run.model.name, "damaged", f"{bad} holds NaN or infinity")
+    return Verdict(
+        run.model.name, "good", f"{len(tensors)} tensors of step {facts['step']}, {facts['chosen']}"
+    )
+
+
+def _checkpoints(run: RunFolder) -> list[Verdict]:
+    verdicts = []
+    for step, path in sorted(CheckpointFolder(run.checkpoints).steps()):
+        name = f"{run.checkpoints.name}/{path.name}"
+        try:
+            read(path)
+        except Unusable as reason:
+            verdicts.append(Verdict(name, "damaged", str(reason)))
+        else:
+            verdicts.append(Verdict(name, "good", f"can be resumed from step {step}"))
+    return verdicts
+
+
+def _journals(run: RunFolder) -> list[Verdict]:
+    verdicts = []
+    for path in (run.metrics, run.samples, run.timings, run.bad_batches):
+        if not path.is_file():
+            continue
+        try:
+            count = sum(1 for _ in read_journal(path))
+        except RunError as error:
+            verdicts.append(Verdict(path.name, "damaged", str(error)))
+        else:
+            verdicts.append(Verdict(path.name, "good", f"{count} lines"))
+    return verdicts

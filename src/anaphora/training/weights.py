@@ -1,0 +1,144 @@
+"""Weights as safetensors files that can tell whether they are intact.
+
+The format itself has no checksum: a flipped bit in the data loads silently. So one metadata key,
+``anaphora``, holds JSON ``{"format", "facts", "tied", "sha256"}``, where the hash runs over the format, the
+facts, the tied names and every tensor's name, dtype, shape and bytes. One key only, because the
+order of several would not be the same in every file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as read_safetensors
+from safetensors.torch import save as write_safetensors
+from torch import Tensor, nn
+
+from anaphora.errors import RunError
+from anaphora.training.durable import replace_file, writing
+
+FORMAT = 1
+KEY = "anaphora"
+
+
+def save_weights(path: Path | str, tensors: Mapping[str, Tensor], *, facts: Mapping[str, Any]) -> None:
+    """Write ``tensors`` and JSON-able ``facts`` to ``path`` in one step; same input, same bytes."""
+    path = Path(path)
+    with writing(path):
+        replace_file(path, pack(tensors, facts=facts))
+
+
+def load_weights(
+    path: Path | str, device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read ``(tensors, facts)`` and verify them; ``RunError`` in one sentence where the file is damaged."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise RunError(f"{path}: there is no such file; the run has not written its weights yet.") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()}).") from error
+    tensors, facts = unpack(data, where=str(path))
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, facts
+
+
+def pack(tensors: Mapping[str, Tensor], *, facts: Mapping[str, Any]) -> bytes:
+    """The bytes of a self-verifying safetensors file. Tied tensors are stored once."""
+    kept, tied = _untie(tensors)
+    head = {"format": FORMAT, "facts": dict(facts), "tied": tied}
+    note = canonical({**head, "sha256": _digest(head, kept)})
+    return bytes(write_safetensors(kept, metadata={KEY: note}))
+
+
+def unpack(data: bytes, *, where: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The ``(tensors, facts)`` in ``data``; ``where`` is the file's name for the error's sentence."""
+    note = _note(data, where)
+    try:
+        head = json.loads(note)
+        sealed = head.pop("sha256")
+        newer = head["format"] > FORMAT
+    except (ValueError, TypeError, KeyError):
+        raise RunError(f"{where}: damaged (its note cannot be read); use another copy.") from None
+    if newer:
+        raise RunError(
+            f"{where}: written in format {head['format']}, but this version reads up to {FORMAT}; "
+            "install a newer anaphora."
+        )
+    try:
+        kept: dict[str, Tensor] = read_safetensors(data)
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise RunError(f"{where}: damaged ({_first_line(error)}); use another copy.") from None
+    if _digest(head, kept) != sealed or canonical({**head, "sha256": sealed}) != note:
+        raise RunError(f"{where}: damaged (its checksum does not match its content); use another copy.")
+    for alias, name in head["tied"].items():
+        kept[alias] = kept[name]
+    return kept, head["facts"]
+
+
+def snapshot(model: nn.Module) -> dict[str, Tensor]:
+    """The model's parameters and buffers by name, detached; tied ones still share their storage."""
+    return {name: value.detach() for name, value in model.state_dict().items()}
+
+
+def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first tensor with a NaN or an infinity, if there is one."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _untie(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    kept: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
+    for name in sorted(tensors):
+        tensor = tensors[name].detach()
+        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device))
+        if tensor.numel() and place in seen:
+            tied[name] = seen[place]
+            continue
+        seen[place] = name
+        # a copy, so that two views of one storage (a flattened RNN's weights) are stored as two tensors
+        kept[name] = tensor.to("cpu").contiguous().clone()
+    return kept, tied
+
+
+def _digest(head: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(canonical(head).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(canonical([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _note(data: bytes, where: str) -> str:
+    """The metadata under our key, read from the header: 8 bytes of length, then JSON."""
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > len(data) - 8:
+        raise RunError(f"{where}: damaged (cut off within its header); use another copy.")
+    try:
+        header = json.loads(data[8 : 8 + size])
+        note = header.get("__metadata__", {}).get(KEY)
+    except (ValueError, AttributeError, RecursionError):
+        raise RunError(f"{where}: damaged (its header cannot be read); use another copy.") from None
+    if not isinstance(note, str):
+        raise RunError(f"{where}: not written by anaphora, or its note is damaged; use another copy.")
+    return note
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
