@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -33,7 +34,12 @@ def run(arguments: Sequence[str]) -> int:
     show_warnings_as_sentences()
 
     def work() -> object:
-        returned = anaphora.main(kept, prog_name="anaphora", standalone_mode=False)
+        if "_ANAPHORA_COMPLETE" in os.environ:
+            anaphora.main(kept, prog_name="anaphora")  # answers the shell and exits
+        with anaphora.make_context(
+            "anaphora", kept
+        ) as context:  # click's main() has its own idea of failures
+            returned = anaphora.invoke(context)
         sys.stdout.flush()
         return returned
 

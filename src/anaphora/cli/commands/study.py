@@ -1,0 +1,57 @@
+"""``anaphora study``: an experiment of the lectures, run on the spot."""
+
+from __future__ import annotations
+
+import click
+
+from anaphora.cli.group import Order
+from anaphora.cli.options import json_option
+
+EXAMPLES = """
+anaphora study length
+anaphora study length --corpus numbers -o runs/length --json
+"""
+
+
+@click.command("study", cls=Order, examples=EXAMPLES)
+@click.argument("name", metavar="NAME")
+@click.option("--corpus", metavar="DATA", help="The data to study; each study has its own default.")
+@click.option("-o", "--out", metavar="FOLDER", help="Folder for the runs and the picture; runs/study-NAME.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated."
+)
+@json_option
+def command(
+    name: str, corpus: str | None, out: str | None, assignments: tuple[str, ...], as_json: bool
+) -> None:
+    """Run the experiment NAME, print what it found and write its picture.
+
+    `length` trains with and without attention and plots quality against length: pressed into a single state,
+    long inputs come out worse.
+    """
+    from pathlib import Path
+
+    from anaphora.cli.output import emit, say
+    from anaphora.cli.pictures import draw
+    from anaphora.cli.reporting import make_reporter
+    from anaphora.errors import SettingsError
+    from anaphora.settings.files import read_assignments
+    from anaphora.tasks import study
+    from anaphora.views.registry import picture
+
+    written = read_assignments(assignments)
+    if written.problems:
+        raise SettingsError(written.problems)
+    folder = Path(out or f"runs/study-{name}")
+    options = {"corpus": corpus, "settings": written.values}
+    given = {key: value for key, value in options.items() if value}
+    found = study.run(name, folder, reporter=make_reporter(), **given)
+    drawn = picture(found, name)
+    files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
+    for kind, file in files.items():
+        drawn.save(Path(file), kind=kind)
+    if as_json:
+        emit({**found, **files})
+        return
+    draw(drawn)
+    say(f"Wrote {', '.join(files.values())}.")

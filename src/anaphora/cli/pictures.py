@@ -1,0 +1,47 @@
+"""Where a picture goes: into files if some were named, else into the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from anaphora.cli.output import colour_for, result, width
+from anaphora.errors import DataError
+
+F = TypeVar("F", bound=Callable[..., Any])
+KINDS = ("html", "svg", "png")
+
+
+def picture_options(function: F) -> F:
+    """``--html F``, ``--svg F`` and ``--png F``."""
+    texts = {"html": "one self-contained page", "svg": "a drawing", "png": "an image"}
+    for kind in reversed(KINDS):
+        function = click.option(f"--{kind}", metavar="FILE", help=f"Write the picture as {texts[kind]}.")(
+            function
+        )
+    return function
+
+
+def check_files(files: dict[str, str]) -> None:
+    """Notice before the work that a picture could not be written after it."""
+    for kind, name in files.items():
+        path = Path(name)
+        if path.is_dir():
+            raise DataError(f"--{kind} {name} is a folder; give a file name.")
+        if not path.parent.is_dir():
+            raise DataError(f"--{kind} {name} cannot be written: there is no folder {path.parent}.")
+
+
+def write_files(picture: Any, files: dict[str, str]) -> None:
+    """Write each file in the form its option asks for, whatever its name ends in."""
+    for kind, name in files.items():
+        picture.save(Path(name), kind=kind)
+
+
+def draw(picture: Any) -> None:
+    """The picture in characters, on stdout."""
+    result(picture.terminal(width=width(), colour=colour_for(sys.stdout)))

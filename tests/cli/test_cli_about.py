@@ -1,0 +1,116 @@
+"""``corpora``, ``models``, ``explain``, ``doctor``: what there is, and whether the machine is ready."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anaphora.cli import health, main
+from anaphora.data.corpora import CORPORA, generate
+
+
+def test_corpora_are_listed(capsys):
+    assert main.run(["corpora"]) == 0
+    shown = capsys.readouterr()
+    assert all(name in shown.out for name in CORPORA)
+    assert main.run(["corpora", "--json"]) == 0
+    assert [c["name"] for c in json.loads(capsys.readouterr().out)] == list(CORPORA)
+
+
+def test_examples_are_those_that_training_sees(capsys):
+    assert main.run(["corpora", "numbers:fr", "--split", "dev", "--size", "3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [tuple(pair) for pair in document["pairs"]] == generate("numbers", "fr", "dev", 3)
+    assert main.run(["corpora", "copy"]) == 0
+    assert generate("copy", None, "train", 1)[0][1] in capsys.readouterr().out
+
+
+def test_written_pairs_are_tsv_and_no_file_is_replaced_unasked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    order = ["corpora", "numbers", "--write", "train.tsv", "--size", "7"]
+    assert main.run(order) == 0
+    rows = [tuple(line.split("\t")) for line in (tmp_path / "train.tsv").read_text().splitlines()]
+    assert rows == generate("numbers", None, "train", 7)
+    assert capsys.readouterr().out == ""
+    assert main.run(order) == 2
+    assert "train.tsv exists already; --force replaces it." in capsys.readouterr().err
+    assert main.run([*order, "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": "train.tsv", "pairs": 7}
+    assert main.run(["corpora", "numbers", "--write", "no/where.tsv"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["numbrs"], "numbrs is not an embedded corpus; did you mean numbers?"),
+        (["numbers:xx"], "numbers:xx does not exist; numbers has"),
+        (["--write", "x.tsv"], "--write needs the NAME of a corpus."),
+        (["numbers", "--split", "tset"], "--split"),
+        (["numbers", "--size", "0"], "--size"),
+    ],
+)
+def test_unknown_corpora(capsys, arguments, told):
+    assert main.run(["corpora", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_explain_says_meaning_values_defaults_and_presets(capsys):
+    assert main.run(["explain", "cell"]) == 0
+    shown = capsys.readouterr().out
+    for words in (
+        "The recurrent cell.",
+        "elman, lstm, gru",
+        "in gru-attention",
+        "no effect in",
+        "transformer",
+    ):
+        assert words in shown
+    assert main.run(["explain", "batch-tokens", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["Translator"]["allowed"] == "a whole number, at least 1"
+
+
+def test_explain_lists_every_setting_once(capsys):
+    from anaphora.tasks.registry import TASKS
+
+    assert main.run(["explain", "--json"]) == 0
+    listed = [entry["key"] for entry in json.loads(capsys.readouterr().out)["Translator"]]
+    assert sorted(listed) == sorted(TASKS["translate"].settings.model_fields)
+
+
+def test_models_show_presets_with_what_they_change(capsys):
+    assert main.run(["models"]) == 0
+    shown = capsys.readouterr().out
+    assert "* lstm-attention" in shown
+    assert "bidirectional=false" in shown
+
+
+def test_doctor_is_ready_here(capsys):
+    assert main.run(["doctor", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["ready"] is True
+    topics = {finding["topic"] for finding in document["findings"]}
+    assert {"Python", "packages", "threads", "GPU", "CPU", "compiler", "current folder", "terminal"} <= topics
+    assert main.run(["doctor"]) == 0
+    assert "Ready" in capsys.readouterr().out
+
+
+def test_doctor_says_what_is_in_the_way(capsys, monkeypatch, tmp_path):
+    def refuse(**options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(health.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(health, "PACKAGES", ("torch", "no-such-package"))
+    assert main.run(["doctor"]) == 2
+    shown = capsys.readouterr().out
+    assert "cannot be written (permission denied)" in shown
+    assert "no-such-package is missing" in shown
+    assert "3 things in the way" in shown
+
+
+def test_doctor_mentions_the_amx_guard(monkeypatch):
+    monkeypatch.setattr(health, "_cpu_facts", lambda: ("A CPU", {"avx2", "amx_bf16"}))
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+    told = [finding.text for finding in health.examine() if finding.topic == "CPU"]
+    assert told[0] == "A CPU: avx2, amx_bf16"
+    assert "AMX is left unused" in told[1]

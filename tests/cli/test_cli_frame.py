@@ -1,0 +1,164 @@
+"""The frame of the command: help without torch, suggestions, exit codes, two channels."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from anaphora.cli import failures, main
+from anaphora.cli.catalog import COMMANDS
+from anaphora.errors import AnaphoraError, SettingsError
+
+HEAVY = ("torch", "numpy", "tokenizers", "sacrebleu", "rich")
+TELL_IMPORTS = """
+import sys
+from anaphora.cli.main import run
+code = run(sys.argv[1:])
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+raise SystemExit(code)
+"""
+
+
+def in_a_process(*arguments, env=None):
+    code = TELL_IMPORTS.format(heavy=HEAVY)
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=env)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["train", "--help"], ["explain", "lr"]])
+def test_light_commands_import_nothing_heavy(arguments):
+    done = in_a_process(*arguments)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert done.stdout
+
+
+def test_every_command_has_a_help_page_without_torch():
+    code = (
+        "import sys; from anaphora.cli.main import run\n"
+        f"codes = [run([name, '--help']) for name in {list(COMMANDS)!r}]\n"
+        f"assert codes == [0] * {len(COMMANDS)}, codes\n"
+        f"assert not [name for name in {HEAVY!r} if name in sys.modules]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Examples:") == len(COMMANDS)
+    assert done.stdout.count("--json") >= len(COMMANDS)
+
+
+def test_completion_imports_nothing_heavy():
+    import os
+
+    env = {
+        **os.environ,
+        "_ANAPHORA_COMPLETE": "bash_complete",
+        "COMP_WORDS": "anaphora tr",
+        "COMP_CWORD": "1",
+    }
+    done = in_a_process(env=env)
+    assert "train" in done.stdout
+    env.update(COMP_WORDS="anaphora train translate x --model tr", COMP_CWORD="5")
+    assert "transformer" in in_a_process(env=env).stdout
+
+
+def test_help_names_the_first_command_and_every_command(capsys):
+    assert main.run(["--help"]) == 0
+    shown = capsys.readouterr()
+    assert "anaphora demo" in shown.out
+    assert all(line in shown.out for line in COMMANDS.values())
+    assert max(map(len, shown.out.splitlines())) <= 110
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "there is no command 'trian'. Did you mean train?"),
+        (["zzzzzz"], "there is no command 'zzzzzz'."),
+        (["translate", "x"], "translate is a task; write `anaphora train translate DATA`."),
+        (["train"], "missing argument 'TASK'"),
+        (["train", "translate"], "dATA is missing"),
+        (["train", "translate", "x", "--stesp", "3"], "Did you mean"),
+        (["train", "translate", "x", "--heads", "3"], "heads is a setting: write --set heads=VALUE."),
+        (["models", "translte"], "'translte' is not a task (translate). Did you mean translate?"),
+        (["explain", "hiden"], "hiden is not a setting. Did you mean hidden?"),
+    ],
+)
+def test_mistakes_are_one_sentence_with_exit_code_2(capsys, arguments, sentence):
+    assert main.run(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("anaphora: ")
+    assert sentence in shown.err
+    assert "Traceback" not in shown.err
+
+
+def raising(error):
+    def work():
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (AnaphoraError("a.tsv:3: no tab."), 2, "anaphora: a.tsv:3: no tab.\n"),
+        (SettingsError(["one."]), 2, "anaphora: one.\n"),
+        (SettingsError(["one.", "two."]), 2, "anaphora: 2 mistakes in the settings:\n  one.\n  two.\n"),
+        (KeyboardInterrupt(), 130, "anaphora: stopped.\n"),
+        (click.exceptions.Exit(7), 7, ""),
+        (OSError(28, "No space left on device", "runs/x"), 2, "anaphora: runs/x: the disk is full"),
+        (
+            PermissionError(13, "Permission denied", "runs/x"),
+            2,
+            "anaphora: runs/x: permission denied; choose",
+        ),
+        (MemoryError(), 2, "anaphora: memory ran out"),
+        (ZeroDivisionError("oh"), 1, "anaphora: something went wrong inside (ZeroDivisionError: oh)."),
+    ],
+)
+def test_exit_codes(capsys, error, code, told):
+    assert failures.guarded(raising(error), debug=False) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(told)
+    assert "Traceback" not in shown.err
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(capsys):
+    assert main.run(["explain", "hiden", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+    assert main.run(["--debug", "explain", "hiden"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_failure():
+    code = "import sys; sys.argv[0] = 'anaphora'; from anaphora.cli.main import main; main()"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", '"$0" -c "$1" explain | head -1', sys.executable, code],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["explain", "lr"], ["models"], ["models", "translate"]])
+def test_json_is_one_document_and_nothing_else(capsys, arguments):
+    assert main.run([*arguments, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)
+    assert shown.err == ""
+
+
+def test_no_colour_in_pipes(capsys):
+    main.run(["--help"])
+    main.run(["models"])
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err

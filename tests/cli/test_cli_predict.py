@@ -1,0 +1,124 @@
+"""``predict``: lines in, lines out, as they come."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from anaphora.cli import main
+from anaphora.cli.lines import line_batches
+from anaphora.errors import DataError
+
+
+class Reverser:
+    """Stands in for a trained model: an output is its input backwards."""
+
+    def __init__(self):
+        self.batches = []
+
+    def search(self, texts, *, n_best=1, **options):
+        self.batches.append(list(texts))
+        return [
+            [
+                SimpleNamespace(text=t[::-1], score=-0.5 * r, log_prob=-1.0 * r, finished=True)
+                for r in range(n_best)
+            ]
+            for t in texts
+        ]
+
+
+@pytest.fixture
+def model(monkeypatch, tmp_path):
+    import anaphora.tasks.load as load
+
+    found = Reverser()
+    monkeypatch.setattr(load, "load", lambda run: found)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def test_one_line_out_for_each_line_in(model, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("abc\n\ndef\r\nlast", newline="")
+    assert main.run(["predict", "run", "in.txt"]) == 0
+    assert capsys.readouterr().out == "cba\n\nfed\ntsal\n"
+    assert [text for batch in model.batches for text in batch] == ["abc", "def", "last"]
+
+
+def test_json_lines(model, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("ab\n\n")
+    assert main.run(["predict", "run", "in.txt", "--json", "--n-best", "2"]) == 0
+    first, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["line"], first["input"], first["output"]) == (1, "ab", "ba")
+    assert [o["score"] for o in first["outputs"]] == [0.0, -0.5]
+    assert (empty["line"], empty["output"], empty["outputs"]) == (2, "", [])
+
+
+def test_n_best_names_line_and_score(model, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("ab\ncd\n")
+    assert main.run(["predict", "run", "in.txt", "--n-best", "2"]) == 0
+    assert capsys.readouterr().out == "1\t-0.0000\tba\n1\t-0.5000\tba\n2\t-0.0000\tdc\n2\t-0.5000\tdc\n"
+
+
+def test_lines_before_a_broken_one_are_answered(model, tmp_path, capsys):
+    (tmp_path / "in.txt").write_bytes(b"ab\ncd\n\xff\xfe\nef\n")
+    assert main.run(["predict", "run", "in.txt"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "ba\ndc\n"
+    assert shown.err == "anaphora: in.txt:3: this line is not UTF-8 text; convert the file to UTF-8.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["none.txt"], "none.txt: there is no such file."),
+        (["."], ". is a folder"),
+        (["in.txt", "--beam", "0"], "--beam: beam = 0 cannot be used: it must be at least 1."),
+        (["in.txt", "--n-best", "0"], "--n-best"),
+    ],
+)
+def test_bad_requests(model, tmp_path, capsys, arguments, told):
+    (tmp_path / "in.txt").write_text("ab\n")
+    assert main.run(["predict", "run", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert told in shown.err
+
+
+def test_an_empty_file_gives_nothing(model, tmp_path, capsys):
+    (tmp_path / "in.txt").write_bytes(b"")
+    assert main.run(["predict", "run", "in.txt"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_pipe_is_answered_as_it_speaks(monkeypatch):
+    read, write = os.pipe()
+    with os.fdopen(read) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        batches = line_batches("-")
+        os.write(write, b"one\ntw")
+        assert next(batches) == ["one"]  # at once, though the pipe is still open
+        os.write(write, b"o\nthree")
+        assert next(batches) == ["two"]
+        os.close(write)
+        assert list(batches) == [["three"]]
+
+
+def test_batches_are_cut_and_marks_at_the_start_dropped(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"\xef\xbb\xbfa\nb\nc\n")
+    assert list(line_batches(str(path), most=2)) == [["a", "b"], ["c"]]
+    path.write_bytes(b"a\nb\0\n")
+    with pytest.raises(DataError, match=r"in.txt:2: "):
+        list(line_batches(str(path)))
+    path.write_bytes(b"x" * (2 << 20))
+    with pytest.raises(DataError, match="over a megabyte"):
+        list(line_batches(str(path)))
+
+
+def test_stdin_without_a_descriptor_is_a_plain_failure(model, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("x"))
+    assert main.run(["predict", "run"]) != 0
