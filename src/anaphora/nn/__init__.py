@@ -1,12 +1,21 @@
-"""Building blocks: recurrent cells and layers, and the way to look inside them."""
+"""Building blocks: recurrent cells and layers, attention and Transformers, and the way to look inside them."""
 
-from anaphora.nn import inside
+from anaphora.nn import attention, inside, positions
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import IRNN, Elman
 from anaphora.nn.cells.gru import GRU, MGU, SimpleGRU
 from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.embedding import Embedding, OneHot, Output
 from anaphora.nn.recurrent import Recurrent
+from anaphora.nn.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    SwiGLU,
+    TransformerDecoder,
+    TransformerEncoder,
+)
 
 __all__ = [
     "GRU",
@@ -15,8 +24,19 @@ __all__ = [
     "MGU",
     "Affine",
     "Cell",
+    "DecoderLayer",
     "Elman",
+    "Embedding",
+    "EncoderLayer",
+    "FeedForward",
+    "OneHot",
+    "Output",
     "Recurrent",
     "SimpleGRU",
+    "SwiGLU",
+    "TransformerDecoder",
+    "TransformerEncoder",
+    "attention",
     "inside",
+    "positions",
 ]

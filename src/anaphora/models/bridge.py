@@ -1,0 +1,71 @@
+"""From an encoder's final states to a decoder's first ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.models.memory import Memory
+from anaphora.nn.recurrent import Recurrent
+
+
+class HandOver(nn.Module):
+    """The decoder begins where the encoder stopped: same layers, same states, one direction."""
+
+    def __init__(self, encoder: Recurrent, decoder: Recurrent):
+        super().__init__()
+        if not fits(encoder, decoder):
+            raise ValueError(
+                "HandOver needs an encoder and a decoder with the same states, layers and width, in one direction: "
+                "use Bridge"
+            )
+
+    def forward(self, memory: Memory) -> tuple[Tensor, ...]:
+        return memory.last
+
+
+class Bridge(nn.Module):
+    """A learned map from the final states of the encoder's directions to each first state of the decoder.
+
+        h_0 = tanh(W [→h_S; ←h_1] + b),    further states (the LSTM's c): W [→c_S; ←c_1] + b
+
+    for every decoder layer, counted from the top; where the encoder has fewer layers or states, from its
+    lowest layer or its first state.
+    """
+
+    def __init__(self, encoder: Recurrent, decoder: Recurrent):
+        super().__init__()
+        self.directions = 2 if encoder.bidirectional else 1
+        self.source_layers, self.target_layers = encoder.layers, decoder.layers
+        self.states = len(decoder.state)
+        width = self.directions * encoder.hidden
+        maps = [nn.Linear(width, decoder.hidden) for _ in range(self.states * self.target_layers)]
+        for part in maps:
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
+        self.maps = nn.ModuleList(maps)
+
+    def forward(self, memory: Memory) -> tuple[Tensor, ...]:
+        """A tuple with one ``(layers, batch, hidden)`` per decoder state."""
+        first = []
+        for state in range(self.states):
+            last = memory.last[state if state < len(memory.last) else 0]
+            by_layer = (
+                last.view(self.source_layers, self.directions, *last.shape[1:]).transpose(1, 2).flatten(2)
+            )
+            layers = []
+            for layer in range(self.target_layers):
+                below = max(0, layer + self.source_layers - self.target_layers)
+                layers.append(self.maps[state * self.target_layers + layer](by_layer[below]))
+            mapped = torch.stack(layers)
+            first.append(torch.tanh(mapped) if state == 0 else mapped)
+        return tuple(first)
+
+
+def fits(encoder: Recurrent, decoder: Recurrent) -> bool:
+    """Whether the encoder's final states can be the decoder's first ones as they are."""
+    return not encoder.bidirectional and (encoder.state, encoder.layers, encoder.hidden) == (
+        decoder.state,
+        decoder.layers,
+        decoder.hidden,
+    )

@@ -1,0 +1,126 @@
+"""The decoder whose states look back at the source after each step (Luong et al. 2015)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.models.decoders.base import Decoder
+from anaphora.models.memory import Memory
+from anaphora.nn import inside
+from anaphora.nn.attention import Attended, Attention
+from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.recurrent import Recurrent
+
+
+@dataclass(frozen=True)
+class AttentiveState:
+    """states: one per state of the cell, each ``(layers, rows, hidden)``; attended: the annotations and what
+    attention prepared of them; vector: the last attentional vector ``(rows, width)`` for input feeding.
+    """
+
+    states: tuple[Tensor, ...]
+    attended: Attended
+    vector: Tensor | None = None
+
+    def select(self, rows: Tensor) -> AttentiveState:
+        return AttentiveState(
+            tuple(state.index_select(1, rows) for state in self.states),
+            self.attended.select(rows),
+            None if self.vector is None else self.vector.index_select(0, rows),
+        )
+
+
+class AttentionDecoder(Decoder):
+    """The recurrent layer runs first, then each of its states attends to the annotations:
+
+        s_t = f(s_{t−1}, E y_{t−1}),   a_t = Σ_j α_tj h_j,   α_t = softmax score(s_t, h_j)
+        s̃_t = tanh(W [a_t; s_t] + b),  logits = W_o s̃_t
+
+    Nothing in s_t depends on attention, so all steps of a known target are computed at once. With
+    ``input_feeding`` s_t = f(s_{t−1}, [E y_{t−1}; s̃_{t−1}]), and the steps must follow one another; the
+    recurrent layer then takes inputs of width embedding + output. Notes ``vectors``, the s̃_t, on itself.
+
+    ``annotations`` is the width of the encoder's annotations, ``bridge`` makes s_0 from the memory.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        recurrent: Recurrent,
+        attention: Attention,
+        output: Output,
+        *,
+        bridge: nn.Module,
+        annotations: int,
+        dropout: float = 0.0,
+        input_feeding: bool = False,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.recurrent = recurrent
+        self.attention = attention
+        self.bridge = bridge
+        self.readout = nn.Linear(annotations + recurrent.output_size, output.width)
+        nn.init.xavier_uniform_(self.readout.weight)
+        nn.init.zeros_(self.readout.bias)
+        self.output = output
+        self.dropout = nn.Dropout(dropout)
+        self.input_feeding = input_feeding
+
+    @property
+    def attentions(self) -> list[nn.Module]:
+        return [self.attention]
+
+    def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
+        x = self.dropout(self.embedding(target_in))
+        if self.input_feeding:
+            return self._logits(self._fed(x, memory))
+        states, _ = self.recurrent(x, initial=self.bridge(memory))
+        vectors = self._look(states, memory.annotations, memory.mask)
+        inside.note(self, "vectors", vectors)
+        return self._logits(vectors)
+
+    def _fed(self, x: Tensor, memory: Memory) -> Tensor:
+        """The attentional vectors ``(batch, T, width)``, each fed into the next step."""
+        state = self.start(memory)
+        vectors = []
+        for embedded in x.unbind(1):
+            vector, state = self._advance(embedded, state)
+            vectors.append(vector)
+        return torch.stack(vectors, 1)
+
+    def start(self, memory: Memory) -> AttentiveState:
+        annotations = memory.annotations
+        attended = Attended.of((annotations, self.attention.prepare(annotations)), memory.mask)
+        nothing = (
+            annotations.new_zeros(annotations.shape[0], self.output.width) if self.input_feeding else None
+        )
+        return AttentiveState(self.bridge(memory), attended, nothing)
+
+    def step(self, symbols: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
+        vector, state = self._advance(self.dropout(self.embedding(symbols)), state)
+        return self._logits(vector), state
+
+    def _advance(self, x: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
+        """From the embedded symbols ``(rows, embedding)`` to the attentional vectors ``(rows, width)``."""
+        if state.vector is not None:
+            x = torch.cat((x, state.vector), -1)
+        s, states = self.recurrent.step(x, state.states)
+        annotations, prepared = state.attended.tensors
+        vector = self._look(s.unsqueeze(1), annotations, state.attended.mask, prepared).squeeze(1)
+        inside.note(self, "vectors", vector.unsqueeze(1))
+        return vector, AttentiveState(states, state.attended, vector if self.input_feeding else None)
+
+    def _look(
+        self, s: Tensor, annotations: Tensor, mask: Tensor | None, prepared: Tensor | None = None
+    ) -> Tensor:
+        """tanh(W [a; s] + b) for states s ``(batch, T, hidden)``."""
+        context, _ = self.attention(s, annotations, mask, prepared=prepared)
+        return torch.tanh(self.readout(torch.cat((context, s), -1)))
+
+    def _logits(self, vectors: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.dropout(vectors))
+        return logits

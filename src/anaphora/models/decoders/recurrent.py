@@ -1,0 +1,63 @@
+"""The decoder without attention: all it knows of the source is the state it starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from anaphora.models.decoders.base import Decoder
+from anaphora.models.memory import Memory
+from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.recurrent import Recurrent
+
+
+@dataclass(frozen=True)
+class RecurrentState:
+    """One tensor per state of the cell, each ``(layers, rows, hidden)``."""
+
+    states: tuple[Tensor, ...]
+
+    def select(self, rows: Tensor) -> RecurrentState:
+        return RecurrentState(tuple(state.index_select(1, rows) for state in self.states))
+
+
+class RecurrentDecoder(Decoder):
+    """s_t = f(s_{t−1}, E y_{t−1}), logits = W_o s_t (Sutskever et al. 2014).
+
+    If the output layer is narrower or wider than the state (tied to an embedding, say), a linear map comes
+    between. ``bridge`` makes s_0 from the memory.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        recurrent: Recurrent,
+        output: Output,
+        *,
+        bridge: nn.Module,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.recurrent = recurrent
+        self.bridge = bridge
+        same = recurrent.output_size == output.width
+        self.readout = nn.Identity() if same else nn.Linear(recurrent.output_size, output.width)
+        self.output = output
+        self.dropout = nn.Dropout(dropout)
+
+    def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
+        states, _ = self.recurrent(self.dropout(self.embedding(target_in)), initial=self.bridge(memory))
+        return self._logits(states)
+
+    def start(self, memory: Memory) -> RecurrentState:
+        return RecurrentState(self.bridge(memory))
+
+    def step(self, symbols: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        s, states = self.recurrent.step(self.dropout(self.embedding(symbols)), state.states)
+        return self._logits(s), RecurrentState(states)
+
+    def _logits(self, s: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.readout(self.dropout(s)))
+        return logits

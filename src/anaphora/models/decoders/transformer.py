@@ -1,0 +1,69 @@
+"""The Transformer's decoder (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.models.decoders.base import Decoder, coins
+from anaphora.models.memory import Memory
+from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.positions import Learned, Sinusoidal
+from anaphora.nn.transformer import DecoderCache, DecoderLayer
+from anaphora.nn.transformer import TransformerDecoder as Stack
+
+
+class TransformerDecoder(Decoder):
+    """Embedding plus positions, dropout, a stack of decoder layers, and the output layer."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: Stack,
+        output: Output,
+        *,
+        positions: Sinusoidal | Learned | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.positions = positions
+        self.stack = stack
+        self.output = output
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def attentions(self) -> list[nn.Module]:
+        return [layer.cross_attention for layer in self.stack.layers if isinstance(layer, DecoderLayer)]
+
+    def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
+        x = self._enter(target_in, 0)
+        logits: Tensor = self.output(self.stack(x, memory.annotations, memory.mask))
+        return logits
+
+    def sampled(self, target_in: Tensor, memory: Memory, teacher_forcing: float) -> Tensor:
+        """Scheduled sampling in two passes (Mihaylova & Martins 2019), each over all places at once.
+
+        The first, without gradient, is fed the truth; what it would have chosen takes the place of some true
+        symbols in the second.
+        """
+        with torch.no_grad():
+            chosen = self.forced(target_in, memory).argmax(-1)
+        own = torch.cat((target_in[:, :1], chosen[:, :-1]), 1)
+        true = coins(target_in, teacher_forcing)
+        return self.forced(torch.where(true, target_in, own), memory)
+
+    def start(self, memory: Memory) -> DecoderCache:
+        return self.stack.start(memory.annotations, memory.mask)
+
+    def step(self, symbols: Tensor, state: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        x = self._enter(symbols.unsqueeze(1), state.length).squeeze(1)
+        y, state = self.stack.step(x, state)
+        return self.output(y), state
+
+    def _enter(self, symbols: Tensor, offset: int) -> Tensor:
+        """``(rows, T)`` -> ``(rows, T, width)``, the first at position ``offset``."""
+        x = self.embedding(symbols)
+        if self.positions is not None:
+            x = self.positions(x, offset)
+        return self.dropout(x)  # type: ignore[no-any-return]

@@ -1,0 +1,75 @@
+"""Encoders: a source ``(batch, S)`` of symbols becomes a `Memory`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.models.memory import Memory
+from anaphora.nn.attention import masks
+from anaphora.nn.embedding import Embedding
+from anaphora.nn.positions import Learned, Sinusoidal
+from anaphora.nn.recurrent import Recurrent
+from anaphora.nn.transformer import TransformerEncoder as Stack
+
+
+class RecurrentEncoder(nn.Module):
+    """h_j = [→h_j; ←h_j] for every source symbol, or →h_j alone: as the `Recurrent` layer has directions.
+
+    ``reverse`` reads the source last symbol first (Sutskever et al. 2014): its first symbols are then near
+    the first symbols of the target. Annotation j still belongs to source symbol j.
+    """
+
+    def __init__(
+        self, embedding: Embedding, recurrent: Recurrent, *, dropout: float = 0.0, reverse: bool = False
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.recurrent = recurrent
+        self.dropout = nn.Dropout(dropout)
+        self.reverse = reverse
+        self.width: int = recurrent.output_size
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Memory:
+        """source ``(batch, S)``, lengths ``(batch,)``."""
+        mask = masks.padding(lengths, source.shape[1])
+        x = self.dropout(self.embedding(source))
+        if self.reverse:
+            x = reverse_rows(x, lengths)
+        annotations, last = self.recurrent(x, lengths)
+        if self.reverse:
+            annotations = reverse_rows(annotations, lengths)
+        return Memory(annotations, mask, last)
+
+
+class TransformerEncoder(nn.Module):
+    """Embedding plus positions, dropout, and a stack of self-attentive layers."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: Stack,
+        *,
+        positions: Sinusoidal | Learned | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.positions = nn.Identity() if positions is None else positions
+        self.stack = stack
+        self.dropout = nn.Dropout(dropout)
+        self.width = stack.width
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Memory:
+        """source ``(batch, S)``, lengths ``(batch,)``."""
+        mask = masks.padding(lengths, source.shape[1])
+        x = self.dropout(self.positions(self.embedding(source)))
+        return Memory(self.stack(x, mask), mask)
+
+
+def reverse_rows(x: Tensor, lengths: Tensor) -> Tensor:
+    """The first ``lengths[b]`` places of row b in reverse order, padding left where it is: ``(batch, T, …)``."""
+    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[0], -1)
+    mirrored = lengths[:, None] - 1 - place
+    index = torch.where(mirrored >= 0, mirrored, place)
+    return torch.take_along_dim(x, index.unsqueeze(-1), 1)

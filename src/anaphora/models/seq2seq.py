@@ -1,0 +1,91 @@
+"""Sequence to sequence: an encoder reads the source, a decoder writes the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.errors import AnaphoraError
+from anaphora.models.decoders.base import Decoder
+from anaphora.models.memory import Memory
+from anaphora.nn import inside
+
+
+class Seq2Seq(nn.Module):
+    """p(y | x) = ∏_t p(y_t | y_<t, x) from any encoder and any decoder.
+
+    Symbols are ``(batch, time)``, padded at the end. A row's result does not depend on the other rows.
+    """
+
+    def __init__(self, encoder: nn.Module, decoder: Decoder):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def forward(
+        self,
+        source: Tensor,
+        source_lengths: Tensor,
+        target_in: Tensor,
+        target_lengths: Tensor | None = None,
+        *,
+        teacher_forcing: float = 1.0,
+    ) -> Tensor:
+        """Logits ``(batch, T, symbols)`` of each next symbol, given ``target_in`` ``(batch, T)`` up to it.
+
+        Target lengths complete the batch but change nothing: no place looks ahead, so padding at the end of
+        a target is never seen, and the loss leaves its logits out. For ``teacher_forcing`` below 1 see
+        `Decoder.forward`.
+        """
+        logits: Tensor = self.decoder(target_in, self.encode(source, source_lengths), teacher_forcing)
+        return logits
+
+    def encode(self, source: Tensor, source_lengths: Tensor) -> Memory:
+        """source ``(batch, S)``, its lengths ``(batch,)``."""
+        memory: Memory = self.encoder(source, source_lengths)
+        return memory
+
+    def start(self, memory: Memory) -> Any:
+        """The decoder's state before its first symbol; its ``select(rows)`` keeps, drops or repeats rows."""
+        return self.decoder.start(memory)
+
+    def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Log probabilities ``(rows, symbols)``, in float32, of what follows ``symbols`` ``(rows,)``."""
+        logits, state = self.decoder.step(symbols, state)
+        return torch.log_softmax(logits.float(), -1), state
+
+    @torch.no_grad()
+    def alignment(
+        self,
+        source: Tensor,
+        source_lengths: Tensor,
+        target_in: Tensor,
+        *,
+        layer: int = -1,
+        head: int | None = None,
+    ) -> Tensor:
+        """How much each target place looked at each source place: ``(batch, T, S)``, rows sum to 1.
+
+        Row t belongs to the symbol predicted after ``target_in[:, t]``. Of several layers the one asked for,
+        by default the highest; of several heads their mean, or the one asked for.
+        """
+        if not self.decoder.attentions:
+            raise AnaphoraError(
+                "this model has no attention, so there is no alignment to show: "
+                "train lstm-attention, gru-attention or transformer instead."
+            )
+        attention = self.decoder.attentions[layer]
+        training = self.training
+        self.eval()
+        try:
+            with inside.record() as notes:
+                self(source, source_lengths, target_in)
+        finally:
+            self.train(training)
+        # Decoders that go step by step leave one note per step.
+        weights = torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)
+        if weights.dim() == 3:
+            return weights
+        return weights.mean(1) if head is None else weights[:, head]

@@ -1,0 +1,31 @@
+"""Attention: a query is compared with keys, and the values are averaged with the weights that follow.
+
+    α_ij = softmax_j score(s_i, h_j),    a_i = Σ_j α_ij v_j
+
+`Dot`, `Bilinear` and `Additive` differ in the score; `ScaledDot` and `MultiHead` are the Transformer's.
+All are called alike, ``attention(query, keys, mask, values) -> (context, weights)``, with tensors
+``(batch, time, features)`` and masks that are True where a key may be attended to; `masks` makes them.
+"""
+
+from anaphora.nn.attention import masks
+from anaphora.nn.attention.additive import Additive
+from anaphora.nn.attention.attended import Attended
+from anaphora.nn.attention.base import Attention, masked_softmax
+from anaphora.nn.attention.bilinear import Bilinear
+from anaphora.nn.attention.dot import Dot
+from anaphora.nn.attention.multihead import KeyValues, MultiHead
+from anaphora.nn.attention.scaled_dot import ScaledDot, scaled_dot
+
+__all__ = [
+    "Additive",
+    "Attended",
+    "Attention",
+    "Bilinear",
+    "Dot",
+    "KeyValues",
+    "MultiHead",
+    "ScaledDot",
+    "masked_softmax",
+    "masks",
+    "scaled_dot",
+]

@@ -1,0 +1,60 @@
+"""What all attention with one score per query and key shares."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.nn import inside
+from anaphora.nn.attention.masks import by_query
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last dimension among the places where ``mask`` is True; exactly 0 elsewhere.
+
+    A row without any such place is all zeros, with zero gradient, rather than NaN.
+    """
+    if mask is None:
+        return torch.softmax(scores, -1)
+    # The lowest finite number instead of -inf: a row of -inf would make NaN, also in the backward pass.
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, -1).masked_fill(~mask, 0.0)
+
+
+class Attention(nn.Module):
+    """Soft attention with a score to be written in `score`, and in `prepare` what depends on keys alone.
+
+        α_ij = softmax_j score(s_i, h_j),    a_i = Σ_j α_ij v_j
+
+    Notes ``scores`` and ``weights``, both ``(batch, queries, keys)``.
+    """
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        """The part of the score that needs no query, ``(batch, keys, ·)``: a decoder computes it once."""
+        return keys
+
+    def score(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """``(batch, queries, Dq)``, what `prepare` gave -> scores ``(batch, queries, keys)``."""
+        raise TypeError(f"{type(self).__name__} does not define score(query, prepared)")
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        mask: Tensor | None = None,
+        values: Tensor | None = None,
+        *,
+        prepared: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend from each query to the keys.
+
+        query ``(batch, queries, Dq)``; keys ``(batch, keys, Dk)``; mask ``(batch, keys)`` or
+        ``(batch, queries, keys)``, True where a key is real; values ``(batch, keys, Dv)``, by default the
+        keys; prepared: what `prepare` gave for these keys, if it is known already.
+        Returns context ``(batch, queries, Dv)`` and weights ``(batch, queries, keys)``.
+        """
+        scores = self.score(query, self.prepare(keys) if prepared is None else prepared)
+        weights = masked_softmax(scores, None if mask is None else by_query(mask))
+        inside.note(self, "scores", scores)
+        inside.note(self, "weights", weights)
+        return torch.matmul(weights, keys if values is None else values), weights

@@ -1,0 +1,148 @@
+"""Multi-head attention (Vaswani et al. 2017, section 3.2.2), with caches for decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.nn import inside
+from anaphora.nn.attention.masks import by_query
+from anaphora.nn.attention.scaled_dot import scaled_dot
+from anaphora.nn.positions import Alibi, Rotary
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """Projected keys and values, each ``(rows, heads, keys, width/heads)``: what decoding need not repeat."""
+
+    keys: Tensor
+    values: Tensor
+
+    def grow(self, new: KeyValues) -> KeyValues:
+        """These, followed in time by ``new``."""
+        return KeyValues(torch.cat((self.keys, new.keys), 2), torch.cat((self.values, new.values), 2))
+
+    def select(self, rows: Tensor) -> KeyValues:
+        return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+class MultiHead(nn.Module):
+    """h attentions side by side, each on its own projections of width d = width/h, then joined.
+
+        head_i = softmax(Q W_i^Q (K W_i^K)ᵀ / √d) V W_i^V,    out = [head_1; …; head_h] W^O
+
+    ``positions`` (`Rotary` or `Alibi`) lets the scores of self-attention know how far apart two places are.
+    Notes ``weights`` ``(batch, heads, queries, keys)``; while nobody records or asks for them, PyTorch's
+    fused kernel computes the same result without them.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float = 0.0,
+        *,
+        positions: Rotary | Alibi | None = None,
+    ):
+        super().__init__()
+        if width % heads:
+            raise ValueError(
+                f"MultiHead splits the width among its heads, but {heads} does not divide {width}"
+            )
+        self.width, self.heads, self.dropout = width, heads, dropout
+        self.inward = nn.Linear(width, 3 * width)  # W^Q, W^K, W^V of all heads, in this order
+        self.outward = nn.Linear(width, width)  # W^O
+        self.positions = positions
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.inward.weight)
+        nn.init.xavier_uniform_(self.outward.weight)
+        nn.init.zeros_(self.inward.bias)
+        nn.init.zeros_(self.outward.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Tensor | None = None,
+        mask: Tensor | None = None,
+        values: Tensor | None = None,
+        *,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from ``query`` ``(batch, queries, width)`` to ``keys`` ``(batch, keys, width)``.
+
+        Without keys the queries attend to each other (self-attention). mask: True where a key may be seen,
+        ``(batch, keys)`` or ``(batch, queries, keys)``; ``causal`` hides what comes after each query.
+        Returns ``(batch, queries, width)``, and the weights ``(batch, heads, queries, keys)`` if asked for.
+        """
+        if keys is None:
+            q, kv = self._project_self(query, 0)
+        else:
+            q, kv = self.project_query(query), self.project(keys, values)
+        return self.attend(q, kv, mask, causal=causal, weights=weights)
+
+    def step(self, x: Tensor, past: KeyValues | None) -> tuple[Tensor, KeyValues]:
+        """Causal self-attention of the next place: x ``(rows, 1, width)`` attends to the past and itself."""
+        q, kv = self._project_self(x, 0 if past is None else past.keys.shape[2])
+        if past is not None:
+            kv = past.grow(kv)
+        return self.attend(q, kv)[0], kv
+
+    def project(self, keys: Tensor, values: Tensor | None = None) -> KeyValues:
+        """Keys (and values, by default the same) of another sequence: ``(batch, keys, width)`` each."""
+        if self.positions is not None:
+            raise ValueError("MultiHead with positions attends to its own sequence only: give it no keys")
+        weight, bias, w = self.inward.weight, self.inward.bias, self.width
+        if values is None:
+            k, v = F.linear(keys, weight[w:], bias[w:]).chunk(2, -1)
+            return KeyValues(self._split(k), self._split(v))
+        k = F.linear(keys, weight[w : 2 * w], bias[w : 2 * w])
+        v = F.linear(values, weight[2 * w :], bias[2 * w :])
+        return KeyValues(self._split(k), self._split(v))
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """``(batch, queries, width)`` -> ``(batch, heads, queries, width/heads)``."""
+        return self._split(F.linear(query, self.inward.weight[: self.width], self.inward.bias[: self.width]))
+
+    def attend(
+        self,
+        q: Tensor,
+        kv: KeyValues,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The attention itself, from projected queries to projected keys and values."""
+        bias = None
+        if isinstance(self.positions, Alibi):
+            bias = self.positions.bias(q.shape[2], kv.keys.shape[2], like=q)
+        context, alpha = scaled_dot(
+            q,
+            kv.keys,
+            kv.values,
+            None if mask is None else by_query(mask).unsqueeze(1),
+            bias=bias,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            weights=weights or inside.recording(),
+        )
+        if alpha is not None:
+            inside.note(self, "weights", alpha)
+        out: Tensor = self.outward(context.transpose(1, 2).flatten(2))
+        return out, alpha if weights else None
+
+    def _project_self(self, x: Tensor, offset: int) -> tuple[Tensor, KeyValues]:
+        q, k, v = map(self._split, self.inward(x).chunk(3, -1))
+        if isinstance(self.positions, Rotary):
+            q, k = self.positions(q, offset), self.positions(k, offset)
+        return q, KeyValues(k, v)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """``(batch, time, width)`` -> ``(batch, heads, time, width/heads)``."""
+        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)

@@ -1,0 +1,75 @@
+"""Scaled dot-product attention (Vaswani et al. 2017, eq. 1), fused and written out."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.nn.attention.base import Attention, masked_softmax
+
+
+def scaled_dot(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(Q Kᵀ / √d_k + bias) V over the last two dimensions.
+
+    query ``(…, Q, d)``, keys ``(…, K, d)``, values ``(…, K, Dv)``; mask (True = may be seen) and bias
+    broadcast to ``(…, Q, K)``; ``causal`` also hides keys after the query's own place (Q = K).
+    Returns the context ``(…, Q, Dv)``, and the weights before dropout if they are asked for: then the
+    product is written out, otherwise PyTorch's fused kernel computes the same.
+    """
+    if not weights:
+        return _fused(query, keys, values, mask, bias, causal, dropout), None
+    scores = torch.matmul(query, keys.transpose(-2, -1)) / math.sqrt(query.shape[-1])
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        mask = _below_diagonal(scores) if mask is None else mask & _below_diagonal(scores)
+    alpha = masked_softmax(scores, mask)
+    return torch.matmul(F.dropout(alpha, dropout), values), alpha
+
+
+def _fused(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    if causal and (mask is not None or bias is not None):  # the kernel takes either the flag or a mask
+        seen = torch.ones(query.shape[-2], keys.shape[-2], dtype=torch.bool, device=query.device).tril()
+        mask, causal = (seen if mask is None else mask & seen), False
+    added = mask
+    if bias is not None:
+        added = bias.to(query.dtype) if mask is None else bias.to(query.dtype).masked_fill(~mask, -math.inf)
+    return F.scaled_dot_product_attention(
+        query, keys, values, attn_mask=added, dropout_p=dropout, is_causal=causal
+    )
+
+
+def _below_diagonal(scores: Tensor) -> Tensor:
+    return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+
+
+class ScaledDot(Attention):
+    """score(q, k) = q · k / √d_k.
+
+    If the entries of q and k are independent with mean 0 and variance 1, q · k has variance d_k: without
+    the division the softmax saturates as vectors get wider.
+    """
+
+    def score(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return torch.matmul(query, prepared.transpose(-2, -1)) / math.sqrt(query.shape[-1])

@@ -1,0 +1,75 @@
+"""Symbols to vectors, and vectors to scores of symbols."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Embedding(nn.Module):
+    """One row of E ``(symbols, width)`` per symbol: ``(…)`` -> ``(…, width)``.
+
+    Entries start as N(0, 1/width), which suits an output layer that shares them. A Transformer wants them
+    ``scaled`` by √width, so that they stand up to the positions (Vaswani et al. 2017, section 3.4).
+    """
+
+    def __init__(self, symbols: int, width: int, *, scaled: bool = False):
+        super().__init__()
+        self.symbols, self.width = symbols, width
+        self.scale = math.sqrt(width) if scaled else 1.0
+        self.weight = nn.Parameter(torch.empty(symbols, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=self.width**-0.5)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        vectors = F.embedding(symbols, self.weight)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+
+class OneHot(nn.Module):
+    """Symbols as unit vectors: ``(…)`` -> ``(…, symbols)``.
+
+    The product of a matrix with a unit vector is one of its columns, so a linear layer on top equals an
+    `Embedding` that holds the transposed matrix; the look-up merely skips the zeros.
+    """
+
+    def __init__(self, symbols: int):
+        super().__init__()
+        self.symbols = self.width = symbols
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        return F.one_hot(symbols, self.symbols).to(torch.get_default_dtype())
+
+
+class Output(nn.Module):
+    """Logits W x + b of every symbol: ``(…, width)`` -> ``(…, symbols)``.
+
+    ``tied`` to an embedding, W is that embedding's E (Press & Wolf 2017), and is stored there only.
+    """
+
+    def __init__(self, width: int, symbols: int, *, tied: Embedding | None = None):
+        super().__init__()
+        if tied is not None and (tied.symbols, tied.width) != (symbols, width):
+            raise ValueError(
+                f"Output({width}, {symbols}) cannot share an embedding of {tied.symbols} symbols and width {tied.width}"
+            )
+        self.width, self.symbols = width, symbols
+        self._tied = () if tied is None else (tied,)  # in a tuple, so that it is not registered a second time
+        self.weight = nn.Parameter(torch.empty(symbols, width)) if tied is None else None
+        self.bias = nn.Parameter(torch.empty(symbols))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=self.width**-0.5)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self._tied[0].weight if self._tied else self.weight
+        assert weight is not None
+        return F.linear(x, weight, self.bias)

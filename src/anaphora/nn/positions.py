@@ -1,0 +1,135 @@
+"""Where in the sequence: attention by itself sees a set, so positions must be said.
+
+`Sinusoidal` and `Learned` are added to the vectors that enter a Transformer. `Rotary` and `Alibi` act inside
+self-attention, on its queries and keys or on its scores, and depend on distances only.
+Counting 0, 1, 2, … grows without bound, dividing by the length makes a step mean something else in every
+sentence, and binary digits jump; sines of many wavelengths are bounded, smooth and the same everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Sinusoidal(nn.Module):
+    """Sines and cosines of geometrically growing wavelengths (Vaswani et al. 2017, section 3.5).
+
+    P[p, 2i] = sin(p / 10000^(2i/d)),    P[p, 2i+1] = cos(p / 10000^(2i/d))
+    """
+
+    def __init__(self, width: int, *, base: float = 10000.0):
+        super().__init__()
+        if width % 2:
+            raise ValueError(
+                f"Sinusoidal positions pair a sine with a cosine, so the width must be even, not {width}"
+            )
+        self.width, self.base = width, base
+        self._table = torch.empty(0, width)
+
+    def table(self, length: int, like: Tensor) -> Tensor:
+        """The first ``length`` positions ``(length, width)``, with the dtype and device of ``like``."""
+        kept = self._table
+        if kept.shape[0] < length or kept.dtype != like.dtype or kept.device != like.device:
+            angles = _angles(max(length, 2 * kept.shape[0]), self.width, self.base)
+            kept = torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+            self._table = kept = kept.to(device=like.device, dtype=like.dtype)
+        return kept[:length]
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
+        return x + self.table(offset + x.shape[-2], x)[offset:]
+
+
+class Learned(nn.Module):
+    """A vector for each of the first ``maximum`` positions, learned like an embedding."""
+
+    def __init__(self, width: int, maximum: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(maximum, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
+        end, maximum = offset + x.shape[-2], self.weight.shape[0]
+        if end > maximum:
+            raise ValueError(
+                f"Learned positions end at {maximum}, but the sequence has {end} places: shorten it or train with "
+                f"a larger maximum (Sinusoidal positions have none)"
+            )
+        return x + self.weight[offset:end]
+
+
+class Rotary(nn.Module):
+    """Turns pairs of features by an angle that grows with the position (Su et al. 2021).
+
+        (x_2i, x_2i+1) at position p  ->  rotated by p / base^(2i/d)
+
+    Applied to queries and keys, q · k then depends on the contents and on the distance, not on the places.
+    """
+
+    def __init__(self, *, base: float = 10000.0):
+        super().__init__()
+        self.base = base
+        self._turns = torch.empty(0, 0, 2)
+
+    def _cos_sin(self, length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        kept = self._turns
+        if (kept.shape[0] < length or kept.shape[1] != width // 2) or (kept.dtype, kept.device) != (
+            like.dtype,
+            like.device,
+        ):
+            angles = _angles(max(length, 2 * kept.shape[0]), width, self.base)
+            kept = torch.stack((angles.cos(), angles.sin()), -1).to(device=like.device, dtype=like.dtype)
+            self._turns = kept
+        return kept[:length, :, 0], kept[:length, :, 1]
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """x ``(…, time, width)`` with the positions ``offset``, ``offset + 1``, …"""
+        width = x.shape[-1]
+        if width % 2:
+            raise ValueError(
+                f"Rotary positions turn pairs of features, so heads must have even width, not {width}"
+            )
+        cos, sin = self._cos_sin(offset + x.shape[-2], width, x)
+        cos, sin = cos[offset:], sin[offset:]
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+class Alibi(nn.Module):
+    """Takes m·|i − j| off the score of places i and j, with a slope m per head (Press et al. 2022).
+
+    For h heads, a power of two, the slopes are 2^(−8/h), 2^(−16/h), …, 2^(−8); for other counts those of the
+    next lower power, followed by every second one of the next higher.
+    """
+
+    def __init__(self, heads: int):
+        super().__init__()
+        self.slopes = alibi_slopes(heads)
+
+    def bias(self, queries: int, keys: int, *, like: Tensor) -> Tensor:
+        """``(heads, queries, keys)`` for queries that stand at the last places of the keys."""
+        here = torch.arange(keys - queries, keys, device=like.device)
+        distance = (here[:, None] - torch.arange(keys, device=like.device)).abs()
+        slopes = torch.tensor(self.slopes, device=like.device, dtype=like.dtype)
+        return -slopes[:, None, None] * distance
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """The slope of each head; see `Alibi`."""
+    power = 2 ** int(math.log2(heads))
+    slopes = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
+    between = [2.0 ** (-8 * (head + 1) / (2 * power)) for head in range(0, 2 * power, 2)]
+    return slopes + between[: heads - power]
+
+
+def _angles(length: int, width: int, base: float) -> Tensor:
+    """p / base^(2i/width) for p < length, i < width/2, in double precision: ``(length, width/2)``."""
+    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.arange(length, dtype=torch.float64)[:, None] * rates

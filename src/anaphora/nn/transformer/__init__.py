@@ -1,0 +1,16 @@
+"""Transformer blocks: layers of attention and feed-forward sublayers, and stacks of them."""
+
+from anaphora.nn.transformer.decoder import DecoderCache, TransformerDecoder
+from anaphora.nn.transformer.encoder import TransformerEncoder
+from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
+from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer
+
+__all__ = [
+    "DecoderCache",
+    "DecoderLayer",
+    "EncoderLayer",
+    "FeedForward",
+    "SwiGLU",
+    "TransformerDecoder",
+    "TransformerEncoder",
+]

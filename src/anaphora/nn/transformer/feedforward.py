@@ -1,0 +1,60 @@
+"""The position-wise network of a Transformer layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class FeedForward(nn.Module):
+    """y = W₂ f(W₁ x + b₁) + b₂ with f = ReLU as published, or `F.gelu`: ``(…, width)`` -> ``(…, width)``."""
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.relu,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.first = nn.Linear(width, inner)
+        self.second = nn.Linear(inner, width)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for part in (self.first, self.second):
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.second(self.dropout(self.activation(self.first(x))))
+        return out
+
+
+class SwiGLU(nn.Module):
+    """y = W₂ (swish(W₁ x) ∘ V x), swish(a) = a σ(a) (Shazeer 2020): ``(…, width)`` -> ``(…, width)``.
+
+    It has three matrices, so with ``inner`` two thirds of a `FeedForward`'s it has as many parameters.
+    """
+
+    def __init__(self, width: int, inner: int, *, dropout: float = 0.0):
+        super().__init__()
+        self.gated = nn.Linear(width, 2 * inner, bias=False)  # W₁ and V in one product
+        self.second = nn.Linear(inner, width, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for half in self.gated.weight.chunk(2):
+            nn.init.xavier_uniform_(half)
+        nn.init.xavier_uniform_(self.second.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, content = self.gated(x).chunk(2, -1)
+        out: Tensor = self.second(self.dropout(F.silu(gate) * content))
+        return out

@@ -1,0 +1,106 @@
+"""One layer of a Transformer's encoder and of its decoder (Vaswani et al. 2017, section 3.1).
+
+Each sublayer f is wrapped in a residual connection and a LayerNorm:
+
+    as published (post-norm)   x <- LayerNorm(x + dropout(f(x)))
+    norm first (pre-norm)      x <- x + dropout(f(LayerNorm(x)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from anaphora.nn.attention.multihead import KeyValues, MultiHead
+
+
+class Sublayer(nn.Module):
+    """The residual connection and LayerNorm around a sublayer, in either order."""
+
+    def __init__(self, width: int, dropout: float, norm_first: bool):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.norm_first:
+            return x + self.dropout(f(self.norm(x)))  # type: ignore[no-any-return]
+        return self.norm(x + self.dropout(f(x)))  # type: ignore[no-any-return]
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward network, each in its `Sublayer`."""
+
+    def __init__(
+        self, attention: MultiHead, feedforward: nn.Module, *, dropout: float = 0.0, norm_first: bool = False
+    ):
+        super().__init__()
+        self.width, self.norm_first = attention.width, norm_first
+        self.attention = attention
+        self.feedforward = feedforward
+        self.around_attention = Sublayer(self.width, dropout, norm_first)
+        self.around_feedforward = Sublayer(self.width, dropout, norm_first)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        """x ``(batch, time, width)``; mask ``(batch, time)`` or ``(batch, time, time)``, True = real."""
+        x = self.around_attention(x, lambda y: self.attention(y, mask=mask, causal=causal)[0])
+        return self.around_feedforward(x, self.feedforward)  # type: ignore[no-any-return]
+
+    def step(self, x: Tensor, past: KeyValues | None) -> tuple[Tensor, KeyValues]:
+        """The next place of a causal sequence, x ``(rows, 1, width)``, after the places in ``past``."""
+        grown: list[KeyValues] = []
+        x = self.around_attention(x, lambda y: _keep(self.attention.step(y, past), grown))
+        return self.around_feedforward(x, self.feedforward), grown[0]
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the memory, then a feed-forward network."""
+
+    def __init__(
+        self,
+        attention: MultiHead,
+        cross_attention: MultiHead,
+        feedforward: nn.Module,
+        *,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+    ):
+        super().__init__()
+        self.width, self.norm_first = attention.width, norm_first
+        self.attention = attention
+        self.cross_attention = cross_attention
+        self.feedforward = feedforward
+        self.around_attention = Sublayer(self.width, dropout, norm_first)
+        self.around_cross_attention = Sublayer(self.width, dropout, norm_first)
+        self.around_feedforward = Sublayer(self.width, dropout, norm_first)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, memory_mask: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """x ``(batch, time, width)``, memory ``(batch, S, width)``, its mask ``(batch, S)``.
+
+        ``mask`` over x is seldom needed: padding at the end comes after every real place, and those do not
+        look ahead.
+        """
+        x = self.around_attention(x, lambda y: self.attention(y, mask=mask, causal=True)[0])
+        x = self.around_cross_attention(x, lambda y: self.cross_attention(y, memory, memory_mask)[0])
+        return self.around_feedforward(x, self.feedforward)  # type: ignore[no-any-return]
+
+    def step(
+        self, x: Tensor, past: KeyValues | None, memory: KeyValues, memory_mask: Tensor | None
+    ) -> tuple[Tensor, KeyValues]:
+        """The next place, x ``(rows, 1, width)``; memory: what ``cross_attention.project`` made of it, once."""
+        grown: list[KeyValues] = []
+        cross = self.cross_attention
+        x = self.around_attention(x, lambda y: _keep(self.attention.step(y, past), grown))
+        x = self.around_cross_attention(
+            x, lambda y: cross.attend(cross.project_query(y), memory, memory_mask)[0]
+        )
+        return self.around_feedforward(x, self.feedforward), grown[0]
+
+
+def _keep(result: tuple[Tensor, KeyValues], kept: list[KeyValues]) -> Tensor:
+    kept.append(result[1])
+    return result[0]
