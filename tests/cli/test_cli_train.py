@@ -38,12 +38,16 @@ class FakeEstimator:
         options.pop("reporter")
         FakeEstimator.asked.update(data=data, valid=valid, out=out, **options)
         self.result_ = SimpleNamespace(
-            steps=20, best={"bleu": 50.0}, metrics={"bleu": 50.0, "loss": float("nan")}, stopped=self.stopped
+            steps=20,
+            best=50.0,
+            best_step=20,
+            metrics={"bleu": 50.0, "loss": float("nan")},
+            stopped=self.stopped,
         )
         return self
 
     def plan(self, data, valid=None, **options):
-        return {"rows": {"train": 2, "dev": 1}, "parameters": 12345, "steps": 20}
+        return {"train": {"rows": 2}, "valid": {"rows": 1}, "parameters": 12345, "steps": 20}
 
 
 @pytest.fixture
@@ -51,7 +55,9 @@ def fake(here, monkeypatch):
     import anaphora.tasks.registry as registry
 
     monkeypatch.setattr(registry, "estimator", lambda command: FakeEstimator)
-    monkeypatch.setitem(sys.modules, "anaphora.cli.reporting", SimpleNamespace(make_reporter=lambda: None))
+    monkeypatch.setitem(
+        sys.modules, "anaphora.cli.reporting", SimpleNamespace(make_reporter=lambda settings: None)
+    )
     monkeypatch.setattr(FakeEstimator, "stopped", "finished")
     return FakeEstimator
 

@@ -39,9 +39,10 @@ def check_files(files: dict[str, str]) -> None:
 def write_files(picture: Any, files: dict[str, str]) -> None:
     """Write each file in the form its option asks for, whatever its name ends in."""
     for kind, name in files.items():
-        picture.save(Path(name), kind=kind)
+        content = getattr(picture, kind)()
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def draw(picture: Any) -> None:
     """The picture in characters, on stdout."""
-    result(picture.terminal(width=width(), colour=colour_for(sys.stdout)))
+    result(picture.text(width(), colour=colour_for(sys.stdout)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from anaphora.tasks.translation import TranslationObjective
+from anaphora.settings import Settings
 from anaphora.training.progress import ConsoleReporter, Reporter
 
 
-def make_reporter() -> Reporter:
-    """A reporter for the person who started the command."""
-    return ConsoleReporter(TranslationObjective.metric)
+def make_reporter(settings: Settings | None = None) -> Reporter:
+    """A reporter for the person who started the command; the progress line carries the dev metric of the run."""
+    return ConsoleReporter(getattr(settings, "metric", "exact_match"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,22 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
 
     begun = time.monotonic()
     model = estimator(request.task.command)(**request.given)
-    model.fit(request.data, request.valid, out, force=force, reporter=make_reporter(), **request.fields)
+    model.fit(
+        request.data,
+        request.valid,
+        out,
+        force=force,
+        reporter=make_reporter(request.settings),
+        **request.fields,
+    )
     return report(model, out, seconds=time.monotonic() - begun, as_json=as_json)
 
 
 def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
     """Say what training came to: the measures as a result, what to do next as talk."""
     ended = model.result_
+    if os.environ.get("RANK", "0") != "0":  # under torchrun the first process speaks for all
+        return str(ended.stopped)
     if as_json:
         emit(
             {
@@ -41,6 +51,7 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
                 "stopped": ended.stopped,
                 "steps": ended.steps,
                 "best": ended.best,
+                "best_step": ended.best_step,
                 "metrics": ended.metrics,
                 "seconds": round(seconds, 2),
             }
@@ -77,7 +88,8 @@ def plan(request: Request, *, as_json: bool) -> None:
         emit({"task": request.task.command, "out": request.out, "settings": settings, **planned})
         return
     result(heading(f"{request.task.name}: what would be trained"))
-    result(table([(key.replace("_", " "), _shown(value)) for key, value in planned.items()]))
+    rows = [(key, _rows(planned.pop(key))) for key in ("train", "valid") if key in planned]
+    result(table(rows + [(key.replace("_", " "), _shown(value)) for key, value in planned.items()]))
     result()
     result(heading("Settings") + faint("  (* given by you)"))
     result(
@@ -121,6 +133,13 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _rows(facts: dict[str, Any]) -> str:
+    """``{"kind": "tsv", "rows": 1000, …}`` → what a person wants to know of it."""
+    return ", ".join(
+        f"{key} {_shown(value)}" for key, value in facts.items() if key != "fingerprint" and value
+    )
 
 
 def _shown(value: Any) -> str:

@@ -41,6 +41,7 @@ def command(
     from anaphora.cli.pictures import check_files, draw, write_files
     from anaphora.errors import DataError
     from anaphora.tasks.config import read_config
+    from anaphora.views.registry import view as find_view
 
     named = {"html": html, "svg": svg, "png": png}
     files = {kind: name for kind, name in named.items() if name is not None}
@@ -48,6 +49,7 @@ def command(
     if not text.strip():
         raise DataError("--text is empty; give the input to look at.")
     read_config(Path(run))
+    find_view(view)
 
     from anaphora.tasks.load import load
 

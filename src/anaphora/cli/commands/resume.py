@@ -32,6 +32,6 @@ def command(run: str, as_json: bool) -> int:
     from anaphora.cli.reporting import make_reporter
 
     begun = time.monotonic()
-    model = estimator(config.task.command).resume(run, reporter=make_reporter())
+    model = estimator(config.task.command).resume(run, reporter=make_reporter(config.settings))
     stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
     return INTERRUPTED if stopped == "interrupted" else FINE

@@ -32,12 +32,12 @@ def command(
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
-    from anaphora.cli.pictures import draw
+    from anaphora.cli.pictures import draw, write_files
     from anaphora.cli.reporting import make_reporter
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks import study
-    from anaphora.views.registry import picture
+    from anaphora.views import length
 
     written = read_assignments(assignments)
     if written.problems:
@@ -46,10 +46,9 @@ def command(
     options = {"corpus": corpus, "settings": written.values}
     given = {key: value for key, value in options.items() if value}
     found = study.run(name, folder, reporter=make_reporter(), **given)
-    drawn = picture(found, name)
+    drawn = length.picture(found["models"])
     files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
-    for kind, file in files.items():
-        drawn.save(Path(file), kind=kind)
+    write_files(drawn, files)
     if as_json:
         emit({**found, **files})
         return

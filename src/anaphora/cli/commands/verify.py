@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from anaphora.cli.failures import FINE, MISTAKE
@@ -20,7 +22,7 @@ anaphora verify runs/numbers --json
 def command(run: str, as_json: bool) -> int:
     """Read every file of RUN and compare it with its sha256.
 
-    The exit code is 0 if all are whole and 2 if one is damaged or missing.
+    The exit code is 0 if all are whole and 2 if one is damaged.
     """
     from pathlib import Path
 
@@ -32,19 +34,13 @@ def command(run: str, as_json: bool) -> int:
     from anaphora.tasks.verify import verify_run
 
     findings = verify_run(run)
-    damaged = [finding for finding in findings if not finding.fine]
+    bad = sum(not finding.fine for finding in findings)
     if as_json:
-        rows = [{"file": f.file, "fine": f.fine, "text": f.text} for f in findings]
-        emit({"run": run, "fine": not damaged, "files": rows})
-        return MISTAKE if damaged else FINE
-    rows_ = [
-        (click.style("fine", fg="green") if f.fine else click.style("damaged", fg="red"), f.file, f.text)
-        for f in findings
-    ]
-    result(table(rows_))
+        emit({"run": run, "whole": not bad, "files": [asdict(finding) for finding in findings]})
+        return MISTAKE if bad else FINE
+    fine, damaged = click.style("fine", fg="green"), click.style("damaged", fg="red")
+    result(table([(fine if f.fine else damaged, f.file, f.text) for f in findings]))
     result(
-        f"\n{len(damaged)} of {len(findings)} files damaged."
-        if damaged
-        else f"\nAll {len(findings)} files are whole."
+        f"\n{bad} of {len(findings)} files are damaged." if bad else f"\nAll {len(findings)} files are whole."
     )
-    return MISTAKE if damaged else FINE
+    return MISTAKE if bad else FINE

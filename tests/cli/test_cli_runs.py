@@ -1,0 +1,169 @@
+"""The commands that take a run, on a real one: tiny, but written by ``train`` itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anaphora.cli import main
+
+TINY = "--steps 12 --hidden 16 --device cpu --set embedding=8 --set valid_every=6 --set save_every=6 --set tokens=char"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    pairs = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdefgh" for b in "abcdefgh")
+    (folder / "train.tsv").write_text(pairs)
+    (folder / "dev.tsv").write_text(pairs[:64])
+    run = folder / "run"
+    order = f"train translate {folder}/train.tsv --valid {folder}/dev.tsv {TINY} -o {run} --json"
+    done = subprocess.run([sys.executable, "-m", "anaphora", *order.split()], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["steps"] == 12
+    assert document["stopped"] == "finished"
+    assert "step" in done.stderr
+    assert "\x1b" not in done.stderr
+    return run
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(trained, copy)
+    return copy
+
+
+def test_predict_from_a_file_and_from_a_pipe_agree(trained, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("a b\n\nc d\n")
+    assert main.run(["predict", str(trained), str(tmp_path / "in.txt"), "--beam", "1"]) == 0
+    from_file = capsys.readouterr().out
+    assert from_file.count("\n") == 3
+    done = subprocess.run(
+        [sys.executable, "-m", "anaphora", "predict", str(trained), "--beam", "1"],
+        input="a b\n\nc d\n",
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == from_file
+    assert done.stderr == ""
+
+
+def test_score(trained, capsys):
+    data = str(trained.parent / "dev.tsv")
+    assert main.run(["score", str(trained), data, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert {"bleu", "bleu_signature", "chrf", "exact_match", "examples"} <= scores.keys()
+    assert "nrefs:1" in scores["bleu_signature"]
+    assert main.run(["score", str(trained), data]) == 0
+    assert "exact match" in capsys.readouterr().out
+
+
+def test_verify_tells_whole_from_damaged(run, capsys):
+    assert main.run(["verify", str(run)]) == 0
+    assert "files are whole." in capsys.readouterr().out
+    weights = run / "model.safetensors"
+    raw = bytearray(weights.read_bytes())
+    raw[-5] ^= 1
+    weights.write_bytes(raw)
+    assert main.run(["verify", str(run), "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["whole"] is False
+    assert [f["file"] for f in document["files"] if not f["fine"]] == ["model.safetensors"]
+    assert main.run(["predict", str(run), str(run / "README.md")]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "model.safetensors" in shown.err
+
+
+def test_resume_of_a_finished_run_says_the_same(run, capsys):
+    before = (run / "metrics.jsonl").read_bytes(), (run / "model.safetensors").read_bytes()
+    assert main.run(["resume", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 12
+    assert ((run / "metrics.jsonl").read_bytes(), (run / "model.safetensors").read_bytes()) == before
+
+
+def test_a_run_is_not_overwritten_unasked(run, capsys):
+    before = (run / "model.safetensors").read_bytes()
+    data = str(run.parent / "x.tsv")
+    Path(data).write_text("a\tb\nc\td\ne\tf\n")
+    assert main.run(["train", "translate", data, "-o", str(run), *TINY.split()]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+def test_a_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["train", "translate", "copy", "--dry-run", *TINY.split()]) == 0
+    assert "parameters" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+    assert main.run(["train", "translate", "copy", "--dry-run", "--json", *TINY.split()]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"", "empty"), (b"no tab here\n", ":1"), (b"\x00\xff\xfe\x80\t\x81\n" * 9, ":1")],
+)
+def test_files_that_are_no_pairs(tmp_path, capsys, content, told):
+    path = tmp_path / "data.tsv"
+    path.write_bytes(content)
+    assert main.run(["train", "translate", str(path), "-o", str(tmp_path / "r"), *TINY.split()]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert str(path) in shown.err
+    assert told in shown.err
+
+
+@pytest.mark.parametrize(
+    "order", ["predict {}", "resume {}", "verify {}", "score {} copy", "inspect {} --text a"]
+)
+def test_what_is_not_a_run(tmp_path, capsys, monkeypatch, order):
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
+    assert main.run(order.format(tmp_path / "none").split()) == 2
+    assert "none" in capsys.readouterr().err
+    (tmp_path / "file").write_text("x")
+    assert main.run(order.format(tmp_path / "file").split()) == 2
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+def test_inspect_draws_in_the_terminal_and_into_files(trained, tmp_path, capsys):
+    order = ["inspect", str(trained), "--view", "alignment", "--text", "a b"]
+    assert main.run(order) == 0
+    drawn = capsys.readouterr()
+    assert len(drawn.out.splitlines()) > 3
+    assert "\x1b" not in drawn.out
+    files = {kind: str(tmp_path / f"look.{kind}") for kind in ("html", "svg", "png")}
+    options = [word for kind, name in files.items() for word in (f"--{kind}", name)]
+    assert main.run([*order, *options, "--target", "b a"]) == 0
+    assert capsys.readouterr().out == ""
+    assert Path(files["html"]).read_text().lower().startswith("<!doctype html>")
+    assert "<svg" in Path(files["svg"]).read_text()
+    assert Path(files["png"]).read_bytes().startswith(b"\x89PNG")
+    assert main.run([*order, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = document["arrays"]["alignment"]["values"]
+    assert all(abs(sum(row) - 1) < 1e-4 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--view", "alignmnt", "--text", "a"], "There is no view 'alignmnt'; did you mean alignment?"),
+        (["--text", "  "], "--text is empty"),
+        (["--text", "a", "--html", "/"], "--html / is a folder"),
+        (["--text", "a", "--svg", "/no/where.svg"], "there is no folder /no"),
+        ([], "--text"),
+    ],
+)
+def test_inspect_refuses_in_one_sentence(trained, capsys, options, told):
+    assert main.run(["inspect", str(trained), *options]) == 2
+    assert told in capsys.readouterr().err
