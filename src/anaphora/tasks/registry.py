@@ -115,7 +115,9 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     else:
         for key in sorted(preset.unused & given.keys()):
             place = f"{where[key]}: " if key in where else ""
-            problems.append(f"{place}{key} has no effect on the preset {name}; leave it out or choose another model.")
+            problems.append(
+                f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
+            )
     try:
         settings = build(task.settings, {**preset.defaults, **given}, owner=task.name, where=where)
     except SettingsError as error:
@@ -123,6 +125,12 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     if problems:
         raise SettingsError(problems)
     return settings
+
+
+def meaningful(task: TaskInfo, settings: Settings) -> dict[str, Any]:
+    """The settings that mean something to the chosen preset: what ``resolve`` takes back unchanged."""
+    values = settings.model_dump()
+    return {key: value for key, value in values.items() if key not in task.presets[values["model"]].unused}
 
 
 def estimator(command: str) -> Any:

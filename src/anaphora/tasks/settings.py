@@ -11,6 +11,11 @@ from anaphora.settings import SearchSettings, Seq2SeqSettings, TextSettings, Tra
 
 class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
     model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
+    metric: Literal["chrf", "bleu", "exact_match", "loss"] = Field(
+        "chrf",
+        description="The dev measure that decides which weights are best. chrF also tells outputs of few words apart, "
+        "where BLEU is 0 for lack of four-word sequences.",
+    )
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"] = Field(
         "13a",
         description="How sacrebleu splits text before counting; `none` for text that is tokenized already.",

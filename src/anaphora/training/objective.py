@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 
 @dataclass
@@ -64,11 +64,11 @@ class Objective(Protocol):
     @property
     def chance(self) -> float | None: ...
 
-    def loss(self, model: nn.Module, batch: Any) -> LossSum: ...
+    def loss(self, model: Any, batch: Any) -> LossSum: ...
 
-    def evaluate(self, model: nn.Module) -> dict[str, float]: ...
+    def evaluate(self, model: Any) -> dict[str, float]: ...
 
-    def samples(self, model: nn.Module) -> Sequence[dict[str, str]]: ...
+    def samples(self, model: Any) -> Sequence[dict[str, str]]: ...
 
 
 def carried_state(objective: Objective) -> dict[str, Tensor]:

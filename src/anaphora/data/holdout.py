@@ -1,0 +1,54 @@
+"""Dev data for those who have none: some pairs held out from training, the same ones every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.pairs import Pair, Pairs
+from anaphora.data.readers import reopen_pairs
+from anaphora.errors import DataError
+
+SHARE = 0.05
+MOST = 1000
+
+
+class Part(Pairs):
+    """Some rows of other pairs."""
+
+    def __init__(self, whole: Pairs, rows: np.ndarray[Any, np.dtype[np.int64]], facts: dict[str, Any]):
+        self._whole, self._rows, self._facts = whole, rows, facts
+        self.text_bytes = whole.text_bytes * len(rows) // max(len(whole), 1)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, indices: Sequence[int]) -> list[Pair]:
+        return self._whole.read(self._rows[np.asarray(indices, dtype=np.int64)].tolist())
+
+    def describe(self) -> dict[str, Any]:
+        return {**self._facts, "rows": len(self), "of": self._whole.describe()}
+
+
+def hold_out(pairs: Pairs, *, seed: int) -> tuple[Part, Part]:
+    """``(train, dev)``: a twentieth of the rows, at most 1000, chosen by ``seed``, become dev data."""
+    if len(pairs) < 2:
+        raise DataError(
+            "one pair is too little to hold dev data out of; give more pairs, or dev data of your own."
+        )
+    order = np.random.RandomState(seed).permutation(len(pairs))
+    count = min(MOST, max(1, int(len(pairs) * SHARE)))
+    return (
+        Part(pairs, np.sort(order[count:]), {"kind": "held-out", "part": "train", "seed": seed}),
+        Part(pairs, np.sort(order[:count]), {"kind": "held-out", "part": "dev", "seed": seed}),
+    )
+
+
+def reopen_all(descriptions: dict[str, dict[str, Any]]) -> tuple[Pairs, Pairs]:
+    """``(train, dev)`` of a run again, as its config describes them."""
+    train = descriptions["train"]
+    if train.get("kind") == "held-out":
+        return hold_out(reopen_pairs(train["of"]), seed=train["seed"])
+    return reopen_pairs(train), reopen_pairs(descriptions["valid"])

@@ -1,0 +1,66 @@
+"""``config.json``: what a run is, complete enough to rebuild its model and to resume it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anaphora._version import __version__
+from anaphora.errors import RunError, SettingsError
+from anaphora.settings.base import Settings
+from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The task, its settings, and where the data came from (None after ``save``, which keeps no data)."""
+
+    task: TaskInfo
+    settings: Settings
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        document = {
+            "format": FORMAT,
+            "anaphora": __version__,
+            "task": self.task.command,
+            "settings": meaningful(self.task, self.settings),
+            "data": self.data,
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The config of a run folder, or a sentence saying why it cannot be read."""
+    path = folder / "config.json"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        what = "is not a run folder: it has no config.json" if folder.is_dir() else "does not exist"
+        raise RunError(f"{folder} {what}; give the folder that `train -o` wrote.") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}); restore it from a copy of the run.") from None
+    return _parse(path, document)
+
+
+def _parse(path: Path, document: Any) -> RunConfig:
+    if not isinstance(document, dict) or not isinstance(document.get("settings"), dict):
+        raise RunError(f"{path} is not a run's config; restore it from a copy of the run.")
+    version = document.get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise RunError(
+            f"{path} has format {version!r}, newer than this Anaphora {__version__} reads ({FORMAT}); upgrade Anaphora."
+        )
+    task = TASKS.get(document.get("task", ""))
+    if task is None:
+        raise RunError(
+            f"{path} names the task {document.get('task')!r}, which this Anaphora does not know; upgrade it."
+        )
+    try:
+        return RunConfig(task, resolve(task, document["settings"]), document.get("data") or {})
+    except SettingsError as error:
+        raise RunError(f"{path} holds settings that cannot be used: {'; '.join(error.problems)}") from None

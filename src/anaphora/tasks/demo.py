@@ -1,0 +1,59 @@
+"""The demo: number words from English into German, trained and looked into in two minutes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from anaphora.tasks.translator import Translator
+from anaphora.training.progress import Reporter
+
+EXPECTED = 99.0  # percent of unseen numbers written without a single mistake
+SHOWN = "two hundred forty-seven thousand three hundred ninety-one"
+SETTINGS: dict[str, Any] = {
+    "model": "lstm-attention",
+    "hidden": 128,
+    "embedding": 64,
+    "vocab_size": 100,
+    "batch_tokens": 1600,
+    "dropout": 0.1,
+    "label_smoothing": 0.0,
+    "lr": 4e-3,
+    "schedule": "cosine",
+    "warmup": 100,
+    "steps": 2500,
+    "valid_every": 500,
+    "save_every": 500,
+    "device": "cpu",  # so that the figures are the same wherever it runs
+}
+
+
+def run_demo(out: str | Path, *, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Train ``lstm-attention`` on ``numbers`` (English to German) into ``out``, replacing an earlier demo there.
+
+    Returns the measured and the expected exact match on numbers never seen in training, the seconds it took,
+    and a few outputs.
+    """
+    folder = Path(out)
+    if (folder / "demo").is_file():
+        shutil.rmtree(folder)  # only a folder that an earlier demo marked as its own
+    begin = time.perf_counter()
+    translator = Translator(**SETTINGS).fit("numbers", out=folder, reporter=reporter)
+    trained = time.perf_counter() - begin
+    (folder / "demo").write_text("A demo run: `anaphora demo` may replace this folder.\n")
+    scores = translator.score("numbers", beam=1)
+    return {
+        "run": str(folder),
+        "exact_match": scores["exact_match"],
+        "expected": EXPECTED,
+        "passed": scores["exact_match"] >= EXPECTED,
+        "unseen_numbers": scores["examples"],
+        "bleu": scores["bleu"],
+        "training_seconds": round(trained, 1),
+        "steps": translator.result_.steps,
+        "text": SHOWN,
+        "output": translator.predict([SHOWN])[0],
+        "trace": translator.probe(SHOWN),
+    }

@@ -1,0 +1,128 @@
+"""Settings become parts here, and only here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from anaphora.models.bridge import Bridge, HandOver, fits
+from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
+from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
+from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, MultiHead
+from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.positions import Sinusoidal
+from anaphora.tasks.settings import TranslatorSettings
+
+
+def build_seq2seq(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
+    """The model a preset names, with fresh weights, for vocabularies of these sizes."""
+    builder = _transformer if s.model == "transformer" else _recurrent
+    return builder(s, source_symbols, target_symbols)
+
+
+def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
+    source, target = _embeddings(s, source_symbols, target_symbols, s.embedding)
+    output = _output(s, target, width=s.embedding if s.tie else s.hidden)
+    reader = Recurrent(
+        _cell(s, s.embedding), layers=s.layers, bidirectional=s.bidirectional, dropout=s.dropout
+    )
+    encoder = RecurrentEncoder(source, reader, dropout=s.dropout, reverse=s.reverse_source)
+
+    def writer(inputs: int) -> tuple[Recurrent, nn.Module]:
+        layer = Recurrent(_cell(s, inputs), layers=s.layers, dropout=s.dropout)
+        return layer, HandOver(reader, layer) if fits(reader, layer) else Bridge(reader, layer)
+
+    if not s.model.endswith("-attention"):
+        layer, bridge = writer(s.embedding)
+        return Seq2Seq(encoder, RecurrentDecoder(target, layer, output, bridge=bridge, dropout=s.dropout))
+    attention = _attention(s, encoder.width)
+    if s.model == "gru-attention":
+        layer, bridge = writer(s.embedding + encoder.width)
+        return Seq2Seq(
+            encoder,
+            BahdanauDecoder(
+                target,
+                layer,
+                attention,
+                output,
+                bridge=bridge,
+                annotations=encoder.width,
+                dropout=s.dropout,
+            ),
+        )
+    layer, bridge = writer(s.embedding + (output.width if s.input_feeding else 0))
+    return Seq2Seq(
+        encoder,
+        AttentionDecoder(
+            target,
+            layer,
+            attention,
+            output,
+            bridge=bridge,
+            annotations=encoder.width,
+            dropout=s.dropout,
+            input_feeding=s.input_feeding,
+        ),
+    )
+
+
+def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
+    source, target = _embeddings(s, source_symbols, target_symbols, s.hidden, scaled=True)
+
+    def heads() -> MultiHead:
+        return MultiHead(s.hidden, s.heads, s.dropout)
+
+    def feedforward() -> nn.Module:
+        return transformer.FeedForward(s.hidden, s.feedforward, dropout=s.dropout)
+
+    options: dict[str, Any] = {"dropout": s.dropout, "norm_first": s.norm_first}
+    encoder = transformer.EncoderLayer(heads(), feedforward(), **options)
+    decoder = transformer.DecoderLayer(heads(), heads(), feedforward(), **options)
+    positions = Sinusoidal(s.hidden)
+    return Seq2Seq(
+        TransformerEncoder(
+            source,
+            transformer.TransformerEncoder(encoder, s.layers),
+            positions=positions,
+            dropout=s.dropout,
+        ),
+        TransformerDecoder(
+            target,
+            transformer.TransformerDecoder(decoder, s.layers),
+            _output(s, target, width=s.hidden),
+            positions=positions,
+            dropout=s.dropout,
+        ),
+    )
+
+
+def _embeddings(
+    s: TranslatorSettings, source_symbols: int, target_symbols: int, width: int, *, scaled: bool = False
+) -> tuple[Embedding, Embedding]:
+    source = Embedding(source_symbols, width, scaled=scaled)
+    if s.tie and s.joint:
+        return source, source
+    return source, Embedding(target_symbols, width, scaled=scaled)
+
+
+def _output(s: TranslatorSettings, target: Embedding, *, width: int) -> Output:
+    return Output(width, target.symbols, tied=target if s.tie else None)
+
+
+def _cell(s: TranslatorSettings, inputs: int) -> Cell:
+    if s.cell == "elman":
+        return Elman(inputs, s.hidden)
+    if s.cell == "gru":
+        return GRU(inputs, s.hidden, reset="after")  # the form that GPUs have a ready-made kernel for
+    return LSTM(inputs, s.hidden)
+
+
+def _attention(s: TranslatorSettings, annotations: int) -> Attention:
+    if s.attention == "dot":
+        return Dot()
+    if s.attention == "additive":
+        return Additive(s.hidden, annotations, s.hidden)
+    return Bilinear(s.hidden, annotations)

@@ -1,0 +1,67 @@
+"""Studies: small experiments of the lectures, run on the spot.
+
+``length`` (curriculum F4, Bahdanau 2015 figure 2): an encoder-decoder without attention must press a sentence into
+one state and gets worse with length; with attention it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from anaphora.data.readers import open_pairs
+from anaphora.errors import AnaphoraError
+from anaphora.settings.base import suggestion
+from anaphora.tasks.translator import Translator
+from anaphora.training.progress import Reporter
+
+LENGTH_MODELS = ("lstm", "lstm-attention")
+LENGTH_SETTINGS: dict[str, Any] = {
+    "tokens": "word",
+    "hidden": 128,
+    "embedding": 64,
+    "batch_tokens": 1600,
+    "dropout": 0.0,
+    "label_smoothing": 0.0,
+    "lr": 3e-3,
+    "warmup": 100,
+    "layers": 1,
+    "steps": 1500,
+    "valid_every": 500,
+    "save_every": 500,
+    "device": "cpu",
+}
+
+
+def length(
+    out: str | Path,
+    *,
+    corpus: str = "copy",
+    settings: Mapping[str, Any] | None = None,
+    reporter: Reporter | None = None,
+) -> dict[str, Any]:
+    """Train with and without attention on ``corpus``; for each test example, its length and whether it came out right.
+
+    Returns ``{"models": {name: [(length, correct), …]}, "corpus": …, "runs": {…}}``; runs already there are reused.
+    """
+    folder = Path(out)
+    pairs = open_pairs(corpus, role="test")
+    sources, references = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
+    rows: dict[str, list[tuple[int, bool]]] = {}
+    for model in LENGTH_MODELS:
+        translator = Translator(model=model, **{**LENGTH_SETTINGS, **(settings or {})})
+        translator.fit(corpus, out=folder / model, force=True, reporter=reporter)
+        outputs = translator.predict(list(sources), beam=1)
+        rows[model] = [(len(s.split()), o == r) for s, o, r in zip(sources, outputs, references, strict=True)]
+    return {"study": "length", "corpus": corpus, "models": rows, "runs": {m: str(folder / m) for m in rows}}
+
+
+STUDIES: dict[str, Callable[..., dict[str, Any]]] = {"length": length}
+
+
+def run(name: str, out: str | Path, **options: Any) -> dict[str, Any]:
+    """Run a study by name."""
+    if name not in STUDIES:
+        raise AnaphoraError(f"{name} is not a study ({', '.join(STUDIES)}).{suggestion(name, list(STUDIES))}")
+    return STUDIES[name](out, **options)

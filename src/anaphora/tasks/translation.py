@@ -1,0 +1,96 @@
+"""What the training loop is told about translation: the loss, the dev metrics and the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from anaphora.data.batching import PairBatch
+from anaphora.data.symbols import PAD
+from anaphora.data.tokenizers import PairTokenizer
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.tasks.decoding import encode_sources, search_outputs
+from anaphora.tasks.metrics import translation_scores
+from anaphora.tasks.settings import TranslatorSettings
+from anaphora.training.objective import LossSum
+
+
+class TranslationObjective:
+    """Negative log probability of the target, −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked.
+
+    The dev metrics are ``loss`` (per symbol, not smoothed) and, from greedy outputs, BLEU, chrF and exact match.
+    """
+
+    def __init__(
+        self,
+        settings: TranslatorSettings,
+        tokenizer: PairTokenizer,
+        dev: Sequence[tuple[str, str]],
+        *,
+        samples: int = 4,
+    ):
+        self.settings = settings
+        self.metric = settings.metric
+        self.greater_is_better = settings.metric != "loss"
+        self.tokenizer = tokenizer
+        self.chance = math.log(tokenizer.target.size)
+        self._dev = list(dev)
+        self._shown = samples
+        self._outputs: list[str] = []
+
+    def loss(self, model: Seq2Seq, batch: PairBatch) -> LossSum:
+        t = batch.tensors(next(model.parameters()).device)
+        logits = model(
+            t.source,
+            t.source_lengths,
+            t.target_in,
+            t.target_lengths,
+            teacher_forcing=self.settings.teacher_forcing if model.training else 1.0,
+        )
+        smoothing = self.settings.label_smoothing if model.training else 0.0
+        total = F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            t.target_out.flatten(),
+            ignore_index=PAD,
+            label_smoothing=smoothing,
+            reduction="sum",
+        )
+        return LossSum(total, batch.symbols)
+
+    @torch.no_grad()
+    def evaluate(self, model: Seq2Seq) -> dict[str, float]:
+        if not self._dev:
+            return {}
+        sources = encode_sources(self.tokenizer, [s for s, _ in self._dev], self.settings.max_tokens)
+        references = [t for _, t in self._dev]
+        nbest = search_outputs(
+            model, sources, beam=1, length_penalty=0.0, max_length=self.settings.max_length
+        )
+        self._outputs = [self.tokenizer.target.decode(best[0].tokens) for best in nbest]
+        scores = translation_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
+        return {
+            "loss": self._dev_loss(model, sources, references),
+            "bleu": scores["bleu"],
+            "chrf": scores["chrf"],
+            "exact_match": scores["exact_match"],
+        }
+
+    def _dev_loss(self, model: Seq2Seq, sources: list[list[int]], references: list[str]) -> float:
+        targets = [t[: self.settings.max_tokens] for t in self.tokenizer.target.encode_batch(references)]
+        total, count = 0.0, 0
+        order = sorted(range(len(sources)), key=lambda i: (len(targets[i]), len(sources[i]), i))
+        for begin in range(0, len(order), 64):
+            rows = order[begin : begin + 64]
+            part = self.loss(model, PairBatch([sources[i] for i in rows], [targets[i] for i in rows], rows))
+            total, count = total + float(part.total), count + int(part.count)
+        return total / max(count, 1)
+
+    def samples(self, model: Seq2Seq) -> list[dict[str, str]]:
+        """The first dev pairs with the outputs of the last evaluation."""
+        return [
+            {"source": source, "reference": reference, "output": output}
+            for (source, reference), output in zip(self._dev[: self._shown], self._outputs, strict=False)
+        ]

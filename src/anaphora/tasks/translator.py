@@ -1,0 +1,337 @@
+"""``an.Translator``: learn to turn one sequence into another of any length."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from anaphora.data.batching import PairBatches
+from anaphora.data.holdout import hold_out, reopen_all
+from anaphora.data.pairs import Pairs
+from anaphora.data.readers import Data, open_pairs
+from anaphora.data.tokenizers import PairTokenizer
+from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.probe.seq2seq import probe_seq2seq
+from anaphora.probe.trace import Trace
+from anaphora.settings import SearchSettings, build
+from anaphora.tasks.card import model_card
+from anaphora.tasks.config import RunConfig, read_config
+from anaphora.tasks.decoding import encode_sources, search_outputs
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.metrics import translation_scores
+from anaphora.tasks.plan import plan_training
+from anaphora.tasks.presets import build_seq2seq
+from anaphora.tasks.settings import TranslatorSettings
+from anaphora.tasks.translation import TranslationObjective
+from anaphora.training import distributed
+from anaphora.training.loop import Trainer, TrainingResult
+from anaphora.training.precision import choose_device
+from anaphora.training.progress import Reporter
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+from anaphora.training.weights import save_weights, snapshot
+
+
+@dataclass(frozen=True)
+class Output:
+    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
+
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+
+
+class Translator(Estimator):
+    """Turn one sequence into another: p(y|x) = ∏_τ p(y_τ | y_<τ, x).
+
+        m = an.Translator(model="lstm-attention", hidden=256)
+        m.fit("train.tsv", valid="dev.tsv", out="runs/en-de")
+        m.predict(["two dogs run"], beam=5)
+
+    ``anaphora models translate`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "translate"
+    settings_: TranslatorSettings
+    model_: Seq2Seq
+    tokenizer_: PairTokenizer
+    result_: TrainingResult
+
+    # ------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        data: Data,
+        valid: Data | None = None,
+        out: str | Path | None = None,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        force: bool = False,
+        reporter: Reporter | None = None,
+    ) -> Self:
+        """Train on pairs and keep the weights that were best on ``valid``.
+
+        Without ``valid``, an embedded corpus gives its dev split, and of other data a twentieth (at most 1000
+        pairs) is held out. ``out`` is the run folder; without it the run lives in a temporary folder as long as
+        the estimator. Under ``torchrun`` every process calls this; the first one prepares the folder.
+        """
+        group = distributed.join(self.settings_.device)
+        folder = group.share(self._folder(out) if group.main else Path())
+        fields = {"source_field": source_field, "target_field": target_field}
+        if not group.main:
+            group.barrier()
+            self.tokenizer_ = _read_tokenizer(folder)
+            self._train(RunFolder.open(folder), *reopen_all(read_config(folder).data), reporter, resume=False)
+            return self
+        run = RunFolder.create(folder, force=force)
+        with run.lock():
+            pairs, dev = self._open(data, valid, spill=run.path / "data", **fields)
+            self._learn_symbols(pairs)
+            run.write_text("tokenizer.json", self.tokenizer_.to_json())
+            config = RunConfig(
+                self.task(), self.settings_, {"train": pairs.describe(), "valid": dev.describe()}
+            )
+            run.write_text("config.json", config.to_json())
+            group.barrier()
+            self._train(run, pairs, dev, reporter, resume=False)
+        return self
+
+    @classmethod
+    def resume(cls, run: str | Path, *, reporter: Reporter | None = None) -> Self:
+        """Go on with a run that was interrupted; the result is that of a run that never was."""
+        folder = RunFolder.open(Path(run))
+        config = read_config(folder.path)
+        if not config.data:
+            raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
+        self = cls(**_given(config))
+        self.tokenizer_ = _read_tokenizer(folder.path)
+        group = distributed.join(self.settings_.device)
+        if not group.main:
+            self._train(folder, *reopen_all(config.data), reporter, resume=True)
+            return self
+        with folder.lock():
+            self._train(folder, *reopen_all(config.data), reporter, resume=True)
+        return self
+
+    def plan(
+        self,
+        data: Data,
+        valid: Data | None = None,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+    ) -> dict[str, Any]:
+        """What ``fit`` would do: rows, vocabulary, parameters, steps, epochs, an estimate of memory. Trains nothing."""
+        pairs, dev = self._open(data, valid, spill=None, source_field=source_field, target_field=target_field)
+        self._learn_symbols(pairs)
+        return plan_training(self.settings_, self._fresh_model(), self.tokenizer_, pairs, dev)
+
+    def _open(
+        self,
+        data: Data,
+        valid: Data | None,
+        *,
+        spill: Path | None,
+        source_field: str | None,
+        target_field: str | None,
+    ) -> tuple[Pairs, Pairs]:
+        read: dict[str, Any] = {
+            "source_field": source_field,
+            "target_field": target_field,
+            "bad_rows": self.settings_.bad_rows,
+            "spill": spill,
+        }
+        pairs = open_pairs(data, role="train", **read)
+        if valid is None and pairs.describe()["kind"] == "corpus":
+            valid = data
+        if valid is None:
+            return hold_out(pairs, seed=self.settings_.seed)
+        return pairs, open_pairs(valid, role="dev", **read)
+
+    def _learn_symbols(self, pairs: Pairs) -> None:
+        s = self.settings_
+        self.tokenizer_ = PairTokenizer.train(
+            pairs, kind=s.tokens, vocab_size=s.vocab_size, joint=s.joint, lowercase=s.lowercase
+        )
+
+    def _fresh_model(self) -> Seq2Seq:
+        seed_everything(self.settings_.seed, "model")
+        return build_seq2seq(self.settings_, self.tokenizer_.source.size, self.tokenizer_.target.size)
+
+    def _train(
+        self, run: RunFolder, pairs: Pairs, dev: Pairs, reporter: Reporter | None, *, resume: bool
+    ) -> None:
+        s = self.settings_
+        self.model_ = self._fresh_model()
+        batches = PairBatches(
+            pairs, self.tokenizer_, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+        )
+        shown = dev.read(range(min(len(dev), s.valid_examples)))
+        objective = TranslationObjective(s, self.tokenizer_, shown)
+        trainer = Trainer(self.model_, objective, batches, s, run, reporter)
+        if resume:
+            trainer.resume()
+        self.result_ = trainer.run()
+        group = distributed.join(s.device)
+        if group.main:
+            run.write_text("README.md", self._card(read_config(run.path)))
+        group.barrier()
+        self._take_weights(run.path)
+
+    def _folder(self, out: str | Path | None) -> Path:
+        if out is not None:
+            return Path(out)
+        self._temporary = tempfile.TemporaryDirectory(prefix="anaphora-")
+        return Path(self._temporary.name) / "run"
+
+    # ------------------------------------------------------------------ use
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        max_length: int | None = None,
+    ) -> list[str]:
+        """The best output for each text."""
+        found = self.search(texts, beam=beam, length_penalty=length_penalty, max_length=max_length)
+        return [outputs[0].text for outputs in found]
+
+    def search(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        max_length: int | None = None,
+        n_best: int = 1,
+    ) -> list[list[Output]]:
+        """The ``n_best`` outputs for each text with their scores, best first."""
+        sources = self._encode(texts)
+        options = self._searching(beam, length_penalty, max_length)
+        found = search_outputs(self.model_, sources, n_best=n_best, **options)
+        decode = self.tokenizer_.target.decode
+        return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
+
+    def score(
+        self, data: Data, *, source_field: str | None = None, target_field: str | None = None, **search: Any
+    ) -> dict[str, Any]:
+        """BLEU and chrF (with sacrebleu's signatures) and exact match of the outputs for ``data``, in percent."""
+        pairs = open_pairs(
+            data,
+            role="test",
+            source_field=source_field,
+            target_field=target_field,
+            bad_rows=self.settings_.bad_rows,
+        )
+        rows = list(pairs)
+        outputs = self.predict([source for source, _ in rows], **search)
+        references = [target for _, target in rows]
+        return translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
+
+    def probe(self, text: str, target: str | None = None, *, beam: int | None = None) -> Trace:
+        """What happens inside while ``text`` becomes the best output, or the ``target`` given."""
+        (source,) = self._encode([text])
+        nbest = None
+        if target is None:
+            options = self._searching(beam, None, None)
+            (nbest,) = search_outputs(self.model_, [source], keep_tree=True, **options)
+            symbols = nbest[0].tokens
+        else:
+            symbols = self.tokenizer_.target.encode(target)
+        spell = self.tokenizer_.target.pieces
+        return probe_seq2seq(
+            self.model_,
+            source,
+            self.tokenizer_.source.pieces(source),
+            symbols,
+            spell(symbols),
+            nbest=nbest,
+            pieces=spell,
+            facts={
+                "task": self.command,
+                "preset": self.settings_.model,
+                "seed": self.settings_.seed,
+                "text": text,
+            },
+        )
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if isinstance(texts, str):
+            raise DataError("predict takes a list of texts: write [text] for a single one.")
+        if not hasattr(self, "model_"):
+            raise AnaphoraError("this Translator has not been trained: call fit(…) first, or an.load(RUN).")
+        self.model_.eval()
+        return encode_sources(self.tokenizer_, texts, self.settings_.max_tokens)
+
+    def _searching(
+        self, beam: int | None, length_penalty: float | None, max_length: int | None
+    ) -> dict[str, Any]:
+        """The search settings, with what this call asks for in their place."""
+        asked = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
+        usual = {key: getattr(self.settings_, key) for key in asked}
+        given = {key: value for key, value in asked.items() if value is not None}
+        return build(SearchSettings, {**usual, **given}, owner="predict").model_dump()
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the model alone (no data, no checkpoints) to a folder that ``an.load`` reads."""
+        self._encode([])  # refuses politely when nothing was trained
+        run = RunFolder.create(Path(folder), force=force)
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        config = RunConfig(self.task(), self.settings_)
+        run.write_text("config.json", config.to_json())
+        step = self.result_.best_step if hasattr(self, "result_") else None
+        facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
+        save_weights(run.model, snapshot(self.model_), facts=facts)
+        run.write_text("README.md", self._card(config))
+
+    @classmethod
+    def from_folder(cls, folder: Path, config: RunConfig, *, device: str = "auto") -> Self:
+        """The trained estimator in a run folder; ``an.load`` calls this."""
+        self = cls(**_given(config))
+        self.tokenizer_ = _read_tokenizer(folder)
+        self.model_ = self._fresh_model()
+        self._take_weights(folder)
+        self.model_.to(choose_device(device)).eval()
+        return self
+
+    def _take_weights(self, folder: Path) -> None:
+        run = RunFolder(folder)
+        tensors, _ = run.load_model()
+        try:
+            self.model_.load_state_dict(tensors)
+        except RuntimeError:
+            raise RunError(
+                f"{run.model}: holds the weights of another model; restore the whole folder."
+            ) from None
+        self.model_.eval()
+
+    def _card(self, config: RunConfig) -> str:
+        return model_card(
+            config,
+            parameters=sum(weight.numel() for weight in self.model_.parameters()),
+            vocabulary={"source": self.tokenizer_.source.size, "target": self.tokenizer_.target.size},
+            result=getattr(self, "result_", None),
+        )
+
+
+def _given(config: RunConfig) -> dict[str, Any]:
+    from anaphora.tasks.registry import meaningful
+
+    return meaningful(config.task, config.settings)
+
+
+def _read_tokenizer(folder: Path) -> PairTokenizer:
+    try:
+        return PairTokenizer.from_json(RunFolder(folder).read_text("tokenizer.json"))
+    except DataError as error:
+        raise RunError(f"{folder / 'tokenizer.json'}: {error}") from None

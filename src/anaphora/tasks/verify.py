@@ -1,0 +1,44 @@
+"""``anaphora verify``: every file of a run read and compared with what it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from anaphora.data.tokenizers import PairTokenizer
+from anaphora.errors import AnaphoraError
+from anaphora.tasks.config import read_config
+from anaphora.training import verify
+from anaphora.training.run import RunFolder
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One file (or checkpoint) and what was found."""
+
+    file: str
+    fine: bool
+    text: str
+
+
+def verify_run(path: str | Path) -> list[Finding]:
+    """Check the config, the tokenizer, the weights against both, the journals and every checkpoint."""
+    run = RunFolder.open(Path(path))
+    return [
+        _tried(run.config.name, lambda: f"task {read_config(run.path).task.command}"),
+        _tried(run.tokenizer.name, lambda: _symbols(run)),
+        *(Finding(v.name, v.state != "damaged", v.detail) for v in verify.verify_run(run)),
+    ]
+
+
+def _tried(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except AnaphoraError as error:
+        return Finding(name, False, str(error))
+
+
+def _symbols(run: RunFolder) -> str:
+    tokenizer = PairTokenizer.from_json(run.read_text(run.tokenizer.name))
+    return f"{tokenizer.source.size:,} source and {tokenizer.target.size:,} target symbols"

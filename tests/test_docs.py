@@ -1,0 +1,82 @@
+"""Every code block of the README and of docs/ runs, top to bottom, in an empty folder per page.
+
+``python`` blocks of a page share one namespace; ``bash`` blocks run with ``anaphora`` on the path; ``toml`` and
+``json`` blocks must parse, and one that opens with ``# file: NAME`` is written to that file for the blocks below.
+Other fences (``text``) show output and are not run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[int, str, str]]:
+    text = page.read_text(encoding="utf-8")
+    return [(text[: m.start()].count("\n") + 1, m[1], m[2]) for m in FENCE.finditer(text)]
+
+
+def run_shell(code: str, folder: Path) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+
+
+def run_make(code: str) -> None:
+    """`make …` lines would run this very suite: check that the targets exist and stop there."""
+    for line in code.splitlines():
+        if line.startswith("make "):
+            words = line.split("#")[0].split()
+            done = subprocess.run([*words, "-n"], cwd=ROOT, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    for line, kind, code in blocks(page):
+        if kind == "python":
+            padded = "\n" * line + code  # so that a traceback names the page's own line
+            exec(compile(padded, str(page), "exec"), namespace)
+        elif kind in {"bash", "sh"}:
+            if re.search(r"^(make|git clone) ", code, re.MULTILINE):
+                run_make(code)
+            else:
+                run_shell(code, tmp_path)
+        elif kind == "toml":
+            tomllib.loads(code)
+        elif kind == "json":
+            json.loads(code)
+        else:
+            assert kind in {"text", "markdown", ""}, f"{page.name}:{line}: what is a {kind!r} block?"
+        named = re.match(r"# file: (\S+)\n", code)
+        if named:
+            (tmp_path / named[1]).write_text(code, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"
