@@ -49,6 +49,7 @@ def attentive(score: str, feeding: bool = False, cell: type[Cell] = LSTM, layers
         "dot": attention.Dot,
         "bilinear": lambda: attention.Bilinear(H, encoder.width),
         "additive": lambda: attention.Additive(H, encoder.width, 9),
+        "hard": lambda: attention.Hard(attention.Dot()),
     }
     decoder = AttentionDecoder(
         embedding,
@@ -106,6 +107,7 @@ MODELS: dict[str, Callable[[], Seq2Seq]] = {
     "lstm, bilinear, two layers": lambda: attentive("bilinear", layers=2),
     "gru, additive": lambda: attentive("additive", cell=GRU),
     "lstm, bilinear, input feeding": lambda: attentive("bilinear", feeding=True),
+    "lstm, hard": lambda: attentive("hard"),
     "bahdanau": bahdanau,
     "bahdanau, two layers of lstm": lambda: bahdanau(LSTM, 2),
     "transformer": transformers,

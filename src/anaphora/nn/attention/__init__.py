@@ -2,7 +2,8 @@
 
     α_ij = softmax_j score(s_i, h_j),    a_i = Σ_j α_ij v_j
 
-`Dot`, `Bilinear` and `Additive` differ in the score; `ScaledDot` and `MultiHead` are the Transformer's.
+`Dot`, `Bilinear` and `Additive` differ in the score; `ScaledDot` and `MultiHead` are the Transformer's; `Hard`
+looks at one key only.
 All are called alike, ``attention(query, keys, mask, values) -> (context, weights)``, with tensors
 ``(batch, time, features)`` and masks that are True where a key may be attended to; `masks` makes them.
 """
@@ -13,6 +14,7 @@ from anaphora.nn.attention.attended import Attended
 from anaphora.nn.attention.base import Attention, masked_softmax
 from anaphora.nn.attention.bilinear import Bilinear
 from anaphora.nn.attention.dot import Dot
+from anaphora.nn.attention.hard import Draw, Hard, one_hot_draw, score_function
 from anaphora.nn.attention.multihead import KeyValues, MultiHead
 from anaphora.nn.attention.scaled_dot import ScaledDot, scaled_dot
 
@@ -22,10 +24,14 @@ __all__ = [
     "Attention",
     "Bilinear",
     "Dot",
+    "Draw",
+    "Hard",
     "KeyValues",
     "MultiHead",
     "ScaledDot",
     "masked_softmax",
     "masks",
+    "one_hot_draw",
     "scaled_dot",
+    "score_function",
 ]
