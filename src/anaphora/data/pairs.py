@@ -46,7 +46,7 @@ class MemoryPairs(Pairs):
 
     def __init__(self, pairs: Sequence[Pair], facts: dict[str, Any]):
         self._pairs = pairs
-        self._facts = facts
+        self.facts = facts
         self.text_bytes = sum(len(source) + len(target) for source, target in pairs)
 
     def __len__(self) -> int:
@@ -60,4 +60,4 @@ class MemoryPairs(Pairs):
         for source, target in self._pairs:
             # A tab and a newline cannot be mistaken for text once the lengths are said.
             digest.update(f"{len(source)} {len(target)}\t{source}\t{target}\n".encode())
-        return {**self._facts, "rows": len(self), "sha256": digest.hexdigest()}
+        return {**self.facts, "rows": len(self), "sha256": digest.hexdigest()}

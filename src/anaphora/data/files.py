@@ -1,0 +1,113 @@
+"""A text file that stays on disk: opened once, fingerprinted while it is scanned, read at any place."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import weakref
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import BinaryIO
+
+from anaphora.errors import DataError
+
+CHUNK = 1 << 24
+LONGEST_ROW = 1 << 24
+"""Bytes in the longest row that is read: what keeps memory bounded."""
+_REMEDY = 'correct the row, or set bad_rows="skip" to leave such rows out'
+
+
+class TextFile:
+    """Bytes of a file (of what is inside, for ``.gz``), read with ``pread``: nothing of it stays in memory.
+
+    ``folder`` is where a compressed file is unpacked to, into a file without a name that is gone when this
+    object is; by default the system's folder for temporary files.
+    """
+
+    def __init__(self, path: str | Path, folder: Path | None = None):
+        self.name = str(path)
+        self.path = os.path.abspath(path)
+        try:
+            self._fd = _unpacked(path, folder) if self.name.endswith(".gz") else _opened(path)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{self.name} is damaged and cannot be unpacked ({error}); make it again."
+            ) from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise DataError(f"{self.name} cannot be read: {reason}; check the path.") from None
+        weakref.finalize(self, os.close, self._fd)
+        self.size = os.fstat(self._fd).st_size
+        self.begin = self._check_head()
+        self.digest = hashlib.sha256()
+        """Fed by whoever scans the file from its beginning to its end."""
+
+    def at(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on (fewer at the end)."""
+        return os.pread(self._fd, size, offset)
+
+    def stream(self) -> BinaryIO:
+        """A separate reader from the beginning of the file."""
+        return open(os.dup(self._fd), "rb", buffering=1 << 20)
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Size and SHA-256 of the scanned bytes."""
+        return {"bytes": self.size, "sha256": self.digest.hexdigest()}
+
+    def _check_head(self) -> int:
+        """Where the text begins; a `DataError` for an empty file or one that is not UTF-8 at all."""
+        head = self.at(0, 512)
+        if head in (b"", b"\xef\xbb\xbf"):
+            raise DataError(f"{self.name} is empty; give a file with at least one row.")
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > len(head) // 4:
+            raise DataError(f"{self.name} looks like UTF-16 or a binary file; save it as UTF-8 text.")
+        return 3 if head.startswith(b"\xef\xbb\xbf") else 0
+
+
+class Verdict:
+    """What to do with bad rows: the first one stops, or all are left out and counted by reason."""
+
+    def __init__(self, name: str, bad_rows: str):
+        if bad_rows not in ("strict", "skip"):
+            raise ValueError(f'bad_rows must be "strict" or "skip", not {bad_rows!r}')
+        self.name = name
+        self.bad_rows = bad_rows
+        self.skipped: Counter[str] = Counter()
+
+    def reject(self, line: int, reason: str, detail: str = "") -> None:
+        """The row at ``line`` (from 1) cannot be used."""
+        if self.bad_rows == "strict":
+            told = f" ({detail})" if detail else ""
+            raise DataError(f"{self.name}:{line}: {reason}{told}; {_REMEDY}.")
+        self.skipped[reason] += 1
+
+    def require(self, rows: int) -> None:
+        """A `DataError` when nothing is left."""
+        if not rows:
+            why = ", ".join(f"{count} × {reason}" for reason, count in self.skipped.items())
+            raise DataError(f"{self.name} has no usable row{f' ({why})' if why else ''}; check its form.")
+
+
+def _opened(path: str | Path) -> int:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DataError(f"{path} is not a file; give the path of a text file.")
+    return fd
+
+
+def _unpacked(path: str | Path, folder: Path | None) -> int:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    os.close(_opened(path))
+    with contextlib.ExitStack() as stack:
+        inside = stack.enter_context(gzip.open(path, "rb"))
+        scratch = stack.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0))
+        shutil.copyfileobj(inside, scratch, 1 << 20)
+        return os.dup(scratch.fileno())

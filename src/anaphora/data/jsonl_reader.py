@@ -1,0 +1,99 @@
+"""One JSON object a line, with the source and the target in two of its fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from anaphora.data.fields import choose_fields
+from anaphora.data.file_pairs import FilePairs, FileRows
+from anaphora.data.files import TextFile, Verdict
+from anaphora.data.lines import Lines, scan
+from anaphora.data.pairs import Pair
+
+
+class _DuplicateError(ValueError):
+    pass
+
+
+def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(items)
+    if len(found) < len(items):
+        names = [name for name, _ in items]
+        raise _DuplicateError(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+class _Objects:
+    """Rejects lines that are no object with two texts; the first object decides which fields they are in."""
+
+    def __init__(self, name: str, source: str | None, target: str | None):
+        self._name, self._source, self._target = name, source, target
+        self.fields: tuple[str, str] | None = None
+
+    def __call__(self, lines: Lines) -> None:
+        for index in range(len(lines)):
+            if index not in lines.bad and (text := lines.text(index)):
+                problem = self._problem(text.decode("utf-8"))
+                if problem:
+                    lines.reject(index, *problem)
+
+    def _problem(self, text: str) -> tuple[str, str] | None:
+        try:
+            row = _DECODER.decode(text)
+        except _DuplicateError as error:
+            return "a name that occurs twice", str(error)
+        except ValueError as error:
+            return "broken JSON", str(error)
+        except RecursionError:
+            return "broken JSON", "nested too deeply"
+        if not isinstance(row, dict):
+            return "not a JSON object", f"a {type(row).__name__}"
+        if self.fields is None:
+            self.fields = choose_fields(self._name, list(row), self._source, self._target)
+        for name in self.fields:
+            if name not in row:
+                return "a missing field", name
+            if not isinstance(row[name], str):
+                return "a field that is not text", name
+            if problem := text_problem(row[name]):
+                return problem, name
+        return None
+
+
+def text_problem(text: str) -> str | None:
+    """Why a decoded text cannot be one side of a pair, if it cannot."""
+    if not text.strip():
+        return "an empty side"
+    if "\0" in text:
+        return "a NUL character"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return "half a character (lone surrogate)"
+    return None
+
+
+def read_jsonl(file: TextFile, bad_rows: str, source: str | None, target: str | None) -> FilePairs:
+    """Index the rows of ``file``; none of its text is held."""
+    verdict, objects = Verdict(file.name, bad_rows), _Objects(file.name, source, target)
+    table = scan(file, verdict, objects)
+    verdict.require(len(table.starts))
+    assert objects.fields is not None
+    names = objects.fields
+
+    def parse(rows: list[str]) -> list[Pair]:
+        found = map(_DECODER.decode, rows)
+        return [(row[names[0]], row[names[1]]) for row in found]
+
+    facts = {
+        "kind": "jsonl",
+        "bad_rows": bad_rows,
+        "skipped": dict(verdict.skipped),
+        "source_field": names[0],
+        "target_field": names[1],
+    }
+    return FilePairs(FileRows(file, table.starts, table.sizes), parse, table.text_bytes, facts)
