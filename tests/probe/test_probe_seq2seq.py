@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +12,30 @@ from torch import Tensor, nn
 
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError
-from anaphora.nn import inside
+from anaphora.models.bridge import Bridge
+from anaphora.models.decoders import (
+    AttentionDecoder,
+    BahdanauDecoder,
+    Decoder,
+    RecurrentDecoder,
+    TransformerDecoder,
+)
+from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import (
+    LSTM,
+    DecoderLayer,
+    Embedding,
+    EncoderLayer,
+    FeedForward,
+    Output,
+    Recurrent,
+    attention,
+    inside,
+)
+from anaphora.nn.positions import Sinusoidal
+from anaphora.nn.transformer import TransformerDecoder as DecoderStack
+from anaphora.nn.transformer import TransformerEncoder as EncoderStack
 from anaphora.probe.seq2seq import probe_seq2seq, weights_hash
 from anaphora.probe.trace import Trace
 from anaphora.search import beam
@@ -36,6 +60,7 @@ class StepDecoder(nn.Module):
         self.attention = Scores()
         self.dropout = nn.Dropout(0.9)  # would make two runs differ if the probe forgot eval()
         self.out = nn.Linear(1, V)
+        self.attentions = [self.attention]
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
         steps = []
@@ -49,6 +74,7 @@ class StepDecoder(nn.Module):
 class Tiny(nn.Module):
     def __init__(self, secret: float = 0.0) -> None:
         super().__init__()
+        self.encoder = nn.Identity()
         self.decoder = StepDecoder()
         self.secret = secret  # added to the logits only when somebody looks
 
@@ -148,3 +174,83 @@ def test_the_hash_names_the_weights() -> None:
     assert weights_hash(one) != weights_hash(other)
     other.load_state_dict(one.state_dict())
     assert weights_hash(one) == weights_hash(other) == probe(one).facts["model"]
+
+
+# ---------------------------------------------------------------------- the library's own models
+
+D = 8
+
+
+def recurrent_model(
+    decoder_class: type[Decoder], *, layers: int = 1, reverse: bool = False, **options: bool
+) -> Seq2Seq:
+    """A small encoder-decoder with attention of either kind, or without."""
+    both = decoder_class is not RecurrentDecoder
+    reader = Recurrent(LSTM(D, D), layers=layers, bidirectional=both)
+    encoder = RecurrentEncoder(Embedding(V, D), reader, reverse=reverse)
+    fed = D if options.get("input_feeding") else encoder.width if decoder_class is BahdanauDecoder else 0
+    writer = Recurrent(LSTM(D + fed, D), layers=layers)
+    parts: tuple[nn.Module, ...] = (Embedding(V, D), writer, Output(D, V))
+    if decoder_class is RecurrentDecoder:
+        return Seq2Seq(encoder, RecurrentDecoder(*parts, bridge=Bridge(reader, writer)))
+    look = attention.Additive(D, encoder.width, D)
+    bridge = Bridge(reader, writer)
+    made = decoder_class(*parts[:2], look, parts[2], bridge=bridge, annotations=encoder.width, **options)
+    return Seq2Seq(encoder, made)
+
+
+def transformer_model(layers: int = 2, heads: int = 2) -> Seq2Seq:
+    def many() -> attention.MultiHead:
+        return attention.MultiHead(D, heads)
+
+    encoder = EncoderStack(EncoderLayer(many(), FeedForward(D, 16)), layers)
+    decoder = DecoderStack(DecoderLayer(many(), many(), FeedForward(D, 16)), layers)
+    positions = Sinusoidal(D)
+    return Seq2Seq(
+        TransformerEncoder(Embedding(V, D), encoder, positions=positions),
+        TransformerDecoder(Embedding(V, D), decoder, Output(D, V), positions=positions),
+    )
+
+
+MODELS: dict[str, Callable[[], Seq2Seq]] = {
+    "attention": lambda: recurrent_model(AttentionDecoder, layers=2),
+    "attention with input feeding": lambda: recurrent_model(AttentionDecoder, input_feeding=True),
+    "bahdanau": lambda: recurrent_model(BahdanauDecoder),
+    "transformer": transformer_model,
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_trace_of_every_attentive_model_is_its_alignment(kind: str) -> None:
+    model = MODELS[kind]()
+    trace = probe(model)
+    source, target_in = torch.tensor([[5, 7, EOS]]), torch.tensor([[BOS, 5, 6, 8]])
+    own = model.alignment(source, torch.tensor([3]), target_in)[0]
+    np.testing.assert_allclose(trace.array("alignment", "target", "source"), own, atol=1e-6)
+    np.testing.assert_allclose(trace.array("alignment").sum(1), np.ones(4), atol=1e-6)
+    assert trace.max_difference is not None
+    assert trace.max_difference <= 1e-5
+    assert trace.view("alignment").svg().count("data-v=") == 4 * 3
+
+
+def test_a_transformer_shows_every_layer_and_head() -> None:
+    trace = probe(transformer_model(layers=2, heads=2))
+    assert trace.array("cross_attention", "layer", "head", "target", "source").shape == (2, 2, 4, 3)
+    assert trace.array("self_attention", "layer", "head", "target", "key").shape == (2, 2, 4, 4)
+    assert trace.array("encoder_attention", "layer", "head", "query", "key").shape == (2, 2, 3, 3)
+    assert trace.array("decoder_states", "layer", "target", "unit").shape == (2, 4, D)
+    assert np.triu(trace.array("self_attention")[0, 0], 1).max() == 0.0  # nothing looks ahead
+    np.testing.assert_allclose(trace.array("alignment"), trace.array("cross_attention")[-1].mean(0))
+    assert trace.facts["alignment"] == "attention, mean of the 2 heads of layer 2"
+
+
+def test_a_recurrent_model_without_attention_shows_its_states() -> None:
+    model = recurrent_model(RecurrentDecoder, layers=2, reverse=True)
+    trace = probe(model)
+    assert "alignment" not in trace.arrays
+    states = trace.array("encoder_states", "layer", "source", "unit")
+    assert states.shape == (2, 3, D)
+    annotations = model.eval().encode(torch.tensor([[5, 7, EOS]]), torch.tensor([3])).annotations
+    np.testing.assert_allclose(states[-1], annotations[0].detach(), atol=1e-6)  # in the source's order
+    with pytest.raises(AnaphoraError, match="the model has no attention"):
+        trace.view("alignment")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError
+from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.nn.inside import Note
 from anaphora.probe.trace import Array, Trace
@@ -27,7 +28,7 @@ TOP = 5
 
 @torch.no_grad()
 def probe_seq2seq(
-    model: nn.Module,
+    model: Seq2Seq,
     source_ids: Sequence[int],
     source_pieces: Sequence[str],
     target_ids: Sequence[int],
@@ -41,7 +42,8 @@ def probe_seq2seq(
 
     The model runs twice on the pair: once as always, once noting what happens; the trace says how far the
     two are apart. `model` takes (source (1, S), source_lengths (1,), target_in (1, T), target_lengths (1,))
-    and returns logits (1, T, V), T and S counting EOS. Arrays, with V symbols, L layers, H heads:
+    and returns logits (1, T, V), T and S counting EOS; `model.decoder.attentions` names the modules that
+    attend to the source. Arrays:
 
         alignment (target, source)                   the attention paid to each source symbol
         cross_attention (layer, head, target, source)   of a Transformer, as are the next two
@@ -107,7 +109,7 @@ def _tensors(source: Sequence[int], target: Sequence[int], device: torch.device)
 
 
 def _noted_arrays(
-    model: nn.Module, notes: Iterable[Note], target: int, source: int
+    model: Seq2Seq, notes: Iterable[Note], target: int, source: int
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Sort what the modules noted by their place in the model; what was noted step by step is joined."""
     paths = {module: path for path, module in model.named_modules()}
@@ -118,10 +120,13 @@ def _noted_arrays(
             value = note.value.unsqueeze(1) if one_step else note.value
             joined.setdefault((paths[note.module], note.name), []).append(value)
     layers: dict[str, list[NDArray[Any]]] = {}
+    attentive = {paths.get(module) for module in model.decoder.attentions}
     for (path, name), values in joined.items():
-        kind = _kind(path, name, values[0].ndim)
+        kind = _kind(path, name, values[0].ndim, path in attentive)
         if kind is not None:
             layers.setdefault(kind, []).append(_numpy(torch.cat(values, dim=-2)[0]))
+    if getattr(model.encoder, "reverse", False) and "encoder_states" in layers:  # noted in reading order
+        layers["encoder_states"] = [layer[::-1].copy() for layer in layers["encoder_states"]]
     arrays: dict[str, Array] = {}
     for kind, axes in (
         ("cross_attention", ("layer", "head", "target", "source")),
@@ -148,15 +153,13 @@ def _noted_arrays(
     return arrays, {"alignment": how}
 
 
-def _kind(path: str, name: str, ndim: int) -> str | None:
+def _kind(path: str, name: str, ndim: int, attends_to_source: bool) -> str | None:
     """Which array a note belongs to, from the module's place in the model."""
-    side, own_name = path.split(".")[0], path.rsplit(".", 1)[-1]
-    if name == "weights" and side == "decoder":
-        if ndim == 3:
-            return "alignment"
-        return "cross_attention" if own_name == "cross_attention" else "self_attention"
+    side = path.split(".")[0]
+    if name == "weights" and attends_to_source:
+        return "alignment" if ndim == 3 else "cross_attention"
     if name == "weights" and ndim == 4:
-        return "encoder_attention"
+        return "self_attention" if side == "decoder" else "encoder_attention"
     if name in STATES and ndim == 3 and side in ("encoder", "decoder"):
         return f"{side}_states"
     return None

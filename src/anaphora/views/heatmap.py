@@ -1,0 +1,177 @@
+"""A matrix with names on both sides, drawn in shades."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.views.blocks import heatmap_blocks
+from anaphora.views.colour import LEVELS, level
+from anaphora.views.scene import Label, Path, Rect, Scene
+from anaphora.views.text import ems, fold, shorten, visible
+
+MARGIN = 24.0
+LABEL_EMS = 15.0  # longer names are cut in the picture; the page and the tooltip show them whole
+SLANT = 60.0
+
+
+@dataclass
+class Heatmap:
+    """`values` (rows, columns) between `low` and `high`, with a name for every row and column."""
+
+    title: str
+    subtitle: str
+    values: NDArray[np.float32]
+    rows: list[str]
+    columns: list[str]
+    row_title: str
+    column_title: str
+    value_title: str
+    low: float = 0.0
+    high: float = 1.0
+    notes: list[str] = field(default_factory=list)
+    reading: str = ""
+    caution: str = ""
+
+    def number(self, row: int, column: int) -> str:
+        """The exact value, spelled as short as its precision allows."""
+        return str(np.float32(self.values[row, column]))
+
+    def describe(self, row: int, column: int) -> str:
+        return f"{self.rows[row]} ← {self.columns[column]}: {self.values[row, column]:.3f}"
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([f"{self.row_title} \\ {self.column_title}", *self.columns])
+        for r, name in enumerate(self.rows):
+            writer.writerow([name, *(self.number(r, c) for c in range(len(self.columns)))])
+        return out.getvalue()
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Head and body of the table that stands for the picture where it cannot be seen."""
+        body = [
+            [name, *(f"{self.values[r, c]:.3f}" for c in range(len(self.columns)))]
+            for r, name in enumerate(self.rows)
+        ]
+        return [self.row_title, *self.columns], body
+
+    def page_data(self) -> dict[str, Any]:
+        """What the page's script needs to name a cell."""
+        return {"rows": [visible(r) for r in self.rows], "columns": [visible(c) for c in self.columns]}
+
+    def text(self, width: int, *, colour: bool) -> str:
+        return heatmap_blocks(self, width, colour=colour)
+
+    def scene(self) -> Scene:
+        """Column names slanted on top, row names at the left, square cells, a colour bar below."""
+        place = _Layout(self)
+        scene = Scene(place.width, place.height, self.title, self._description())
+        scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
+        for i, line in enumerate(place.subtitle):
+            scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, line, size=12, role="muted"))
+        self._draw_names(scene, place)
+        self._draw_cells(scene, place)
+        self._draw_foot(scene, place)
+        return scene
+
+    def _description(self) -> str:
+        strongest = [
+            f"{name} ← {self.columns[int(np.argmax(self.values[r]))]}"
+            for r, name in enumerate(self.rows)
+            if len(self.columns)
+        ]
+        most = "; ".join(strongest[:40]) + (" …" if len(strongest) > 40 else "")
+        return f"{self.reading} Strongest in each row: {most or 'nothing'}. {self.caution}".strip()
+
+    def _draw_names(self, scene: Scene, place: _Layout) -> None:
+        corner = place.left - 10
+        scene.shapes.append(
+            Label(corner, place.top - 26, f"{self.column_title} →", size=11, role="muted", anchor="end")
+        )
+        scene.shapes.append(
+            Label(corner, place.top - 10, f"{self.row_title} ↓", size=11, role="muted", anchor="end")
+        )
+        font, cell = place.font, place.cell
+        for c, name in enumerate(place.columns):
+            x = place.left + (c + 0.5) * cell + font * 0.25
+            scene.shapes.append(
+                Label(x, place.top - 7, name, size=font, angle=-SLANT, title=visible(self.columns[c]))
+            )
+        for r, name in enumerate(place.rows):
+            y = place.top + (r + 0.5) * cell + font * 0.35
+            scene.shapes.append(
+                Label(place.left - 10, y, name, size=font, anchor="end", title=visible(self.rows[r]))
+            )
+
+    def _draw_cells(self, scene: Scene, place: _Layout) -> None:
+        cell, gap = place.cell, place.gap
+        for r in range(len(self.rows)):
+            for c in range(len(self.columns)):
+                value = float(self.values[r, c])
+                scene.shapes.append(
+                    Rect(
+                        place.left + c * cell + gap / 2,
+                        place.top + r * cell + gap / 2,
+                        cell - gap,
+                        cell - gap,
+                        f"c{level(value, self.low, self.high)}",
+                        radius=min(3.0, cell / 8),
+                        data=(("r", str(r)), ("c", str(c)), ("v", self.number(r, c))),
+                        title=self.describe(r, c)
+                        if value - self.low >= 0.005 * (self.high - self.low)
+                        else "",
+                    )
+                )
+
+    def _draw_foot(self, scene: Scene, place: _Layout) -> None:
+        y, bar = place.foot, 132.0
+        step = bar / LEVELS
+        for i in range(LEVELS):
+            scene.shapes.append(Rect(MARGIN + i * step, y, step + 0.3, 9, f"c{i}"))
+        frame = ((MARGIN, y), (MARGIN + bar, y), (MARGIN + bar, y + 9), (MARGIN, y + 9), (MARGIN, y))
+        scene.shapes.append(Path(frame, "grid", width=1))
+        for share in (0.0, 0.5, 1.0):
+            text = f"{self.low + share * (self.high - self.low):.3g}"
+            anchor = {0.0: "start", 0.5: "middle", 1.0: "end"}[share]
+            scene.shapes.append(
+                Label(MARGIN + share * bar, y + 22, text, size=11, role="muted", anchor=anchor)
+            )
+        scene.shapes.append(Label(MARGIN + bar + 12, y + 9, self.value_title, size=11, role="muted"))
+        for i, note in enumerate(self.notes):
+            scene.shapes.append(Label(MARGIN, y + 44 + 16 * i, note, size=11, role="muted"))
+
+
+class _Layout:
+    """Where everything goes: cells as large as the longer side allows, room for every name."""
+
+    def __init__(self, chart: Heatmap):
+        rows, columns = len(chart.rows), len(chart.columns)
+        self.cell = min(36.0, max(14.0, 640.0 / max(rows, columns, 1)))
+        self.gap = 2.0 if self.cell >= 20 else 1.0
+        self.font = min(13.0, max(10.0, self.cell * 0.62))
+        self.rows = [shorten(visible(name), LABEL_EMS) for name in chart.rows]
+        self.columns = [shorten(visible(name), LABEL_EMS) for name in chart.columns]
+        corner = ems(f"{chart.column_title} →") * 11
+        widest = max([ems(name) * self.font for name in self.rows] + [corner])
+        self.left = MARGIN + widest + 10
+        slanted = [ems(name) * self.font for name in self.columns]
+        rise = max([length * math.sin(math.radians(SLANT)) for length in slanted] + [40.0]) + self.font
+        ends = [
+            self.left + (c + 1) * self.cell + length * math.cos(math.radians(SLANT))
+            for c, length in enumerate(slanted)
+        ]
+        notes = [MARGIN + ems(note) * 11 for note in chart.notes]
+        title = MARGIN + ems(chart.title) * 17 * 1.06
+        foot = MARGIN + 144 + ems(chart.value_title) * 11
+        self.width = max([*ends, *notes, title, foot, 360.0]) + MARGIN
+        self.subtitle = fold(chart.subtitle, (self.width - 2 * MARGIN) / 12)
+        self.top = MARGIN + 24 + 17 * len(self.subtitle) + rise + 10
+        self.foot = self.top + rows * self.cell + 22
+        self.height = self.foot + 34 + 16 * len(chart.notes) + MARGIN / 2
