@@ -94,7 +94,7 @@ def test_a_run_is_not_overwritten_unasked(run, capsys):
     data = str(run.parent / "x.tsv")
     Path(data).write_text("a\tb\nc\td\ne\tf\n")
     assert main.run(["train", "translate", data, "-o", str(run), *TINY.split()]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "already holds a run" in capsys.readouterr().err
     assert (run / "model.safetensors").read_bytes() == before
 
 
