@@ -22,6 +22,15 @@ LONGEST_PIECE = 64
 # Unicode's White_Space, written out because every regex engine has its own idea of \s.
 _SPACE = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 _SPACES = re.compile(_SPACE)
+_STOPS = ".,!?:…"
+# What bpe merges inside of: a word with the space before it and without the stops that end it ("dog." and "dog"
+# share " dog"), or else as much as is allowed, or else one character. No stretch begins with "<" and goes on, so
+# no piece can be spelled like a special symbol or a byte.
+_STRETCH = (
+    rf" ?[^ <]{{0,{LONGEST_PIECE - 1}}}?[^ <{_STOPS}](?=[{_STOPS}]*(?:[ <]|\z))"
+    rf"| ?[^ <]{{1,{LONGEST_PIECE}}}"
+    r"|(?m)."
+)
 
 
 def single_spaced(text: str) -> str:
@@ -56,19 +65,9 @@ def normalizer(kind: str, lowercase: bool) -> normalizers.Normalizer:
 def _pre_tokenizer(kind: str) -> pre_tokenizers.PreTokenizer:
     if kind == "char":
         return pre_tokenizers.Split(Regex("(?m)."), "isolated")
-    words = pre_tokenizers.Split(" ", "merged_with_next")
     if kind == "word":
-        return words
-    return pre_tokenizers.Sequence(
-        [
-            words,
-            # No piece begins with "<" and goes on, so none can be spelled like a special symbol or a byte.
-            pre_tokenizers.Split("<", "isolated"),
-            # "dog." and "dog" share the piece " dog".
-            pre_tokenizers.Split(Regex(r"(?<=\w)[.,!?:…]+\z"), "isolated"),
-            pre_tokenizers.Split(Regex(f"(?m).{{{LONGEST_PIECE}}}"), "isolated"),
-        ]
-    )
+        return pre_tokenizers.Split(" ", "merged_with_next")
+    return pre_tokenizers.Split(Regex(_STRETCH), "isolated")
 
 
 def most_frequent(texts: Iterable[str], kind: str, vocab_size: int) -> models.WordLevel:
