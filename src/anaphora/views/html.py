@@ -19,7 +19,7 @@ STYLE = """
 @media (prefers-color-scheme:dark){:root{--page:#12151b;--text:#eceef1;--muted:#a2a9b4;--line:#2d333d;--accent:#f5955a}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--text);font:16px/1.55 system-ui,'Segoe UI','Noto Sans',sans-serif}
-main{max-width:60rem;margin:0 auto;padding:1.5rem 1rem 3rem}
+main{max-width:76rem;margin:0 auto;padding:1.5rem 1rem 3rem}
 .figure{overflow-x:auto;outline-offset:4px;border-radius:6px}
 .figure:focus-visible,button:focus-visible,summary:focus-visible{outline:2px solid var(--accent)}
 .figure svg{display:block}
