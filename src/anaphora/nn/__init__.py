@@ -6,7 +6,10 @@ from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import IRNN, Elman
 from anaphora.nn.cells.gru import GRU, MGU, SimpleGRU
 from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP
+from anaphora.nn.crf import CRF
 from anaphora.nn.embedding import Embedding, OneHot, Output
+from anaphora.nn.highway import Highway
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import (
     DecoderLayer,
@@ -18,17 +21,21 @@ from anaphora.nn.transformer import (
 )
 
 __all__ = [
+    "CRF",
     "GRU",
     "IRNN",
     "LSTM",
     "MGU",
     "Affine",
     "Cell",
+    "Convolution",
     "DecoderLayer",
+    "DilatedStack",
     "Elman",
     "Embedding",
     "EncoderLayer",
     "FeedForward",
+    "Highway",
     "OneHot",
     "Output",
     "Recurrent",
@@ -36,6 +43,7 @@ __all__ = [
     "SwiGLU",
     "TransformerDecoder",
     "TransformerEncoder",
+    "WindowMLP",
     "attention",
     "inside",
     "positions",

@@ -1,0 +1,105 @@
+"""Sequences without recurrence: convolution over time, and a network on a window.
+
+All blocks here keep the length, ``(batch, time, inputs)`` -> ``(batch, time, outputs)``; outside a sequence, before
+its start and past its end, there are zeros, whatever stands in the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.nn import inside
+
+
+class Convolution(nn.Module):
+    """y_t = b + Σ_i W_i x_{t + (i − c)·dilation} over ``kernel`` places around t.
+
+    The window is centred (c = (kernel − 1)/2, kernel odd), or ``causal``: it ends at t (c = kernel − 1).
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, *, dilation: int = 1, causal: bool = False):
+        super().__init__()
+        if not causal and kernel % 2 == 0:
+            raise ValueError(
+                f"a centred Convolution needs an odd kernel, not {kernel}: make it odd, or causal"
+            )
+        self.kernel, self.dilation, self.causal = kernel, dilation, causal
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel))
+        self.bias = nn.Parameter(torch.empty(outputs))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.kaiming_uniform_(self.weight, nonlinearity="relu")
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x ``(batch, time, inputs)``; mask ``(batch, time)``, True = real."""
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        reach = (self.kernel - 1) * self.dilation
+        sides = (reach, 0) if self.causal else (reach // 2, reach // 2)
+        padded = F.pad(x.transpose(1, 2), sides)
+        return F.conv1d(padded, self.weight, self.bias, dilation=self.dilation).transpose(1, 2)
+
+
+class DilatedStack(nn.Module):
+    """Causal convolutions with dilations 1, 2, 4, … and residual connections (Bai et al. 2018).
+
+        x <- x + dropout(relu(conv_l(x))),    dilation of layer l: 2^l
+
+    L layers see 1 + (kernel − 1)(2^L − 1) places back: a path between far places has log length.
+    Notes ``states``, the output of each layer, on that layer.
+    """
+
+    def __init__(self, width: int, kernel: int, layers: int, *, dropout: float = 0.0):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            Convolution(width, width, kernel, dilation=2**layer, causal=True) for layer in range(layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.receptive_field = 1 + (kernel - 1) * (2**layers - 1)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x ``(batch, time, width)``; mask ``(batch, time)``, True = real."""
+        for layer in self.layers:
+            x = x + self.dropout(F.relu(layer(x, mask)))
+            inside.note(layer, "states", x)
+        return x
+
+
+class WindowMLP(nn.Module):
+    """A feed-forward network on a window of the input, padded with zeros at the ends.
+
+    y_t = W₂ f(W₁ [x_{t−before}; …; x_{t+after}] + b₁) + b₂
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        *,
+        before: int,
+        after: int = 0,
+        activation: Callable[[Tensor], Tensor] = torch.tanh,
+    ):
+        super().__init__()
+        self.before, self.after = before, after
+        self.first = nn.Linear(inputs * (before + 1 + after), hidden)
+        self.second = nn.Linear(hidden, outputs)
+        self.activation = activation
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x ``(batch, time, inputs)``; mask ``(batch, time)``, True = real."""
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        padded = F.pad(x, (0, 0, self.before, self.after))
+        windows = padded.unfold(1, self.before + 1 + self.after, 1)  # (batch, time, inputs, window)
+        hidden = self.activation(self.first(windows.transpose(2, 3).flatten(2)))
+        inside.note(self, "hidden", hidden)
+        out: Tensor = self.second(hidden)
+        return out
