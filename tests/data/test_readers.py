@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from anaphora.data import files, lines
 from anaphora.data.readers import open_pairs, reopen_pairs
+from anaphora.data.tokenizers import PairTokenizer
+from anaphora.data.vocabularies import single_spaced
 from anaphora.errors import DataError
 
 PAIRS = [
@@ -359,3 +362,21 @@ def test_any_bytes_are_read_or_refused_in_a_sentence(content: bytes) -> None:
                     assert all(s and t for s, t in open_pairs(path, bad_rows=bad_rows))
                 except DataError as error:
                     assert "\n" not in str(error)  # noqa: PT017
+
+
+ARCHIVE = Path(__file__).parents[3] / "shared" / "data" / "multi30k-en-de.tar.gz"
+
+
+@pytest.mark.realdata
+@pytest.mark.skipif(not ARCHIVE.exists(), reason="shared/data/multi30k-en-de.tar.gz is absent")
+def test_a_real_corpus_survives_byte_pair_encoding(tmp_path: Path) -> None:
+    names = [f"multi30k-en-de/tok/train.lc.norm.tok.{language}" for language in ("en", "de")]
+    with tarfile.open(ARCHIVE) as archive:
+        for name in names:
+            archive.extract(name, tmp_path, filter="data")
+    pairs = open_pairs((tmp_path / names[0], tmp_path / names[1]))
+    assert len(pairs) == 29_000
+    tokenizer = PairTokenizer.train(pairs, kind="bpe", vocab_size=8000)
+    for side, one in ((0, tokenizer.source), (1, tokenizer.target)):
+        texts = [pair[side] for pair in pairs.read(range(0, len(pairs), 5))]
+        assert [one.decode(ids) for ids in one.encode_batch(texts)] == list(map(single_spaced, texts))
