@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from anaphora.settings import TrainingSettings
 from anaphora.training.loop import Trainer
 from anaphora.training.objective import LossSum
 from anaphora.training.progress import SilentReporter
 from anaphora.training.run import RunFolder
-from torch import Tensor, nn
 
 SYMBOLS = 11
 

@@ -1,0 +1,187 @@
+"""C5 and the folder itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from anaphora.errors import RunError
+from anaphora.training.journal import Journal, read_journal
+from anaphora.training.lock import _started
+from anaphora.training.run import RunFolder
+from anaphora.training.weights import save_weights
+
+HOLD = """
+import sys, time
+from anaphora.training.run import RunFolder
+with RunFolder(sys.argv[1]).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_create_and_open(tmp_path):
+    run = RunFolder.create(tmp_path / "a" / "b")
+    assert run.path.is_dir()
+    assert not list(run.path.iterdir())
+    with pytest.raises(RunError, match="not a run: it has no config"):
+        RunFolder.open(run.path)
+    run.write_text("config.json", '{"ü": 1}')
+    assert RunFolder.open(run.path).read_text("config.json") == '{"ü": 1}'
+    with pytest.raises(RunError, match="no such folder"):
+        RunFolder.open(tmp_path / "c")
+
+
+def test_a_run_is_not_overwritten_by_accident(tmp_path):
+    run = RunFolder.create(tmp_path / "run")
+    run.write_text("config.json", "{}")
+    with pytest.raises(RunError, match="already holds a run; continue it with `anaphora resume"):
+        RunFolder.create(run.path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match="is not empty"):
+        RunFolder.create(tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="is a file"):
+        RunFolder.create(tmp_path / "file")
+
+
+def test_force_removes_a_run_and_nothing_else(tmp_path):
+    run = RunFolder.create(tmp_path / "run")
+    run.write_text("config.json", "{}")
+    run.write_text("notes.txt", "keep me")
+    (run.checkpoints / "step-00000005").mkdir(parents=True)
+    (run.checkpoints / "mine").mkdir()
+    RunFolder.create(run.path, force=True)
+    assert sorted(os.listdir(run.path)) == ["checkpoints", "notes.txt"]
+    assert os.listdir(run.checkpoints) == ["mine"]
+
+
+def test_weights_must_belong_to_the_config_beside_them(tmp_path):
+    run = RunFolder.create(tmp_path / "run")
+    run.write_text("config.json", "{}")
+    save_weights(run.model, {"w": torch.zeros(1)}, facts={"files": run.fingerprints()})
+    assert run.load_model()[0]["w"].tolist() == [0.0]
+    run.write_text("config.json", '{"hidden": 512}')
+    with pytest.raises(RunError, match=r"config.json: is not the one these weights were trained with"):
+        run.load_model()
+    run.config.unlink()
+    with pytest.raises(RunError, match=r"config.json: is missing"):
+        run.load_model()
+
+
+def test_the_lock_can_be_nested_and_goes_away(tmp_path):
+    run = RunFolder(tmp_path)
+    with run.lock(), run.lock():
+        holder = json.loads((tmp_path / "lock").read_text())
+        assert holder == {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
+        with (
+            pytest.raises(RunError, match=f"process {os.getpid()} on .* is training in this folder"),
+            RunFolder(tmp_path).lock(),
+        ):
+            pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_process_is_refused_until_the_holder_is_killed(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match=f"process {process.pid} on "), RunFolder(tmp_path).lock():
+            pass
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert (tmp_path / "lock").exists()  # left behind …
+    with RunFolder(tmp_path).lock():  # … and no obstacle
+        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+
+
+def test_stale_locks(tmp_path):
+    lock = tmp_path / "lock"
+    here = socket.gethostname()
+    stale = [
+        {"host": here, "pid": os.getpid(), "started": "an earlier boot:1"},  # the pid was used again
+        {"host": here, "pid": 2**22 + 1, "started": _started(os.getpid())},  # nobody
+    ]
+    for text in [*map(json.dumps, stale), "", "{", "[]", '{"pid": 1}']:
+        lock.write_text(text)
+        with RunFolder(tmp_path).lock():
+            pass
+    # a living process whose file system knows no flock, and a host we cannot ask
+    for living in (
+        {"host": here, "pid": os.getpid(), "started": _started(os.getpid())},
+        {"host": "elsewhere", "pid": 1, "started": "x:1"},
+    ):
+        lock.write_text(json.dumps(living))
+        with pytest.raises(RunError, match=r"if it is gone, remove .*lock"), RunFolder(tmp_path).lock():
+            pass
+
+
+def test_sweep_removes_what_a_crash_left(tmp_path):
+    run = RunFolder.create(tmp_path / "run")
+    (run.path / ".tmp-1").write_text("half")
+    (run.checkpoints / ".tmp-2").mkdir(parents=True)
+    (run.checkpoints / ".tmp-2" / "model.safetensors").write_text("half")
+    run.write_text("config.json", "{}")
+    run.sweep()
+    assert sorted(os.listdir(run.path)) == ["checkpoints", "config.json"]
+    assert os.listdir(run.checkpoints) == []
+
+
+def test_a_journal_goes_back_to_its_mark(tmp_path):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path)
+    assert journal.open() is None
+    assert not path.exists()  # made when there is something to say
+    journal.append({"step": 1, "loss": 0.1, "text": "ü"})
+    mark = journal.mark()
+    journal.append({"step": 2, "loss": float("nan")})
+    journal.close()
+    assert list(read_journal(path)) == [{"step": 1, "loss": 0.1, "text": "ü"}, {"step": 2, "loss": None}]
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b'{"step": 3, "lo')
+    assert len(list(read_journal(path))) == 2  # the torn line is left out
+    again = Journal(path)
+    assert again.open(mark) is None
+    again.append({"step": 2, "loss": float("inf")})
+    again.close()
+    assert path.read_bytes() == whole
+
+
+def test_a_journal_notices_that_its_past_was_changed(tmp_path):
+    path = tmp_path / "j.jsonl"
+    journal = Journal(path)
+    journal.open()
+    journal.append({"step": 1})
+    mark = journal.mark()
+    journal.close()
+    for damage in (b'{"step": 7}\n', b'{"st', b""):
+        path.write_bytes(damage)
+        again = Journal(path)
+        assert "are not those that were written" in again.open(mark)
+        again.close()
+
+
+def test_a_journal_continues_after_the_last_whole_line(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n{"a": ')
+    journal = Journal(path)
+    journal.open_whole()
+    journal.append({"a": 2})
+    journal.close()
+    assert path.read_text() == '{"a": 1}\n{"a": 2}\n'
+
+
+def test_a_broken_line_is_named(tmp_path):
+    (tmp_path / "m.jsonl").write_text('{"a": 1}\n{"a": \n{"a": 2}\n')
+    with pytest.raises(RunError, match=r"m.jsonl:2: not a line of JSON"):
+        list(read_journal(tmp_path / "m.jsonl"))
