@@ -298,3 +298,21 @@ def test_it_learns_to_copy_eight_sequences(name: str) -> None:
         loss.backward()
         optimizer.step()
     assert torch.equal(model(source, lengths + 1, target_in).argmax(-1)[real], source[real])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", [name for name in MODELS if "hard" not in name])
+def test_on_a_gpu(name: str) -> None:
+    """The same numbers as on the CPU, whole and step by step."""
+    model = MODELS[name]().eval()
+    source, lengths, target = batch()
+    with torch.no_grad():
+        expected = torch.log_softmax(model(source, lengths, target), -1)
+        model.cuda()
+        source, lengths, target = source.cuda(), lengths.cuda(), target.cuda()
+        whole = torch.log_softmax(model(source, lengths, target), -1)
+        torch.testing.assert_close(whole.cpu(), expected, rtol=0, atol=1e-4)
+        state = model.start(model.encode(source, lengths))
+        for t, symbols in enumerate(target.unbind(1)):
+            log_probs, state = model.step(symbols, state)
+            torch.testing.assert_close(log_probs, whole[:, t], rtol=0, atol=1e-4)

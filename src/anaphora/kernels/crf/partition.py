@@ -22,7 +22,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, marginals, transitions, start, end = ctx.saved_tensors
-        *scores, lengths = inputs
+        scores = inputs[:-1]
         if torch.is_grad_enabled():  # the gradient is itself to be differentiated
             total = exact.log_partition(*inputs)
             again = torch.autograd.grad(total, scores, gradient, create_graph=True, allow_unused=True)
