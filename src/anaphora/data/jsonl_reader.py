@@ -35,9 +35,10 @@ class _Objects:
         self.fields: tuple[str, str] | None = None
 
     def __call__(self, lines: Lines) -> None:
-        for index in range(len(lines)):
-            if index not in lines.bad and (text := lines.text(index)):
-                problem = self._problem(text.decode("utf-8"))
+        places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
+        for index, (start, end) in enumerate(places):
+            if start < end and index not in lines.bad:
+                problem = self._problem(str(lines.data[start:end], "utf-8"))
                 if problem:
                     lines.reject(index, *problem)
 
@@ -70,6 +71,8 @@ def text_problem(text: str) -> str | None:
         return "an empty side"
     if "\0" in text:
         return "a NUL character"
+    if text.isascii():  # known without a look at the characters
+        return None
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
