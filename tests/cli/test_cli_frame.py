@@ -162,3 +162,31 @@ def test_no_colour_in_pipes(capsys):
     main.run(["models"])
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [(None, True), ("NO_COLOR", False)])
+@pytest.mark.parametrize("arguments", [["--help"], ["models"], ["train", "--help"]])
+def test_colour_in_a_terminal_unless_it_is_not_wanted(variable, coloured, arguments):
+    import os
+    import pty
+
+    env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    env.update({"TERM": "xterm"}, **({variable: "1"} if variable else {}))
+    reader, writer = pty.openpty()
+    with os.fdopen(reader, "rb", buffering=0) as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "anaphora", *arguments], stdout=writer, stderr=subprocess.DEVNULL, env=env
+        )
+        os.close(writer)
+        shown = b""
+        while True:
+            try:
+                part = terminal.read(4096)
+            except OSError:  # Linux says so when the other side has closed
+                break
+            if not part:
+                break
+            shown += part
+        assert process.wait() == 0
+    assert shown
+    assert (b"\x1b[" in shown) == (coloured and arguments != ["train", "--help"])

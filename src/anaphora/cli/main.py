@@ -13,7 +13,7 @@ import click
 from anaphora._version import __version__
 from anaphora.cli.failures import guarded, show_warnings_as_sentences
 from anaphora.cli.group import House
-from anaphora.cli.output import colour_for
+from anaphora.cli.output import colour_for, may_colour
 
 
 @click.group(cls=House, invoke_without_command=True, add_help_option=False)
@@ -36,9 +36,9 @@ def run(arguments: Sequence[str]) -> int:
     def work() -> object:
         if "_ANAPHORA_COMPLETE" in os.environ:
             anaphora.main(kept, prog_name="anaphora")  # answers the shell and exits
-        with anaphora.make_context(
-            "anaphora", kept
-        ) as context:  # click's main() has its own idea of failures
+        plain = None if may_colour() else False  # None: click looks whether the stream is a terminal
+        # Not click's main(): it has its own idea of what failures look like.
+        with anaphora.make_context("anaphora", kept, color=plain) as context:
             returned = anaphora.invoke(context)
         sys.stdout.flush()
         return returned

@@ -88,11 +88,11 @@ def width() -> int:
     return min(shutil.get_terminal_size((100, 24)).columns, 110)
 
 
-def interactive() -> bool:
-    """True where moving progress may be drawn: stderr is a terminal that can move its cursor."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def colour_for(stream: TextIO) -> bool:
     """Whether escape sequences may be written to this stream."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and may_colour()
+
+
+def may_colour() -> bool:
+    """False where the user (NO_COLOR) or the terminal asks for plain text."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

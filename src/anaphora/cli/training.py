@@ -19,7 +19,7 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
     if request.valid is not None:
         check_data(request.valid)
     out = request.out or free_name(request)
-    if request.out is None:
+    if request.out is None and _first_process():
         say(f"The run goes to {out}; -o RUN chooses another place.")
     from anaphora.cli.reporting import make_reporter
     from anaphora.tasks.registry import estimator
@@ -40,7 +40,7 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
 def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
     """Say what training came to: the measures as a result, what to do next as talk."""
     ended = model.result_
-    if os.environ.get("RANK", "0") != "0":  # under torchrun the first process speaks for all
+    if not _first_process():
         return str(ended.stopped)
     if as_json:
         emit(
@@ -135,11 +135,16 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def _first_process() -> bool:
+    """Under torchrun the first process speaks for all."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _rows(facts: dict[str, Any]) -> str:
-    """``{"kind": "tsv", "rows": 1000, …}`` → what a person wants to know of it."""
-    return ", ".join(
-        f"{key} {_shown(value)}" for key, value in facts.items() if key != "fingerprint" and value
-    )
+    """``{"rows": 20000, "kind": "tsv", …}`` → "20 000 rows; kind tsv, …", without hashes and what is empty."""
+    quiet = ("rows", "sha256", "fingerprint", "seed", "size")
+    rest = ", ".join(f"{key} {_shown(value)}" for key, value in facts.items() if key not in quiet and value)
+    return f"{number(facts.get('rows', 0))} rows; {rest}"
 
 
 def _shown(value: Any) -> str:

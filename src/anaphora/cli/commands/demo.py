@@ -55,6 +55,8 @@ def _show(facts: dict[str, Any], picture: Any) -> None:
     )
     result(f"\n  {facts['text']}\n  → {facts['output']}\n")
     draw(picture)
+    if not facts["passed"]:
+        say("This is less than expected: a fault of Anaphora or of this machine; see `anaphora doctor`.")
     say(f"The same picture, to hover over: {facts['html']}\n\nNext:")
     say(f"  echo 'nine hundred one' | anaphora predict {facts['run']}")
     say(f"  anaphora inspect {facts['run']} --view alignment --text 'eighty-one thousand six'")
