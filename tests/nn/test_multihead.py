@@ -170,6 +170,41 @@ def test_the_fused_and_written_products_agree_with_every_mask() -> None:
                 torch.testing.assert_close(fused, written, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [0, 1, 3, 20])
+@pytest.mark.parametrize("length", [1, 6, 7])
+def test_a_window_equals_its_mask(window: int, causal: bool, length: int) -> None:
+    """Block by block, written out while recorded, and step by step: what a mask on everything gives."""
+    near, full = (MultiHead(WIDTH, HEADS, window=w).double() for w in (window, None))
+    near.load_state_dict(full.state_dict())
+    x = torch.randn(3, length, WIDTH, dtype=torch.float64, requires_grad=True)
+    padding = masks.padding(torch.tensor([length, max(1, length - 2), 0]), length)
+    for mask in (None, padding):
+        allowed = masks.join(masks.window(length, window, 0 if causal else window), mask)
+        expected, alpha = full(x, mask=allowed, weights=True)
+        got, _ = near(x, mask=mask, causal=causal)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            near(x, mask=mask, causal=causal, weights=True)[1], alpha, rtol=0, atol=1e-12
+        )
+        assert expected.requires_grad
+        for a, b in zip(gradients(got, near, x), gradients(expected, full, x), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+    past = None
+    for t, now in enumerate(x.split(1, 1)):
+        out, past = near.step(now, past)
+        torch.testing.assert_close(out[:, 0], near(x, causal=True)[0][:, t], rtol=0, atol=1e-12)
+
+
+def test_a_window_with_alibi_and_with_a_mask_per_query() -> None:
+    attention = MultiHead(WIDTH, HEADS, window=1, positions=Alibi(HEADS)).double()
+    x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    _, weights = attention(x, weights=True)
+    assert torch.equal(weights > 0, masks.window(5, 1, 1)[:, None].expand_as(weights))
+    _, weights = attention(x, mask=masks.window(5, 0, 4), weights=True)
+    assert torch.equal(weights > 0, masks.window(5, 0, 1)[:, None].expand_as(weights))
+
+
 def test_dropout_acts_on_weights_in_training_only() -> None:
     attention = MultiHead(WIDTH, HEADS, dropout=0.5)
     x = torch.randn(2, 4, WIDTH)

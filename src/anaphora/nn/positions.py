@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+_FIRST_PLACES = 256  # tables start this long, so that decoding step by step seldom has to extend them
+
 
 class Sinusoidal(nn.Module):
     """Sines and cosines of geometrically growing wavelengths (Vaswani et al. 2017, section 3.5).
@@ -33,7 +35,7 @@ class Sinusoidal(nn.Module):
         """The first ``length`` positions ``(length, width)``, with the dtype and device of ``like``."""
         kept = self._table
         if kept.shape[0] < length or kept.dtype != like.dtype or kept.device != like.device:
-            angles = _angles(max(length, 2 * kept.shape[0]), self.width, self.base)
+            angles = _angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), self.width, self.base)
             kept = torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
             self._table = kept = kept.to(device=like.device, dtype=like.dtype)
         return kept[:length]
@@ -79,13 +81,16 @@ class Rotary(nn.Module):
         self._turns = torch.empty(0, 0, 2)
 
     def _cos_sin(self, length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        dtype = torch.promote_types(like.dtype, torch.float32)  # half precision cannot tell far places apart
         kept = self._turns
-        if (kept.shape[0] < length or kept.shape[1] != width // 2) or (kept.dtype, kept.device) != (
-            like.dtype,
-            like.device,
+        if (
+            kept.shape[0] < length
+            or kept.shape[1:] != (width // 2, 2)
+            or kept.dtype != dtype
+            or kept.device != like.device
         ):
-            angles = _angles(max(length, 2 * kept.shape[0]), width, self.base)
-            kept = torch.stack((angles.cos(), angles.sin()), -1).to(device=like.device, dtype=like.dtype)
+            angles = _angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), width, self.base)
+            kept = torch.stack((angles.cos(), angles.sin()), -1).to(device=like.device, dtype=dtype)
             self._turns = kept
         return kept[:length, :, 0], kept[:length, :, 1]
 
@@ -99,7 +104,7 @@ class Rotary(nn.Module):
         cos, sin = self._cos_sin(offset + x.shape[-2], width, x)
         cos, sin = cos[offset:], sin[offset:]
         even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
 
 
 class Alibi(nn.Module):
@@ -112,13 +117,15 @@ class Alibi(nn.Module):
     def __init__(self, heads: int):
         super().__init__()
         self.slopes = alibi_slopes(heads)
+        self._slopes = torch.tensor(self.slopes)
 
     def bias(self, queries: int, keys: int, *, like: Tensor) -> Tensor:
         """``(heads, queries, keys)`` for queries that stand at the last places of the keys."""
         here = torch.arange(keys - queries, keys, device=like.device)
         distance = (here[:, None] - torch.arange(keys, device=like.device)).abs()
-        slopes = torch.tensor(self.slopes, device=like.device, dtype=like.dtype)
-        return -slopes[:, None, None] * distance
+        if self._slopes.dtype != like.dtype or self._slopes.device != like.device:
+            self._slopes = torch.tensor(self.slopes, device=like.device, dtype=like.dtype)
+        return -self._slopes[:, None, None] * distance
 
 
 def alibi_slopes(heads: int) -> list[float]:

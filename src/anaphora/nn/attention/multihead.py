@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.nn import inside
-from anaphora.nn.attention.masks import by_query
+from anaphora.nn.attention import masks
+from anaphora.nn.attention.local import local_scaled_dot
 from anaphora.nn.attention.scaled_dot import scaled_dot
 from anaphora.nn.positions import Alibi, Rotary
 
@@ -34,7 +35,9 @@ class MultiHead(nn.Module):
 
         head_i = softmax(Q W_i^Q (K W_i^K)ᵀ / √d) V W_i^V,    out = [head_1; …; head_h] W^O
 
-    ``positions`` (`Rotary` or `Alibi`) lets the scores of self-attention know how far apart two places are.
+    ``positions`` (`Rotary` or `Alibi`) lets the scores of self-attention know how far apart two places are;
+    with ``window`` a place sees only so many places on either side of it, and time and memory grow with the
+    window instead of the length. Both are for self-attention only.
     Notes ``weights`` ``(batch, heads, queries, keys)``; while nobody records or asks for them, PyTorch's
     fused kernel computes the same result without them.
     """
@@ -46,6 +49,7 @@ class MultiHead(nn.Module):
         dropout: float = 0.0,
         *,
         positions: Rotary | Alibi | None = None,
+        window: int | None = None,
     ):
         super().__init__()
         if width % heads:
@@ -56,6 +60,7 @@ class MultiHead(nn.Module):
         self.inward = nn.Linear(width, 3 * width)  # W^Q, W^K, W^V of all heads, in this order
         self.outward = nn.Linear(width, width)  # W^O
         self.positions = positions
+        self.window = window
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -82,6 +87,8 @@ class MultiHead(nn.Module):
         """
         if keys is None:
             q, kv = self._project_self(query, 0)
+            if self.window is not None:
+                return self._attend_near(q, kv, mask, self.window, causal, weights)
         else:
             q, kv = self.project_query(query), self.project(keys, values)
         return self.attend(q, kv, mask, causal=causal, weights=weights)
@@ -91,12 +98,17 @@ class MultiHead(nn.Module):
         q, kv = self._project_self(x, 0 if past is None else past.keys.shape[2])
         if past is not None:
             kv = past.grow(kv)
-        return self.attend(q, kv)[0], kv
+        near = kv
+        if self.window is not None:
+            near = KeyValues(kv.keys[:, :, -self.window - 1 :], kv.values[:, :, -self.window - 1 :])
+        return self.attend(q, near)[0], kv
 
     def project(self, keys: Tensor, values: Tensor | None = None) -> KeyValues:
         """Keys (and values, by default the same) of another sequence: ``(batch, keys, width)`` each."""
-        if self.positions is not None:
-            raise ValueError("MultiHead with positions attends to its own sequence only: give it no keys")
+        if self.positions is not None or self.window is not None:
+            raise ValueError(
+                "MultiHead with positions or a window attends to its own sequence only: give it no keys"
+            )
         weight, bias, w = self.inward.weight, self.inward.bias, self.width
         if values is None:
             k, v = F.linear(keys, weight[w:], bias[w:]).chunk(2, -1)
@@ -126,16 +138,38 @@ class MultiHead(nn.Module):
             q,
             kv.keys,
             kv.values,
-            None if mask is None else by_query(mask).unsqueeze(1),
+            None if mask is None else masks.by_query(mask).unsqueeze(1),
             bias=bias,
             causal=causal,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=self._rate(),
             weights=weights or inside.recording(),
         )
         if alpha is not None:
             inside.note(self, "weights", alpha)
+        return self._join(context), alpha if weights else None
+
+    def _attend_near(
+        self, q: Tensor, kv: KeyValues, mask: Tensor | None, window: int, causal: bool, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Self-attention within the window: block by block, or as a mask where that cannot be."""
+        if (
+            weights
+            or inside.recording()
+            or isinstance(self.positions, Alibi)
+            or (mask is not None and mask.dim() == 3)
+        ):
+            near = masks.window(q.shape[2], window, 0 if causal else window, device=q.device)
+            return self.attend(q, kv, masks.join(mask, near), weights=weights)
+        context = local_scaled_dot(q, kv.keys, kv.values, window, mask, causal=causal, dropout=self._rate())
+        return self._join(context), None
+
+    def _rate(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    def _join(self, context: Tensor) -> Tensor:
+        """``(batch, heads, time, width/heads)`` -> ``(batch, time, width)``, through W^O."""
         out: Tensor = self.outward(context.transpose(1, 2).flatten(2))
-        return out, alpha if weights else None
+        return out
 
     def _project_self(self, x: Tensor, offset: int) -> tuple[Tensor, KeyValues]:
         q, k, v = map(self._split, self.inward(x).chunk(3, -1))
