@@ -11,7 +11,7 @@ from anaphora.settings import TrainingSettings
 UNKNOWN = "<unk>"
 EARLIEST = 200  # steps before which a loss above chance or much clipping is nothing to worry about
 CLIPPED = 0.8  # share of clipped steps from which on the clip is the learning rate in disguise
-DIVERGED = 100.0  # how many times the loss of a uniform guess
+DIVERGED = 100.0  # how many times the usual loss; its square where no uniform guess says what is usual
 STREAK = 5  # steps in a row above that
 
 
@@ -43,14 +43,14 @@ class Health:
         self.steps += 1
         self.clipped += clipped
         self.norms += norm
-        limit = (
-            DIVERGED * max(self.chance, 1.0) if self.chance else DIVERGED**2 * max(abs(self.first_loss), 1.0)
-        )
+        # a badly scaled start is not yet a divergence, so the first loss counts as well
+        usual = max(1.0, abs(self.first_loss), self.chance or 0.0)
+        limit = usual * (DIVERGED if self.chance else DIVERGED**2)
         self.streak = self.streak + 1 if loss > limit else 0
         if self.streak < STREAK:
             return None
-        usual = f" (a uniform guess has {self.chance:.1f})" if self.chance else ""
-        return f"the loss has been above {limit:.3g} for {STREAK} steps and is now {loss:.3g}{usual}"
+        guess = f" (a uniform guess has {self.chance:.1f})" if self.chance else ""
+        return f"the loss has been above {limit:.3g} for {STREAK} steps and is now {loss:.3g}{guess}"
 
     def logged(self, step: int, loss: float) -> list[Finding]:
         """Look at the mean loss since the last log line."""

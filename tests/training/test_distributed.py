@@ -1,0 +1,99 @@
+"""Two processes under torchrun give the curve of one with the same global batch, and can be resumed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from training_toy import finish
+
+from anaphora.training.distributed import join
+from anaphora.training.journal import read_journal
+from anaphora.training.weights import load_weights
+
+TOY = Path(__file__).with_name("training_toy.py")
+
+
+def start(folder: Path, *words: str, world: int = 2, **environment: str) -> list[subprocess.Popen[str]]:
+    """The processes torchrun would start, without its launcher's seconds."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    group = {
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
+    return [
+        subprocess.Popen(
+            [sys.executable, str(TOY), str(folder), "dropout=0.0", *words],
+            env={**os.environ, **group, "RANK": str(rank), "LOCAL_RANK": str(rank), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+
+
+def end(processes):
+    results = [process.communicate(timeout=120) for process in processes]
+    return [process.returncode for process in processes], results
+
+
+def losses(folder):
+    return [x["loss"] for x in read_journal(folder / "metrics.jsonl") if "loss" in x]
+
+
+def dev(folder):
+    return [x["dev"]["loss"] for x in read_journal(folder / "metrics.jsonl") if "dev" in x]
+
+
+def test_outside_torchrun_there_is_one_process():
+    group = join("cpu")
+    assert (group.rank, group.world, group.main) == (0, 1, True)
+    assert group.share(3) == 3
+    assert group.gather(3) == [3]
+    assert group.sum(torch.tensor([2.0])).tolist() == [2.0]
+
+
+def test_two_processes_follow_the_curve_of_one_and_resume(tmp_path):
+    finish(tmp_path / "one", dropout=0.0, log_every=1)
+    words = ("log_every=1", "accumulate=2")
+    # 7 rows in 2 × 2 parts; one dies inside the save of step 30, and both are started again
+    codes, _ = end_after_death(start(tmp_path / "two", *words, ANAPHORA_FAULT="checkpoint.manifest:6"))
+    assert codes[0] == -9
+    codes, output = end(start(tmp_path / "two", *words))
+    assert codes == [0, 0], output
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
+    assert dev(tmp_path / "two") == pytest.approx(dev(tmp_path / "one"), abs=1e-5)
+    one, _ = load_weights(tmp_path / "one" / "model.safetensors")
+    two, _ = load_weights(tmp_path / "two" / "model.safetensors")
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-4)
+    starts = [x["from_step"] for x in read_journal(tmp_path / "two" / "timings.jsonl") if "from_step" in x]
+    assert starts == [0, 25]
+
+
+def end_after_death(processes):
+    """What torchrun does when a process dies: it ends the others."""
+    processes[0].wait(timeout=120)
+    for process in processes[1:]:
+        process.kill()
+    return end(processes)
+
+
+def test_a_process_without_rows_takes_part_and_a_full_disk_ends_both(tmp_path):
+    finish(tmp_path / "one", dropout=0.0, log_every=1, steps=20)
+    # 2 × 8 parts for 7 rows: the second process has none at all; the second save meets a full disk
+    words = ("log_every=1", "steps=20", "accumulate=8")
+    codes, output = end(start(tmp_path / "two", *words, ANAPHORA_FAULT="checkpoint.manifest:2:ENOSPC"))
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one")[:10], abs=1e-5)
+    assert all(code not in (0, None) for code in codes)
+    assert all("no space left on device" in error for _, error in output)
