@@ -100,6 +100,19 @@ def test_the_exact_stopping_rule_never_stops_too_early(
     assert found.score == pytest.approx(best_score, abs=1e-12)
 
 
+def test_a_long_output_may_win_late() -> None:
+    """Ending at once costs −0.36, going on −1.2 and then nothing more: over eight symbols −0.15 each."""
+
+    def model(history: tuple[int, ...]) -> list[float]:
+        if not history:
+            return [math.log(0.7), -math.inf, math.log(0.3)]
+        return [-math.inf, -math.inf, 0.0] if len(history) < 7 else [0.0, -math.inf, -math.inf]
+
+    assert run([model], width=2, max_length=8)[0][0].tokens == [2] * 7
+    assert run([model], width=2, max_length=8, length_penalty=0.0)[0][0].tokens == []
+    assert run([model], width=2, max_length=7)[0][0].tokens == []
+
+
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), width=st.integers(1, 6), alpha=st.sampled_from([0.0, 1.0]))
 def test_scores_add_up_and_lists_are_sorted_and_distinct(seed: int, width: int, alpha: float) -> None:

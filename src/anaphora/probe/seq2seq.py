@@ -78,13 +78,19 @@ def probe_seq2seq(
         "model": weights_hash(model),
         "dtype": str(seen.dtype).removeprefix("torch."),
         "max_difference": float((seen.float() - plain.float()).abs().max()),
-        "output": "given" if nbest is None else "found by the search",
+        "output": _origin(nbest),
     }
     spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
     tables = {"top": _top_table(top.indices, top.values, spell)}
     if nbest is not None:
         tables |= _search_tables(nbest, spell)
     return Trace(tokens, arrays, {**known, **(facts or {})}, tables)
+
+
+def _origin(nbest: NBest | None) -> str:
+    if not nbest:
+        return "given"
+    return "found by the search" if nbest[0].finished else "found by the search, cut at its greatest length"
 
 
 def weights_hash(model: nn.Module) -> str:
