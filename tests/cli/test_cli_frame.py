@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 
 import click
 import pytest
@@ -80,9 +81,10 @@ def test_help_names_the_first_command_and_every_command(capsys):
         (["zzzzzz"], "there is no command 'zzzzzz'."),
         (["translate", "x"], "translate is a task; write `anaphora train translate DATA`."),
         (["train"], "missing argument 'TASK'"),
-        (["train", "translate"], "dATA is missing"),
+        (["train", "translate"], "anaphora: DATA is missing"),
         (["train", "translate", "x", "--stesp", "3"], "Did you mean"),
         (["train", "translate", "x", "--heads", "3"], "heads is a setting: write --set heads=VALUE."),
+        (["train", "translate", "x", "--model", "lstm-atention"], "Did you mean lstm-attention?"),
         (["models", "translte"], "'translte' is not a task (translate). Did you mean translate?"),
         (["explain", "hiden"], "hiden is not a setting. Did you mean hidden?"),
     ],
@@ -127,6 +129,15 @@ def test_exit_codes(capsys, error, code, told):
     assert shown.out == ""
     assert shown.err.startswith(told)
     assert "Traceback" not in shown.err
+
+
+def test_only_our_own_warnings_are_told_and_as_sentences(capsys):
+    with warnings.catch_warnings():
+        failures.show_warnings_as_sentences()
+        warnings.warn_explicit("2 inputs were cut", UserWarning, failures.__file__, 1)
+        warnings.warn_explicit("internal chatter", UserWarning, "/elsewhere/torch/x.py", 1)
+        warnings.warn_explicit("old name", DeprecationWarning, failures.__file__, 1)
+    assert capsys.readouterr().err == "anaphora: note: 2 inputs were cut.\n"
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(capsys):

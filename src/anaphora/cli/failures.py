@@ -8,6 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -48,7 +49,8 @@ def show_warnings_as_sentences() -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        if issubclass(category, UserWarning):
+        ours = Path(filename).is_relative_to(Path(__file__).parents[1])
+        if ours and issubclass(category, UserWarning):  # what libraries warn each other of is not for users
             say(f"anaphora: note: {str(message).rstrip('.')}.")
 
     warnings.showwarning = show
@@ -91,7 +93,9 @@ def _usage(error: click.UsageError) -> str:
 
         if key in setting_names():
             return f"{error.option_name} is not an option but {key} is a setting: write --set {key}=VALUE."
-    return f"{message[:1].lower()}{message[1:]}\n{hint}"
+    if message[1:2].islower():  # not a word in capitals, such as DATA
+        message = message[0].lower() + message[1:]
+    return f"{message}\n{hint}"
 
 
 def _outside(error: OSError) -> str:
