@@ -222,3 +222,41 @@ def test_verify_run(run):
     verdicts = {v.name: v.state for v in verify_run(RunFolder(run))}
     damaged = {name for name, state in verdicts.items() if state == "damaged"}
     assert damaged == {"model.safetensors", "checkpoints/step-00000015", "metrics.jsonl"}
+
+
+def test_the_order_of_a_save_survives_a_power_cut(tmp_path, monkeypatch):
+    """What was not fsynced may be lost, so nothing may depend on a write that has not been waited for."""
+    events = []
+
+    def name(path):
+        return "aside" if os.path.basename(path).startswith(".tmp-") else os.path.basename(path)
+
+    def watch(function, label):
+        def watched(*arguments):
+            target = (
+                os.readlink(f"/proc/self/fd/{arguments[0]}")
+                if isinstance(arguments[0], int)
+                else arguments[0]
+            )
+            events.append(f"{label} {name(target)}")
+            return function(*arguments)
+
+        return watched
+
+    store = CheckpointFolder(tmp_path / "checkpoints")
+    store.save(1, [("a", b"x")], keep=1)
+    for label in ("write", "fsync", "rename"):
+        monkeypatch.setattr(os, label, watch(getattr(os, label), label))
+    store.save(2, [("a", b"x"), ("b", b"y")], keep=1)
+    assert events == [
+        "write a",
+        "fsync a",
+        "write b",
+        "fsync b",
+        "write manifest.json",
+        "fsync manifest.json",
+        "fsync aside",
+        "rename aside",
+        "fsync checkpoints",
+        "rename step-00000001",  # the old one goes only now
+    ]

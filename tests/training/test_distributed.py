@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,34 @@ def test_a_process_without_rows_takes_part_and_a_full_disk_ends_both(tmp_path):
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one")[:10], abs=1e-5)
     assert all(code not in (0, None) for code in codes)
     assert all("no space left on device" in error for _, error in output)
+
+
+@pytest.mark.slow
+def test_asking_one_process_to_stop_stops_all_at_the_same_step(tmp_path):
+    endless = ("steps=1000000", "save_every=1000000", "valid_every=1000000")
+    processes = start(tmp_path / "run", *endless)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    processes[1].send_signal(signal.SIGINT)
+    codes, output = end(processes)
+    assert codes == [0, 0], output
+    (first, _), (second, _) = output
+    assert first == second
+    assert first.startswith("interrupted ")
+
+
+@pytest.mark.slow
+def test_torchrun_itself(tmp_path):
+    words = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        str(TOY),
+        str(tmp_path / "run"),
+        "steps=20",
+    ]
+    process = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == ["finished", "20", "finished", "20"]

@@ -122,8 +122,9 @@ class Trainer:
 
     def run(self) -> TrainingResult:
         """Train until ``steps``, until patience ends, or until somebody asks to stop."""
-        lock = self.folder.lock() if self.group.main else contextlib.nullcontext()
-        with lock, self.interrupts.watched():
+        with contextlib.ExitStack() as held:
+            self.group.on_main(lambda: held.enter_context(self.folder.lock()))
+            held.enter_context(self.interrupts.watched())
             try:
                 self.group.on_main(self._open)
                 self.clock = Clock(self.standing.step, self.settings.steps, self.standing.symbols)
