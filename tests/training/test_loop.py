@@ -318,3 +318,28 @@ def test_batches_are_taken_in_order_once_each(tmp_path):
     toy_trainer(tmp_path / "run", batches=Watched(), reporter=StopAt(23)).run()
     finish(tmp_path / "run", batches=Watched())
     assert taken == list(range(60))
+
+
+def test_what_was_said_is_not_said_again_after_a_resume(tmp_path):
+    class Mute(ToyObjective):
+        def samples(self, model):
+            return [{"source": "", "reference": "", "output": ""}]
+
+    finish(tmp_path / "whole", objective=Mute())
+    (tmp_path / "run").mkdir()
+    toy_trainer(tmp_path / "run", objective=Mute(), reporter=StopAt(12)).run()
+    finish(tmp_path / "run", objective=Mute())
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+def test_the_loss_scale_and_the_order_of_metrics_come_back(tmp_path):
+    (tmp_path / "run").mkdir()
+    trainer = toy_trainer(tmp_path / "run", steps=5, precision="fp16", objective=Scripted([1.0]))
+    trainer.objective.evaluate = lambda model: {"score": 1.0, "a": 2.0}
+    trainer.stepper.scale.factor = 32.0
+    result = trainer.run()
+    again = toy_trainer(tmp_path / "run", steps=5, precision="fp16", objective=Scripted([]))
+    again.resume()
+    assert again.stepper.scale == trainer.stepper.scale
+    assert again.stepper.scale.state() == {"factor": 32.0, "good": 5}
+    assert list(again.run().metrics) == list(result.metrics) == ["score", "a"]

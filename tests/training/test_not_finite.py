@@ -76,6 +76,15 @@ def test_skip_leaves_the_batch_out_and_says_so(tmp_path):
     assert [x["step"] for x in read_journal(tmp_path / "run" / "bad-batches.jsonl")] == [13, 14, 15]
 
 
+def test_skips_count_only_in_a_row(tmp_path):
+    class Twice(Poisoned):
+        def __init__(self):
+            super().__init__(1)
+            self.bad = [*range(11, 19), *range(21, 29)]
+
+    assert finish(tmp_path / "run", objective=Twice(), on_nan="skip").stopped == "finished"
+
+
 def test_skip_gives_up_after_ten_in_a_row_also_across_a_resume(tmp_path):
     with pytest.raises(TrainingError, match=r"step 23: .*10 steps in a row were left out already"):
         finish(tmp_path / "run", objective=Poisoned(13, 40), on_nan="skip")

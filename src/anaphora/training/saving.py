@@ -18,7 +18,7 @@ from anaphora.training.durable import replace_file, writing
 from anaphora.training.objective import carried_state
 from anaphora.training.optimizers import optimizer_tensors, restore_optimizer
 from anaphora.training.schedules import Progress
-from anaphora.training.weights import canonical, first_not_finite, pack, snapshot, unpack
+from anaphora.training.weights import first_not_finite, pack, snapshot, unpack
 
 if TYPE_CHECKING:
     from anaphora.training.loop import Trainer
@@ -90,7 +90,8 @@ class Keeper:
                 yield f"{part}.safetensors", pack(self._finite(tensors, part), facts=facts)
         if self.exported is not None:
             yield "best.safetensors", self.exported
-        yield "state.json", canonical(self._state()).encode()
+        # not sorted: the order in which a task names its metrics is kept
+        yield "state.json", json.dumps(self._state(), ensure_ascii=False, allow_nan=False).encode()
 
     def _state(self) -> dict[str, Any]:
         trainer = self.trainer
