@@ -46,8 +46,8 @@ class Affine(nn.Module):
         if len(inputs) != len(self.inputs):
             raise ValueError(f"Affine of {len(self.inputs)} inputs was called with {len(inputs)}.")
         total = F.linear(inputs[0], self.weights[0], self.bias)
-        for value, weight in zip(inputs[1:], self.weights[1:], strict=True):
-            total = total + F.linear(value, weight)
+        for i in range(1, len(inputs)):
+            total = total + F.linear(inputs[i], self.weights[i])
         return total
 
     def extra_repr(self) -> str:

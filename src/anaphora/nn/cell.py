@@ -77,6 +77,10 @@ class Cell(nn.Module):
                     found[f"{path}.weights.{i}" if path else f"weights.{i}"] = module.weights[i]
         return found
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the machine code compiled for it, which a copy makes or finds for itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "_engines"}
+
     def extra_repr(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"{self.inputs}, {self.hidden}{options}"

@@ -176,8 +176,8 @@ class Recurrent(nn.Module):
     def step(self, x: Tensor, state: States) -> tuple[Tensor, States]:
         """One step of all layers, for streaming and decoding.
 
-        x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)`` and
-        the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
+        x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)``,
+        and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
         """
         if self.bidirectional:
             raise ValueError(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
 from anaphora.nn import inside
 from anaphora.nn.recurrent_native import native_form, run_native
@@ -28,10 +29,44 @@ def run_layer(
     """
     if inside.recording():
         return _run_recorded(step, params, steps, rows, initial, lengths, reverse)
+    x = steps[0]
     plain = params is None and not rows and not step.zoneout
-    if plain and not _transformed() and native_form(step.cell) is not None:
-        return run_native(step.cell, steps[0], initial, lengths, reverse)
+    native = plain and not _transformed() and native_form(step.cell) is not None
+    if native and x.is_cuda:
+        return run_native(step.cell, x, initial, lengths, reverse)
+    if _engine_serves(x, initial) and not _transformed():
+        engine = _engine_of(step)
+        given = {**dict(step.cell.named_parameters()), **dict(step.cell.named_buffers()), **(params or {})}
+        if x.device.type == "cpu":
+            x, initial = _as_weights(given, x), tuple(_as_weights(given, s) for s in initial)
+        steps = (x, *steps[1:])
+        ready = engine.prepared(given, steps, rows, initial)
+        if not (native and (ready is None or ready.compiled is None)):
+            return engine(given, steps, rows, initial, lengths, reverse)
+    if native:
+        return run_native(step.cell, x, initial, lengths, reverse)
     return _run_eager(step, params, steps, rows, initial, lengths, reverse)
+
+
+def _engine_serves(x: Tensor, initial: States) -> bool:
+    """The engine computes in the weights' precision; on CUDA it leaves autocast to torch."""
+    if x.device.type == "cuda":
+        return not torch.is_autocast_enabled("cuda") and all(s.dtype == x.dtype for s in initial)
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+
+
+def _as_weights(given: Params, value: Tensor) -> Tensor:
+    weight = next(iter(given.values()), value)
+    return value.to(weight.dtype) if weight.is_floating_point() else value
+
+
+def _engine_of(step: LayerStep) -> Engine:
+    """The engine that runs this cell in this mode; it lives as long as the cell."""
+    engines: dict[object, Engine] = step.cell.__dict__.setdefault("_engines", {})
+    key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else (), step.cell.training)
+    if key not in engines:
+        engines[key] = Engine(step, type(step.cell).__name__)
+    return engines[key]
 
 
 def _run_eager(

@@ -5,14 +5,27 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from anaphora.kernels.crf import native
+
 
 def viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The tags ``(batch, time)`` of each best path, 0 past its end, and its score ``(batch,)``.
 
-    δ_t[j] = e_t[j] + max_i (δ_{t−1}[i] + transitions[i, j]); of equal ones the lowest tag.
+    δ_t[j] = e_t[j] + max_i (δ_{t−1}[i] + transitions[i, j]), in double precision; of equal ones the lowest tag.
     """
+    dtype = emissions.dtype
+    emissions, transitions, start, end = (x.double() for x in (emissions, transitions, start, end))
+    best = native.viterbi if native.ready(emissions) else chain_viterbi
+    path, score = best(emissions, transitions, start, end, lengths)
+    return path, score.to(dtype)
+
+
+def chain_viterbi(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same in torch operations."""
     into = transitions.T.contiguous()  # [j, i], so that the maximum runs over neighbours in memory
     first, *rest = emissions.unbind(1)
     delta = start + first

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anaphora.kernels.crf import native
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -26,47 +28,66 @@ class Sums:
     end: Tensor
 
 
-def is_safe(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor) -> bool:
-    """Whether no sum can underflow in double precision.
+def highest_if_safe(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> Tensor | None:
+    """The highest emission of each place ``(batch, time)``; None if a sum might underflow in double precision.
 
     A tag's share of a sum is at least exp(−r)/K, with r how far scores lie apart at one place and in one
     transition, and doubles reach down to exp(−708). Infinite scores are left to the log domain.
     """
+    lowest, highest = emissions.detach().aminmax(dim=-1)
     real = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
-    apart = emissions.amax(-1).sub(emissions.amin(-1)).masked_fill(~real, 0.0).amax()
+    apart = (highest - lowest).masked_fill_(~real, 0.0).amax()
     for scores in (transitions, start, end):
-        apart = apart + scores.amax() - scores.amin()
-    return bool(apart < 600.0)  # False for NaN, too
+        low, high = scores.detach().aminmax()
+        apart = apart + (high - low)
+    return highest if bool(apart < 600.0) else None  # not below for NaN, either
 
 
 def forward_backward(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, highest: Tensor
 ) -> Sums:
-    """All sums of a batch of chains, in double precision; the scores must be `is_safe`."""
-    emissions, transitions, start, end = (x.detach().double() for x in (emissions, transitions, start, end))
-    place = torch.arange(emissions.shape[1], device=emissions.device)
-    real = place < lengths[:, None]
-    mirrored = lengths[:, None] - 1 - place
-    mirror = torch.where(mirrored >= 0, mirrored, place)[..., None]
-    last = (lengths - 1).clamp(min=0)[:, None, None]
+    """All sums of a batch of chains, in double precision; ``highest`` comes from `highest_if_safe`."""
+    transitions, start, end, highest = (x.detach().double() for x in (transitions, start, end, highest))
+    moves, begin, finish = ((x - x.max()).exp_() for x in (transitions, start, end))
 
-    highest = emissions.amax(-1)
-    chances = (emissions - highest[..., None]).exp_().masked_fill_(~real[..., None], 1.0)
-    moves = (transitions - transitions.max()).exp_()
-    begin, finish = (start - start.max()).exp_(), (end - end.max()).exp_()
-    before, forward, scale, after, backward = _sums(chances, mirror, moves, begin, finish)
-
-    log_z = (torch.take_along_dim(forward, last, 1).squeeze(1) * finish).sum(-1).log_()
+    sums = native.sums if native.ready(emissions) else chain_sums
+    log_sum, marginals, counts = sums(emissions.detach(), highest, moves, begin, finish, lengths)
+    real = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
+    log_z = log_sum + highest.masked_fill(~real, 0.0).sum(-1)
     log_z += start.max() + end.max() + transitions.max() * (lengths - 1)
-    log_z += (scale.log() + highest).masked_fill_(~real, 0.0).sum(-1)
-    marginals = _normalised(forward * after, real)
-    following = _normalised(backward, real, before)[:, 1:]  # divided by Σ_ij f[i] moves[i, j] b[j]
-    counts = torch.bmm(forward[:, :-1].transpose(1, 2), following).mul_(moves)
+    last = (lengths - 1).clamp(min=0)[:, None, None]
     ended = torch.take_along_dim(marginals, last, 1).squeeze(1)
     return Sums(torch.where(lengths > 0, log_z, 0.0), marginals, counts, marginals[:, 0], ended)
 
 
-def _sums(
+def chain_sums(
+    emissions: Tensor, highest: Tensor, moves: Tensor, begin: Tensor, finish: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums of products along all paths, in torch operations.
+
+    emissions ``(batch, time, K)``, highest ``(batch, time)``; moves ``(K, K)``, begin and finish ``(K,)`` are
+    scores after the exponential, and emissions are taken less the highest and after it.
+    Returns the logarithm of the sum ``(batch,)``, the marginals ``(batch, time, K)`` and the expected counts of
+    transitions ``(batch, K, K)``.
+    """
+    place = torch.arange(emissions.shape[1], device=emissions.device)
+    real = place < lengths[:, None]
+    chances = (emissions - highest[..., None]).exp_().masked_fill_(~real[..., None], 1.0)
+    mirrored = lengths[:, None] - 1 - place
+    mirror = torch.where(mirrored >= 0, mirrored, place)[..., None]
+    before, forward, scale, after, backward = _both_ways(chances, mirror, moves, begin, finish)
+    last = (lengths - 1).clamp(min=0)[:, None, None]
+    final = (torch.take_along_dim(forward, last, 1).squeeze(1) * finish).sum(-1)
+    log_sum = final.log() + scale.log().masked_fill(~real, 0.0).sum(-1)
+    marginals = _normalised(forward * after, real)
+    following = _normalised(backward, real, before)[:, 1:]  # divided by Σ_ij f[i] moves[i, j] b[j]
+    counts = torch.bmm(forward[:, :-1].transpose(1, 2), following).mul_(moves)
+    return log_sum, marginals, counts
+
+
+def _both_ways(
     chances: Tensor, mirror: Tensor, moves: Tensor, begin: Tensor, finish: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Forward and backward sums, each ``(batch, time, K)``, up to a factor per place.

@@ -30,6 +30,14 @@ def reverse_rows(value: Tensor, lengths: Tensor | None) -> Tensor:
     return value.gather(1, index.reshape(*index.shape, *[1] * (value.dim() - 2)).expand_as(value))
 
 
+def live_rows(x: Tensor, lengths: Tensor | None) -> Sequence[Tensor] | None:
+    """For each step of x ``(B, T, ·)``, which rows have not ended yet, ``(B, 1)``; None when all run to the end."""
+    if lengths is None:
+        return None
+    time = torch.arange(x.shape[1], device=x.device)
+    return (time[:, None] < lengths.to(x.device)).unsqueeze(-1).unbind(0)
+
+
 def run_reference(
     function: StepFunction,
     params: Params,
@@ -50,10 +58,7 @@ def run_reference(
         steps = [reverse_rows(s, lengths) for s in steps]
     states, outputs = initial, []
     constant = tuple(rows)
-    live = None
-    if lengths is not None:
-        time = torch.arange(steps[0].shape[1], device=steps[0].device)
-        live = (time[:, None] < lengths.to(time.device)).unsqueeze(-1).unbind(0)
+    live = live_rows(steps[0], lengths)
     for t, now in enumerate(zip(*(s.unbind(1) for s in steps), strict=True)):
         new = function(params, now, constant, states)
         if live is None:

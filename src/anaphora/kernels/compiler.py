@@ -1,0 +1,149 @@
+"""Compile C once, keep it in a cache, load it: for kernels that are generated at run time.
+
+The cache is a folder per user (``ANAPHORA_CACHE``, else ``XDG_CACHE_HOME``/anaphora, else ~/.cache/anaphora; a
+folder of our own among the temporary files when that cannot be written). A library's name is a hash of its
+source, the compiler with its flags, and the processor, and it is put in place by one rename: several processes
+may build the same one at once, and none ever loads half a file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-std=gnu11",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+    "-shared",
+    "-fPIC",
+    "-w",
+)
+SECONDS = 120  # a compiler that takes longer hangs
+
+
+class CannotCompile(Exception):  # noqa: N818 (says what happened)
+    """There is no working C compiler; the text says what happened."""
+
+
+@cache
+def compiler() -> str | None:
+    """The C compiler: ``CC``, or the first of cc, gcc, clang that is installed."""
+    for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    return None
+
+
+@cache
+def _processor() -> str:
+    """What ``-march=native`` depends on."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part")
+    facts = sorted({line for line in text.splitlines() if line.startswith(wanted)})
+    return platform.machine() + hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def cache_folder() -> Path:
+    """The folder compiled kernels are kept in; made if need be."""
+    asked = os.environ.get("ANAPHORA_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    for folder in (Path(asked) if asked else Path(base) / "anaphora", _temporary()):
+        kernels = folder / "kernels"
+        try:
+            kernels.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        if os.access(kernels, os.W_OK | os.X_OK):
+            return kernels
+    return Path(tempfile.mkdtemp(prefix="anaphora-"))
+
+
+def _temporary() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    folder = Path(tempfile.gettempdir()) / f"anaphora-{user}"
+    try:
+        # Somebody else's folder of that name must not feed us code.
+        if folder.exists() and hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+            return Path(tempfile.mkdtemp(prefix="anaphora-"))
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="anaphora-"))
+    return folder
+
+
+def load(source: str, name: str) -> ctypes.CDLL:
+    """The library compiled from ``source``, from the cache when it is there and sound.
+
+    Raises :class:`CannotCompile` when there is no compiler or it fails.
+    """
+    tool = compiler()
+    key = "\n".join((str(tool), *FLAGS, _processor(), source))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+    path = cache_folder() / f"{name}-{digest}.so"
+    if path.exists():
+        library = _opened(path)
+        if library is not None:
+            return library
+    if tool is None:
+        raise CannotCompile("there is no C compiler (cc, gcc or clang) on the path")
+    _build(tool, source, path)
+    library = _opened(path)
+    if library is None:
+        raise CannotCompile(f"{tool} made a library that cannot be loaded")
+    return library
+
+
+def _opened(path: Path) -> ctypes.CDLL | None:
+    """Load a library whose last bytes say that it is whole; a damaged one would crash, not fail."""
+    try:
+        data = path.read_bytes()
+        body, mark = data[:-32], data[-32:]
+        if hashlib.sha256(body).digest() != mark:
+            return None
+        return ctypes.CDLL(str(path))
+    except OSError:
+        return None
+
+
+def _build(tool: str, source: str, path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="anaphora-build-") as folder:
+        text, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+        text.write_text(source)
+        try:
+            done = subprocess.run(
+                [tool, *FLAGS, str(text), "-o", str(made), "-lm", "-lpthread"],
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CannotCompile(f"{tool} could not be run: {error}") from error
+        if done.returncode or not made.exists():
+            raise CannotCompile(f"{tool} failed: {(done.stderr or done.stdout).strip()[:500]}")
+        body = made.read_bytes()
+        # Bytes after the end of an ELF or Mach-O file are ignored by the loader: room for a checksum.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".building-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(body + hashlib.sha256(body).digest())
+            os.chmod(temporary, 0o700)
+            os.replace(temporary, path)
+        except OSError as error:
+            Path(temporary).unlink(missing_ok=True)
+            raise CannotCompile(f"the kernel cannot be written to {path.parent}: {error}") from error

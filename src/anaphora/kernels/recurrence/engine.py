@@ -1,0 +1,114 @@
+"""The engine: any step function over time, forward and backward, by the fastest way that computes the same.
+
+1. The step is traced and planned (once per function and widths), and the plan is written as C and compiled (once
+   per structure, kept on disk).
+2. Without a compiler the same plan is run by torch operations.
+3. What cannot be traced is run by the reference loop, and the engine says so once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels import compiler
+from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.bptt import run_bptt
+from anaphora.kernels.recurrence.compiled import CompiledPlan, run_compiled
+from anaphora.kernels.recurrence.graph import CannotTrace
+from anaphora.kernels.recurrence.plan import Plan, make_plan
+from anaphora.kernels.recurrence.reference import Params, States, StepFunction, run_reference
+from anaphora.kernels.recurrence.trace import Trace, trace
+
+
+@dataclass
+class Prepared:
+    """Everything known about a step function for given widths."""
+
+    trace: Trace
+    plan: Plan
+    compiled: CompiledPlan | None
+
+
+class Engine:
+    """Runs one step function; keeps its traces and compiled programs.
+
+    ``function`` must be pure: its result may depend on its arguments only.
+    """
+
+    def __init__(self, function: StepFunction, name: str = "step"):
+        self.function, self.name = function, name
+        self._prepared: dict[Hashable, Prepared | None] = {}
+
+    def prepared(
+        self, params: Params, steps: Sequence[Tensor], rows: Sequence[Tensor], initial: States
+    ) -> Prepared | None:
+        """The plan for these widths; ``None`` when the step cannot be traced."""
+        x = steps[0]
+        wanted = x.requires_grad
+        widths = tuple(t.shape[-1] for t in (*steps, *rows, *initial))
+        key = (widths, len(steps), len(rows), x.dtype, x.device.type, wanted)
+        if key not in self._prepared:
+            self._prepared[key] = self._prepare(params, steps, rows, initial, wanted)
+        return self._prepared[key]
+
+    def _prepare(
+        self, params: Params, steps: Sequence[Tensor], rows: Sequence[Tensor], initial: States, wanted: bool
+    ) -> Prepared | None:
+        try:
+            traced = trace(self.function, params, steps, rows, initial)
+            plan = make_plan(
+                traced,
+                [s.shape[-1] for s in steps],
+                [r.shape[-1] for r in rows],
+                [s.shape[-1] for s in initial],
+                {0} if wanted else set(),
+            )
+        except CannotTrace as reason:
+            _say(f"{self.name} runs step by step in plain torch, which is slower: {reason}.")
+            return None
+        compiled = None
+        if steps[0].device.type == "cpu" and steps[0].dtype in (torch.float32, torch.float64):
+            try:
+                compiled = CompiledPlan(plan, steps[0].dtype == torch.float64)
+            except compiler.CannotCompile as reason:
+                _say(f"recurrences run without compiled kernels, which is slower: {reason}.")
+        return Prepared(traced, plan, compiled)
+
+    def __call__(
+        self,
+        params: Params,
+        steps: Sequence[Tensor],
+        rows: Sequence[Tensor],
+        initial: States,
+        lengths: Tensor | None = None,
+        reverse: bool = False,
+    ) -> tuple[Tensor, States]:
+        """As :func:`~anaphora.kernels.recurrence.reference.run_reference`, with the same result."""
+        ready = self.prepared(params, steps, rows, initial)
+        if ready is None or not steps[0].shape[0] or not steps[0].shape[1]:
+            return run_reference(self.function, params, steps, rows, initial, lengths, reverse)
+        matrices, vectors = ready.trace.boundary(params)
+        stacked = [_stack([matrices[p] for p in m.parts]) for m in ready.plan.matrices]
+        given = Arguments(stacked, vectors, tuple(steps), tuple(rows), tuple(initial))
+        if ready.compiled is not None:
+            return run_compiled(ready.compiled, given, lengths, reverse)
+        return run_bptt(ready.plan, given, lengths, reverse)
+
+
+def _stack(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+_said: set[str] = set()
+
+
+def _say(text: str) -> None:
+    """Warn once per process and text."""
+    if text not in _said:
+        _said.add(text)
+        warnings.warn(text, stacklevel=2)

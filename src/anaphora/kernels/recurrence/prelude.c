@@ -1,0 +1,198 @@
+/* Shared by every generated recurrence: arithmetic, packed products, threads.
+
+   A product's element is one chain of multiply-adds in the order of k, whatever the number of rows computed beside
+   it: so a row's result never depends on its batch, to the last bit. */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef long long L;
+#define K(v) ((R)(v))
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define TALL 8
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define TALL 6
+#else
+#define VECTOR_BYTES 16
+#define TALL 8
+#endif
+#define VW ((L)(VECTOR_BYTES / sizeof(R)))
+#define WIDE (2 * VW) /* columns of a panel */
+
+typedef R V __attribute__((vector_size(VECTOR_BYTES), aligned(VECTOR_BYTES)));
+typedef R VU __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(R)), may_alias));
+
+/* ---------------------------------------------------------------- arithmetic */
+#ifdef SINGLE
+static inline float power_of_two(int n) {
+  int bits = (n + 127) << 23;
+  float v;
+  memcpy(&v, &bits, 4);
+  return v;
+}
+static inline float r_exp(float x) {
+  /* x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial fitted there, then scaled by 2^n in two steps so that
+     neither end of the range overflows on the way. */
+  x = x > 89.f ? 89.f : x;
+  x = x < -104.f ? -104.f : x;
+  float shifted = x * 1.44269504f + 12582912.f, whole = shifted - 12582912.f;
+  int n = (int)whole, half = n >> 1;
+  float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  float p = 0.0013933650f;
+  p = p * r + 0.0083631799f;
+  p = p * r + 0.0416664667f;
+  p = p * r + 0.1666657627f;
+  p = p * r + 0.5f;
+  p = p * (r * r) + r + 1.f;
+  return p * power_of_two(half) * power_of_two(n - half);
+}
+static inline float r_tanh(float x) {
+  float a = fabsf(x), u = x * x;
+  float p = -0.0056647751f;
+  p = p * u + 0.0205956791f;
+  p = p * u - 0.0537226796f;
+  p = p * u + 0.1333114952f;
+  p = p * u - 0.3333326280f;
+  float small = x + x * (u * p);
+  float e = r_exp(-2.f * a), large = (1.f - e) / (1.f + e);
+  large = x < 0.f ? -large : large;
+  return a < 0.625f ? small : large;
+}
+static inline float r_sqrt(float x) { return sqrtf(x); }
+static inline float r_abs(float x) { return fabsf(x); }
+#define r_log logf
+#define r_log1p log1pf
+#define r_sin sinf
+#define r_cos cosf
+#define r_erf erff
+#else
+#define r_exp exp
+#define r_tanh tanh
+#define r_sqrt sqrt
+#define r_abs fabs
+#define r_log log
+#define r_log1p log1p
+#define r_sin sin
+#define r_cos cos
+#define r_erf erf
+#endif
+static inline R r_sigmoid(R x) { return K(1) / (K(1) + r_exp(-x)); }
+static inline R r_relu(R x) { return x < K(0) ? K(0) : x; }
+static inline R r_rsqrt(R x) { return K(1) / r_sqrt(x); }
+static inline R r_sign(R x) { return (x > K(0) ? K(1) : K(0)) - (x < K(0) ? K(1) : K(0)); }
+static inline R r_max(R a, R b) { return (a > b || a != a) ? a : b; }
+static inline R r_min(R a, R b) { return (a < b || a != a) ? a : b; }
+
+/* ---------------------------------------------------------------- products */
+/* Panels of WIDE columns, k after k: P[panel][k][WIDE]; W holds element (column n, row k) at n*ln + k*lk. */
+void pack(const L *n, void *const *p) {
+  const L N = n[0], Kd = n[1], ln = n[2], lk = n[3];
+  const R *W = p[0];
+  R *P = p[1];
+  for (L q = 0; q < N; q += WIDE)
+    for (L k0 = 0; k0 < Kd; k0 += 16)
+      for (L j = 0; j < WIDE; j++) {
+        const L kn = Kd - k0 < 16 ? Kd - k0 : 16;
+        if (q + j < N)
+          for (L k = k0; k < k0 + kn; k++) P[q * Kd + k * WIDE + j] = W[(q + j) * ln + k * lk];
+        else
+          for (L k = k0; k < k0 + kn; k++) P[q * Kd + k * WIDE + j] = K(0);
+      }
+}
+L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
+
+#define TILE(M)                                                                        \
+  static void tile##M(L Kd, const R *const *a, const R *p, R *const *c, int add) {     \
+    V s0[M], s1[M];                                                                    \
+    for (int i = 0; i < M; i++) {                                                      \
+      if (add) {                                                                       \
+        s0[i] = *(const VU *)c[i];                                                     \
+        s1[i] = *(const VU *)(c[i] + VW);                                              \
+      } else {                                                                         \
+        s0[i] = (V){0};                                                                \
+        s1[i] = (V){0};                                                                \
+      }                                                                                \
+    }                                                                                  \
+    for (L k = 0; k < Kd; k++) {                                                       \
+      const V b0 = *(const V *)(p + k * WIDE), b1 = *(const V *)(p + k * WIDE + VW);   \
+      _Pragma("GCC unroll 16") for (int i = 0; i < M; i++) {                           \
+        const R x = a[i][k];                                                           \
+        s0[i] += x * b0;                                                               \
+        s1[i] += x * b1;                                                               \
+      }                                                                                \
+    }                                                                                  \
+    for (int i = 0; i < M; i++) {                                                      \
+      *(VU *)c[i] = s0[i];                                                             \
+      *(VU *)(c[i] + VW) = s1[i];                                                      \
+    }                                                                                  \
+  }
+TILE(8) TILE(6) TILE(4) TILE(2) TILE(1)
+
+static void tile(L m, L Kd, const R *const *a, const R *p, R *const *c, int add) {
+  switch (m) {
+    case 8: tile8(Kd, a, p, c, add); break;
+    case 6: tile6(Kd, a, p, c, add); break;
+    case 4: tile4(Kd, a, p, c, add); break;
+    case 2: tile2(Kd, a, p, c, add); break;
+    default: tile1(Kd, a, p, c, add);
+  }
+}
+/* c[i] (+)= a[i] · W for M rows given by pointers; N columns, K inner. */
+static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int add) {
+  for (L q = 0; q < N; q += WIDE) {
+    const R *panel = P + q * Kd;
+    const L here = N - q < WIDE ? N - q : WIDE;
+    for (L r = 0; r < M;) {
+      const L left = M - r;
+      const L m = left >= TALL ? TALL : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      R *target[TALL];
+      R edge[TALL * WIDE] __attribute__((aligned(VECTOR_BYTES)));
+      for (L i = 0; i < m; i++) {
+        target[i] = c[r + i] + q;
+        if (here < WIDE) {
+          if (add) memcpy(edge + i * WIDE, target[i], here * sizeof(R));
+          target[i] = edge + i * WIDE;
+        }
+      }
+      tile(m, Kd, a + r, panel, target, add);
+      if (here < WIDE)
+        for (L i = 0; i < m; i++) memcpy(c[r + i] + q, edge + i * WIDE, here * sizeof(R));
+      r += m;
+    }
+  }
+}
+
+/* ---------------------------------------------------------------- memory and threads */
+/* Rows come in groups of GROUP, dealt to the threads in turn; what is summed over rows is summed per group, so
+   that the result does not depend on the number of threads. */
+#define GROUP 8
+#define ROUND(count) (((count) + 63) / 64 * 64)
+#define TAKE(name, count) R *name = at_hand; at_hand += ROUND(count)
+
+typedef struct { const L *n; void *const *p; L part; int (*work)(const L *, void *const *, L); int result; } Job;
+static void *run_job(void *job) {
+  Job *j = job;
+  j->result = j->work(j->n, j->p, j->part);
+  return 0;
+}
+/* Threads are made for each call and ended with it: nothing outlives a fork. */
+static int run_all(const L *n, void *const *p, L threads, int (*work)(const L *, void *const *, L)) {
+  if (threads <= 1) return work(n, p, 0);
+  Job jobs[threads];
+  pthread_t ids[threads];
+  char started[threads];
+  for (L k = 0; k < threads; k++) jobs[k] = (Job){n, p, k, work, 0};
+  for (L k = 1; k < threads; k++) started[k] = pthread_create(&ids[k], 0, run_job, &jobs[k]) == 0;
+  run_job(&jobs[0]);
+  int result = jobs[0].result;
+  for (L k = 1; k < threads; k++) {
+    if (started[k]) pthread_join(ids[k], 0);
+    else run_job(&jobs[k]);
+    result |= jobs[k].result;
+  }
+  return result;
+}
