@@ -218,9 +218,19 @@ def test_two_interrupts_stop_at_once_and_sigterm_counts_as_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         toy_trainer(tmp_path / "two", reporter=StopAt(13, signals=2)).run()
     assert max(step for step, _ in CheckpointFolder(tmp_path / "two" / "checkpoints").steps()) == 10
-    (tmp_path / "term").mkdir()
-    reporter = StopAt(13, signals=3, number=signal.SIGTERM)
-    assert toy_trainer(tmp_path / "term", reporter=reporter).run().steps == 13
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        folder = tmp_path / number.name
+        folder.mkdir()
+        assert toy_trainer(folder, reporter=StopAt(13, signals=3, number=number)).run().steps == 13
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        (tmp_path / "run").mkdir()
+        assert toy_trainer(tmp_path / "run", reporter=StopAt(13, number=signal.SIGHUP)).run().steps == 60
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_run_is_not_begun_over_another(tmp_path):

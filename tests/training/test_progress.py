@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import io
 import sys
 
 import pytest
+from training_toy import finish
 
 from anaphora.training.progress import ConsoleReporter, Tick, duration, printable
 
@@ -71,6 +73,20 @@ def test_no_color_is_honoured(monkeypatch):
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b[2K" not in talk(Terminal())
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.EIO, "gone")])
+@pytest.mark.parametrize("base", [io.StringIO, Terminal])
+def test_a_reader_that_went_away_does_not_end_the_run(tmp_path, monkeypatch, base, error):
+    class Gone(base):
+        def write(self, text):
+            raise error
+
+        def flush(self):
+            raise error
+
+    monkeypatch.setenv("TERM", "xterm")
+    assert finish(tmp_path / "run", reporter=ConsoleReporter("accuracy", stream=Gone())).stopped == "finished"
 
 
 def test_it_talks_on_stderr(capsys):

@@ -1,4 +1,4 @@
-"""Ctrl-C once: finish the step, save, stop. Twice: stop at once. SIGTERM counts as once."""
+"""Ctrl-C once: finish the step, save, stop. Twice: stop at once. SIGTERM and a closed terminal count as once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class Interrupts:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM inside; Python lets only the main thread do so."""
+        """Take SIGINT, SIGTERM and SIGHUP inside; Python lets only the main thread do so."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before: dict[int, Any] = {}
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, self._arrived)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                    before[number] = signal.signal(number, self._arrived)
             yield
         finally:
             for taken, handler in before.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -77,11 +78,24 @@ class SilentReporter:
         """Training ended, for whatever reason."""
 
 
+class _Console(Console):
+    """A console whose reader may go away: then there is nobody to talk to, but the run goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        try:
+            super().print(*objects, **options)
+        except OSError:  # the terminal was closed
+            self.quiet = True
+
+
 class ConsoleReporter(SilentReporter):
     """Talks on stderr. Colours follow ``NO_COLOR``; without a terminal there is a plain line per log line."""
 
     def __init__(self, metric: str, *, stream: IO[str] | None = None, samples: int = 1):
-        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self.console = _Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
         self.metric = metric
         self.samples = samples
         self._live: Live | None = None
@@ -112,7 +126,8 @@ class ConsoleReporter(SilentReporter):
             overflow="ellipsis",
         )
         line.no_wrap = True
-        self._live.update(line, refresh=True)
+        with contextlib.suppress(OSError):
+            self._live.update(line, refresh=True)
 
     def logged(self, line: Mapping[str, Any], tick: Tick) -> None:
         if not self._moving:
@@ -138,7 +153,8 @@ class ConsoleReporter(SilentReporter):
 
     def finished(self) -> None:
         if self._live is not None:
-            self._live.stop()
+            with contextlib.suppress(OSError):
+                self._live.stop()
             self._live = None
 
     def _line(self, tick: Tick, loss: float) -> str:
