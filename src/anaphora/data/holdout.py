@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,14 @@ def hold_out(pairs: Pairs, *, seed: int) -> tuple[Part, Part]:
     )
 
 
-def reopen_all(descriptions: dict[str, dict[str, Any]]) -> tuple[Pairs, Pairs]:
-    """``(train, dev)`` of a run again, as its config describes them."""
-    train = descriptions["train"]
-    if train.get("kind") == "held-out":
-        return hold_out(reopen_pairs(train["of"]), seed=train["seed"])
-    return reopen_pairs(train), reopen_pairs(descriptions["valid"])
+def reopen_all(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Pairs, Pairs]:
+    """``(train, dev)`` of a run again, as its config describes them; for ``spill`` see `reopen_pairs`."""
+    try:
+        train = descriptions["train"]
+        if train["kind"] == "held-out":
+            return hold_out(reopen_pairs(train["of"], spill=spill), seed=train["seed"])
+        return reopen_pairs(train, spill=spill), reopen_pairs(descriptions["valid"], spill=spill)
+    except KeyError:
+        raise DataError(
+            "the run's config.json does not say what its data was; restore it from a copy of the run."
+        ) from None

@@ -37,11 +37,17 @@ class RunConfig:
 def read_config(folder: Path) -> RunConfig:
     """The config of a run folder, or a sentence saying why it cannot be read."""
     path = folder / "config.json"
+    if folder.is_file():
+        raise RunError(f"{folder} is a file, not a run folder; give the folder that `train -o` wrote.")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         what = "is not a run folder: it has no config.json" if folder.is_dir() else "does not exist"
         raise RunError(f"{folder} {what}; give the folder that `train -o` wrote.") from None
+    except RecursionError:
+        raise RunError(
+            f"{path} is nested too deeply to be a config; restore it from a copy of the run."
+        ) from None
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({error}); restore it from a copy of the run.") from None
     return _parse(path, document)
@@ -51,16 +57,21 @@ def _parse(path: Path, document: Any) -> RunConfig:
     if not isinstance(document, dict) or not isinstance(document.get("settings"), dict):
         raise RunError(f"{path} is not a run's config; restore it from a copy of the run.")
     version = document.get("format")
-    if not isinstance(version, int) or version > FORMAT:
+    if not isinstance(version, int) or version < 1:
+        raise RunError(f"{path} has no format version; restore it from a copy of the run.")
+    if version > FORMAT:
         raise RunError(
             f"{path} has format {version!r}, newer than this Anaphora {__version__} reads ({FORMAT}); upgrade Anaphora."
         )
-    task = TASKS.get(document.get("task", ""))
+    task = TASKS.get(str(document.get("task")))
     if task is None:
         raise RunError(
             f"{path} names the task {document.get('task')!r}, which this Anaphora does not know; upgrade it."
         )
+    data = document.get("data") or {}
+    if not isinstance(data, dict):
+        raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
     try:
-        return RunConfig(task, resolve(task, document["settings"]), document.get("data") or {})
+        return RunConfig(task, resolve(task, document["settings"]), data)
     except SettingsError as error:
         raise RunError(f"{path} holds settings that cannot be used: {'; '.join(error.problems)}") from None

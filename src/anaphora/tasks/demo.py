@@ -37,12 +37,17 @@ def run_demo(out: str | Path, *, reporter: Reporter | None = None) -> dict[str, 
     and a few outputs.
     """
     folder = Path(out)
-    if (folder / "demo").is_file():
-        shutil.rmtree(folder)  # only a folder that an earlier demo marked as its own
+    mark = folder / "demo"
+    ours = mark.is_file() or not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if ours:  # marked before training, so that the next demo may replace one that was stopped
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        mark.write_text("A demo run: `anaphora demo` may replace this folder.\n")
     begin = time.perf_counter()
-    translator = Translator(**SETTINGS).fit("numbers", out=folder, reporter=reporter)
+    translator = Translator(**SETTINGS).fit("numbers", out=folder, force=ours, reporter=reporter)
     trained = time.perf_counter() - begin
-    (folder / "demo").write_text("A demo run: `anaphora demo` may replace this folder.\n")
+    if translator.result_.stopped == "interrupted":
+        raise KeyboardInterrupt
     scores = translator.score("numbers", beam=1)
     return {
         "run": str(folder),

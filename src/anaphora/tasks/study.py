@@ -43,7 +43,8 @@ def length(
 ) -> dict[str, Any]:
     """Train with and without attention on ``corpus``; for each test example, its length and whether it came out right.
 
-    Returns ``{"models": {name: [(length, correct), …]}, "corpus": …, "runs": {…}}``; runs already there are reused.
+    Returns ``{"models": {name: [(length, correct), …]}, "corpus": …, "runs": {…}}``; runs of an earlier study in
+    the folder are replaced.
     """
     folder = Path(out)
     pairs = open_pairs(corpus, role="test")
@@ -52,6 +53,8 @@ def length(
     for model in LENGTH_MODELS:
         translator = Translator(model=model, **{**LENGTH_SETTINGS, **(settings or {})})
         translator.fit(corpus, out=folder / model, force=True, reporter=reporter)
+        if translator.result_.stopped == "interrupted":
+            raise KeyboardInterrupt
         outputs = translator.predict(list(sources), beam=1)
         rows[model] = [(len(s.split()), o == r) for s, o, r in zip(sources, outputs, references, strict=True)]
     return {"study": "length", "corpus": corpus, "models": rows, "runs": {m: str(folder / m) for m in rows}}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import tempfile
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from torch import Tensor
 
 from anaphora.data.batching import PairBatches
 from anaphora.data.holdout import hold_out, reopen_all
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import Data, open_pairs
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
@@ -33,7 +38,7 @@ from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
-from anaphora.training.weights import save_weights, snapshot
+from anaphora.training.weights import first_not_finite, save_weights, snapshot
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Translator(Estimator):
     model_: Seq2Seq
     tokenizer_: PairTokenizer
     result_: TrainingResult
+    _trained_with: TranslatorSettings
 
     # ------------------------------------------------------------------ training
 
@@ -82,25 +88,36 @@ class Translator(Estimator):
         the estimator. Under ``torchrun`` every process calls this; the first one prepares the folder.
         """
         group = distributed.join(self.settings_.device)
-        folder = group.share(self._folder(out) if group.main else Path())
         fields = {"source_field": source_field, "target_field": target_field}
-        if not group.main:
-            group.barrier()
-            self.tokenizer_ = _read_tokenizer(folder)
-            self._train(RunFolder.open(folder), *reopen_all(read_config(folder).data), reporter, resume=False)
-            return self
-        run = RunFolder.create(folder, force=force)
-        with run.lock():
-            pairs, dev = self._open(data, valid, spill=run.path / "data", **fields)
-            self._learn_symbols(pairs)
-            run.write_text("tokenizer.json", self.tokenizer_.to_json())
-            config = RunConfig(
-                self.task(), self.settings_, {"train": pairs.describe(), "valid": dev.describe()}
-            )
-            run.write_text("config.json", config.to_json())
-            group.barrier()
+        run = RunFolder(group.share(self._folder(out) if group.main else Path()))
+        opened: list[Pairs] = []
+        with contextlib.ExitStack() as held:
+
+            def prepare() -> None:
+                RunFolder.create(run.path, force=force)
+                held.enter_context(run.lock())
+                opened.extend(self._prepare(run, data, valid, **fields))
+
+            group.on_main(prepare)
+            if not group.main:
+                self.tokenizer_ = _read_tokenizer(run.path)
+                opened.extend(_reopened(run, read_config(run.path)))
+            pairs, dev = opened
             self._train(run, pairs, dev, reporter, resume=False)
         return self
+
+    def _prepare(self, run: RunFolder, data: Data, valid: Data | None, **fields: Any) -> tuple[Pairs, Pairs]:
+        """Open the data and learn its symbols; the folder then holds all that ``resume`` needs."""
+        try:
+            pairs, dev = self._open(data, valid, spill=run.path / "data", **fields)
+            self._learn_symbols(pairs)
+        except BaseException:
+            shutil.rmtree(run.path / "data", ignore_errors=True)  # so that the next try finds an empty folder
+            raise
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        config = RunConfig(self.task(), self.settings_, {"train": pairs.describe(), "valid": dev.describe()})
+        run.write_text("config.json", config.to_json())
+        return pairs, dev
 
     @classmethod
     def resume(cls, run: str | Path, *, reporter: Reporter | None = None) -> Self:
@@ -112,11 +129,9 @@ class Translator(Estimator):
         self = cls(**_given(config))
         self.tokenizer_ = _read_tokenizer(folder.path)
         group = distributed.join(self.settings_.device)
-        if not group.main:
-            self._train(folder, *reopen_all(config.data), reporter, resume=True)
-            return self
-        with folder.lock():
-            self._train(folder, *reopen_all(config.data), reporter, resume=True)
+        with contextlib.ExitStack() as held:
+            group.on_main(lambda: held.enter_context(folder.lock()))
+            self._train(folder, *_reopened(folder, config), reporter, resume=True)
         return self
 
     def plan(
@@ -182,19 +197,21 @@ class Translator(Estimator):
         if group.main:
             run.write_text("README.md", self._card(read_config(run.path)))
         group.barrier()
-        self._take_weights(run.path)
+        self._take_weights(run.path, run.load_model()[0])
+        self._trained_with = s
 
     def _folder(self, out: str | Path | None) -> Path:
         if out is not None:
             return Path(out)
-        self._temporary = tempfile.TemporaryDirectory(prefix="anaphora-")
-        return Path(self._temporary.name) / "run"
+        temporary = tempfile.mkdtemp(prefix="anaphora-")
+        weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        return Path(temporary) / "run"
 
     # ------------------------------------------------------------------ use
 
     def predict(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         beam: int | None = None,
         length_penalty: float | None = None,
@@ -206,7 +223,7 @@ class Translator(Estimator):
 
     def search(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         beam: int | None = None,
         length_penalty: float | None = None,
@@ -216,6 +233,8 @@ class Translator(Estimator):
         """The ``n_best`` outputs for each text with their scores, best first."""
         sources = self._encode(texts)
         options = self._searching(beam, length_penalty, max_length)
+        if not 1 <= n_best <= 1000:
+            raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
         found = search_outputs(self.model_, sources, n_best=n_best, **options)
         decode = self.tokenizer_.target.decode
         return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
@@ -263,13 +282,17 @@ class Translator(Estimator):
             },
         )
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        if isinstance(texts, str):
-            raise DataError("predict takes a list of texts: write [text] for a single one.")
+    def _encode(self, texts: Iterable[str]) -> list[list[int]]:
         if not hasattr(self, "model_"):
             raise AnaphoraError("this Translator has not been trained: call fit(…) first, or an.load(RUN).")
+        if isinstance(texts, str):
+            raise DataError("predict takes a list of texts: write [text] for a single one.")
+        given = list(texts)
+        for number, text in enumerate(given, start=1):
+            if not isinstance(text, str):
+                raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
         self.model_.eval()
-        return encode_sources(self.tokenizer_, texts, self.settings_.max_tokens)
+        return encode_sources(self.tokenizer_, given, self.settings_.max_tokens)
 
     def _searching(
         self, beam: int | None, length_penalty: float | None, max_length: int | None
@@ -287,7 +310,9 @@ class Translator(Estimator):
         self._encode([])  # refuses politely when nothing was trained
         run = RunFolder.create(Path(folder), force=force)
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
-        config = RunConfig(self.task(), self.settings_)
+        searching = {key: getattr(self.settings_, key) for key in SearchSettings.model_fields}
+        # set_params may have changed the others since, which says nothing about these weights
+        config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
         run.write_text("config.json", config.to_json())
         step = self.result_.best_step if hasattr(self, "result_") else None
         facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
@@ -298,20 +323,24 @@ class Translator(Estimator):
     def from_folder(cls, folder: Path, config: RunConfig, *, device: str = "auto") -> Self:
         """The trained estimator in a run folder; ``an.load`` calls this."""
         self = cls(**_given(config))
+        tensors, _ = RunFolder(folder).load_model()  # first: it verifies the files the rest is built from
         self.tokenizer_ = _read_tokenizer(folder)
         self.model_ = self._fresh_model()
-        self._take_weights(folder)
+        self._take_weights(folder, tensors)
         self.model_.to(choose_device(device)).eval()
+        self._trained_with = self.settings_
         return self
 
-    def _take_weights(self, folder: Path) -> None:
-        run = RunFolder(folder)
-        tensors, _ = run.load_model()
+    def _take_weights(self, folder: Path, tensors: dict[str, Tensor]) -> None:
+        place = RunFolder(folder).model
+        broken = first_not_finite(tensors)
+        if broken is not None:
+            raise RunError(f"{place}: the weights {broken} are not finite numbers; use another copy.")
         try:
             self.model_.load_state_dict(tensors)
         except RuntimeError:
             raise RunError(
-                f"{run.model}: holds the weights of another model; restore the whole folder."
+                f"{place}: holds the weights of another model; restore the whole folder."
             ) from None
         self.model_.eval()
 
@@ -328,6 +357,10 @@ def _given(config: RunConfig) -> dict[str, Any]:
     from anaphora.tasks.registry import meaningful
 
     return meaningful(config.task, config.settings)
+
+
+def _reopened(run: RunFolder, config: RunConfig) -> tuple[Pairs, Pairs]:
+    return reopen_all(config.data, spill=run.path / "data")
 
 
 def _read_tokenizer(folder: Path) -> PairTokenizer:
