@@ -7,13 +7,23 @@ import math
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from anaphora.kernels.crf import exact
-from anaphora.kernels.crf.scaled import forward_backward, is_safe
+from anaphora.kernels.crf import exact, native
+from anaphora.kernels.crf.scaled import forward_backward, highest_if_safe
 from anaphora.nn.crf import CRF
+
+
+@pytest.fixture(autouse=True, params=["C", "torch"])
+def _inner_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds with the compiled loops and, where there is no compiler, with those in torch."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
+        pytest.skip("no C compiler here")
+
 
 LENGTHS = torch.tensor([4, 3, 1, 0, 2])
 
@@ -100,13 +110,17 @@ def test_gradients_by_differences_once_and_twice() -> None:
     torch.autograd.gradgradcheck(total, scores)
 
 
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # the loops stay the same for all draws
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.sampled_from([0.1, 3.0, 40.0]))
 def test_scaled_sums_equal_the_log_domain(seed: int, tags: int, time: int, spread: float) -> None:
     torch.manual_seed(seed)
     crf, emissions, lengths = chain(tags, time, spread)
     scores = (emissions, crf.transitions, crf.start, crf.end)
-    assume(is_safe(*scores, lengths))
-    sums = forward_backward(*scores, lengths)
+    highest = highest_if_safe(*scores, lengths)
+    assume(highest is not None)
+    sums = forward_backward(*scores, lengths, highest)
     torch.testing.assert_close(sums.log_z, exact.log_partition(*scores, lengths), rtol=1e-12, atol=1e-9)
     torch.testing.assert_close(sums.marginals.sum(-1), (torch.arange(time) < lengths[:, None]).double())
     torch.testing.assert_close(sums.transitions.sum((1, 2)), (lengths - 1).clamp(min=0).double())
@@ -159,7 +173,7 @@ def test_no_path_at_all() -> None:
 
 def test_scores_far_apart_are_summed_in_the_log_domain() -> None:
     crf, emissions, lengths = chain(spread=500.0)
-    assert not is_safe(emissions, crf.transitions, crf.start, crf.end, lengths)
+    assert highest_if_safe(emissions, crf.transitions, crf.start, crf.end, lengths) is None
     best = [paths(crf, emissions[row], n)[0][0] for row, n in enumerate(lengths.tolist())]
     assert crf.log_partition(emissions, lengths).tolist() == pytest.approx(best, abs=1e-6)
 
@@ -186,6 +200,22 @@ def test_single_precision_is_as_good_as_it_can_be() -> None:
     torch.testing.assert_close(single.double(), exact_value, rtol=1e-6, atol=1e-5)
 
 
+def test_an_empty_batch() -> None:
+    crf, nothing = CRF(3), torch.zeros(0, 4, 3)
+    assert crf(nothing, torch.zeros(0, 4, dtype=torch.int64)).shape == (0,)
+    assert crf.marginals(nothing).shape == (0, 4, 3)
+    assert [x.shape for x in crf.viterbi(nothing)] == [(0, 4), (0,)]
+    assert [x.shape for x in crf.k_best(nothing, 2)] == [(0, 2, 4), (0, 2)]
+
+
+@pytest.mark.parametrize("lengths", [[5], [-1], [1, 1]])
+def test_wrong_lengths_are_refused(lengths: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"lengths must be 1 numbers between 0 and the 4 places"):
+        CRF(3).viterbi(torch.zeros(1, 4, 3), torch.tensor(lengths))
+
+
 def test_wrong_emissions_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one place"):
+        CRF(3).log_partition(torch.zeros(2, 0, 3))
     with pytest.raises(ValueError, match=r"\(batch, time, 3\), got \(2, 4, 5\)"):
         CRF(3).log_partition(torch.zeros(2, 4, 5))

@@ -186,12 +186,17 @@ def test_decoder_cache_follows_its_rows() -> None:
 
 @pytest.mark.parametrize("positions", [None, Rotary(), Alibi(HEADS)])
 def test_causal_encoder_steps_equal_the_whole(positions: nn.Module | None) -> None:
-    layer = encoder_layer(positions=positions)
-    x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
-    whole, past = layer(x, causal=True), None
-    for t, now in enumerate(x.split(1, 1)):
-        out, past = layer.step(now, past)
-        torch.testing.assert_close(out[:, 0], whole[:, t], rtol=0, atol=1e-12)
+    encoder = TransformerEncoder(encoder_layer(norm_first=True, positions=positions), 2).double()
+    x = torch.randn(3, 5, WIDTH, dtype=torch.float64)
+    whole, past = encoder(x, causal=True), None
+    for t, now in enumerate(x.unbind(1)):
+        out, past = encoder.step(now, past)
+        assert past.length == t + 1
+        torch.testing.assert_close(out, whole[:, t], rtol=0, atol=1e-12)
+    rows = torch.tensor([1, 1, 0])
+    _, past = encoder.step(x[:, 0], None)
+    out, _ = encoder.step(x[rows, 1], past.select(rows))
+    torch.testing.assert_close(out, whole[rows, 1], rtol=0, atol=1e-12)
 
 
 def test_padding_changes_nothing_for_the_other_places() -> None:

@@ -87,6 +87,15 @@ class CRF(nn.Module):
             raise ValueError(
                 f"CRF: emissions must be (batch, time, {self.tags}), got {tuple(emissions.shape)}."
             )
+        if emissions.shape[1] == 0:
+            raise ValueError("CRF: there must be at least one place, even if every row has length 0.")
         if lengths is None:
             return torch.full(emissions.shape[:1], emissions.shape[1], device=emissions.device)
+        if lengths.shape != emissions.shape[:1] or bool(
+            ((lengths < 0) | (lengths > emissions.shape[1])).any()
+        ):
+            raise ValueError(
+                f"CRF: lengths must be {emissions.shape[0]} numbers between 0 and the {emissions.shape[1]} places, "
+                f"got {lengths.tolist()}."
+            )
         return lengths

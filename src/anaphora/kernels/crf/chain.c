@@ -33,26 +33,48 @@ static inline double total_of(int64_t wide, const double *a, const double *b)
     return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
+/* count[i, j] = sum over t of forward[t - 1, i] backward[t, j], two rows i at a time. */
+static void transition_counts(int64_t n, int64_t tags, int64_t wide, const double *forward, const double *backward,
+                              double *count)
+{
+    for (int64_t i = 0; i < tags; i += 2) {
+        const int64_t other = i + 1 < tags ? i + 1 : i;
+        for (int64_t block = 0; block < wide / 8; block++) {
+            eight one = {0}, two = {0};
+            for (int64_t t = 1; t < n; t++) {
+                const double *f = forward + (t - 1) * wide;
+                const eight b = AT(backward + t * wide, block);
+                one += f[i] * b;
+                two += f[other] * b;
+            }
+            AT(count + i * wide, block) = one;
+            AT(count + other * wide, block) = two;
+        }
+    }
+}
+
 /* Scaled forward and backward sums; see scaled.py for the equations.
  *
  * chances (rows, time, wide) exp(emission - highest), moves (tags, wide) exp(transition - highest), moves_t the same
  * of its transpose, begin and finish (wide) likewise. Writes log_sum (rows), the logarithm of the sum over all paths
  * of products of these; the marginals, zero past each end, over the chances; counts (rows, tags, wide), the expected
- * numbers of transitions. work holds (3 + time) * wide numbers. */
+ * numbers of transitions. work holds 2 * (1 + time) * wide numbers. */
 void crf_sums(int64_t rows, int64_t time, int64_t tags, int64_t wide, double *chances, const double *moves,
               const double *moves_t, const double *begin, const double *finish, const int64_t *lengths,
               double *log_sum, double *counts, double *work)
 {
     const int64_t blocks = wide / 8;
-    double *after = work, *b = work + wide, *u = work + 2 * wide, *forward = work + 3 * wide;
+    double *after = work, *u = work + wide, *forward = work + 2 * wide, *backward = forward + time * wide;
     for (int64_t row = 0; row < rows; row++) {
         double *chance = chances + row * time * wide;
         double *count = counts + row * tags * wide;
         const int64_t n = lengths[row];
-        memset(count, 0, tags * wide * sizeof(double));
         memset(chance + n * wide, 0, (time - n) * wide * sizeof(double));
         log_sum[row] = 0.0;
-        if (n == 0) continue;
+        if (n == 0) {
+            memset(count, 0, tags * wide * sizeof(double));
+            continue;
+        }
 
         double logs = 0.0;
         for (int64_t t = 0; t < n; t++) {
@@ -72,7 +94,7 @@ void crf_sums(int64_t rows, int64_t time, int64_t tags, int64_t wide, double *ch
         log_sum[row] = logs + log(total);
         for (int64_t t = n - 1;; t--) {
             const double *f = forward + t * wide;
-            double *e = chance + t * wide;
+            double *e = chance + t * wide, *b = backward + t * wide;
             const double scale = 1.0 / total; /* so that neither direction can run away */
             for (int64_t k = 0; k < blocks; k++) {
                 const eight scaled = AT(after, k) * scale;
@@ -80,15 +102,11 @@ void crf_sums(int64_t rows, int64_t time, int64_t tags, int64_t wide, double *ch
                 AT(e, k) = scaled * AT(f, k);
             }
             if (t == 0) break;
-            const double *before = f - wide;
             product(tags, wide, b, moves_t, after);
-            total = total_of(wide, before, after);
-            const double share = 1.0 / total;
-            for (int64_t i = 0; i < tags; i++) {
-                const double p = before[i] * share;
-                for (int64_t k = 0; k < blocks; k++) AT(count + i * wide, k) += p * AT(b, k);
-            }
+            total = total_of(wide, f - wide, after);
+            for (int64_t k = 0; k < blocks; k++) AT(b, k) /= total;
         }
+        transition_counts(n, tags, wide, forward, backward, count);
         for (int64_t k = 0; k < tags * blocks; k++) AT(count, k) *= AT(moves, k);
     }
 }

@@ -40,7 +40,7 @@ def sums(
     moves, back, begin, finish = (F.pad(x, (0, wide - tags)) for x in (moves, moves.T, begin, finish))
     log_sum, counts = moves.new_empty(batch), moves.new_empty(batch, tags, wide)
     given = (moves, back, begin, finish, lengths.long())
-    made = (log_sum, counts, moves.new_empty(3 + time, wide))
+    made = (log_sum, counts, moves.new_empty(2 + 2 * time, wide))
     _call("crf_sums", (batch, time, tags, wide), (chances, *given), made)
     return log_sum, chances[..., :tags], counts[..., :tags]
 

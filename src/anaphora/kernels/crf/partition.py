@@ -27,7 +27,7 @@ class _LogPartition(torch.autograd.Function):
             total = exact.log_partition(*inputs)
             again = torch.autograd.grad(total, inputs[:4], gradient, create_graph=True, allow_unused=True)
             return (None, *again, None)
-        counts = torch.einsum("b,bij->ij", gradient, transitions)
+        counts = (gradient @ transitions.flatten(1)).view(transitions.shape[1:])
         return (None, marginals * gradient[:, None, None], counts, gradient @ start, gradient @ end, None)
 
 
@@ -35,6 +35,8 @@ def log_partition(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> Tensor:
     """log Z ``(batch,)`` of each chain, differentiable; scores may be −inf, which makes it slower."""
+    if not emissions.shape[0]:
+        return emissions.sum((1, 2))
     highest = highest_if_safe(emissions, transitions, start, end, lengths)
     if highest is None:
         return exact.log_partition(emissions, transitions, start, end, lengths)

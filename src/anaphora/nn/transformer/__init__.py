@@ -1,7 +1,7 @@
 """Transformer blocks: layers of attention and feed-forward sublayers, and stacks of them."""
 
 from anaphora.nn.transformer.decoder import DecoderCache, TransformerDecoder
-from anaphora.nn.transformer.encoder import TransformerEncoder
+from anaphora.nn.transformer.encoder import Past, TransformerEncoder
 from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
 from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer
 
@@ -10,6 +10,7 @@ __all__ = [
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "Past",
     "SwiGLU",
     "TransformerDecoder",
     "TransformerEncoder",

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
 from torch import Tensor, nn
 
 from anaphora.nn import inside
+from anaphora.nn.attention.multihead import KeyValues
 from anaphora.nn.transformer.layers import EncoderLayer
 from anaphora.nn.transformer.stack import fresh_copies
+
+
+@dataclass(frozen=True)
+class Past:
+    """Per layer the projected keys and values of the places so far."""
+
+    layers: tuple[KeyValues, ...]
+
+    @property
+    def length(self) -> int:
+        """How many places there have been."""
+        return self.layers[0].keys.shape[2]
+
+    def select(self, rows: Tensor) -> Past:
+        """The past of the given rows, in their order; rows may repeat."""
+        return Past(tuple(kv.select(rows) for kv in self.layers))
 
 
 class TransformerEncoder(nn.Module):
@@ -22,9 +43,23 @@ class TransformerEncoder(nn.Module):
         self.layers = nn.ModuleList(fresh_copies(layer, layers))
         self.norm = nn.LayerNorm(layer.width) if layer.norm_first else nn.Identity()
 
+    def _layers(self) -> Iterator[EncoderLayer]:
+        return (cast(EncoderLayer, layer) for layer in self.layers)
+
     def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """x ``(batch, time, width)``; mask ``(batch, time)`` or ``(batch, time, time)``, True = real."""
-        for layer in self.layers:
+        for layer in self._layers():
             x = layer(x, mask, causal=causal)
             inside.note(layer, "states", x)
         return self.norm(x)  # type: ignore[no-any-return]
+
+    def step(self, x: Tensor, past: Past | None) -> tuple[Tensor, Past]:
+        """The next place of a causal sequence: x ``(rows, width)`` -> ``(rows, width)`` and the longer past."""
+        x = x.unsqueeze(1)
+        grown = []
+        for number, layer in enumerate(self._layers()):
+            x, kv = layer.step(x, None if past is None else past.layers[number])
+            inside.note(layer, "states", x)
+            grown.append(kv)
+        out: Tensor = self.norm(x).squeeze(1)
+        return out, Past(tuple(grown))
