@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anaphora.kernels.recurrence.reference import States
-from anaphora.nn import recurrent_native
+from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer
@@ -198,6 +198,8 @@ class Recurrent(nn.Module):
             new = cell.advance(value, old)
             if any(self.zoneout):
                 new = self._zone_out(old, new)
+            for name, s in zip(self.state, new, strict=True):
+                inside.note(cell, name, s)
             last.append(new)
             y, below, value = self._connect(layer, new[0], below, value)
         return y, tuple(torch.stack(s) for s in zip(*last, strict=True))
