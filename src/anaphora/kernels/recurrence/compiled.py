@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels import compiler
+from anaphora.kernels.recurrence import workspace
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.plan import Plan
@@ -34,6 +35,7 @@ class CompiledPlan:
         library.packed_size.restype = ctypes.c_longlong
         library.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
         self.pack_function, self.packed_size = library.pack, library.packed_size
+        self.outer_function = library.outer
         self.constants = torch.tensor(
             self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
         )
@@ -61,6 +63,20 @@ class CompiledPlan:
         return packed
 
 
+    def outer(self, a: Tensor, b: Tensor, rows: Tensor | None) -> Tensor:
+        """aᵀ b over some rows (all when None): ``(K, M)`` and ``(K, N)`` to ``(M, N)``; columns lie together."""
+        (count, m), n = a.shape, b.shape[1]
+        if rows is not None:
+            count = len(rows)
+        result = a.new_empty(m, n)
+        threads = max(1, min(torch.get_num_threads(), m // 128))
+        numbers = (ctypes.c_longlong * 6)(m, n, count, threads, a.stride(0), b.stride(0))
+        places = (a.data_ptr(), b.data_ptr(), result.data_ptr(), 0 if rows is None else rows.data_ptr())
+        if self.outer_function(numbers, (ctypes.c_void_p * 4)(*places)):
+            raise MemoryError("a weight gradient ran out of memory")
+        return result
+
+
 def threads_for(batch: int) -> int:
     return max(1, min(torch.get_num_threads(), -(-batch // ROWS_PER_THREAD)))
 
@@ -74,21 +90,28 @@ def row_table(batch: int, time: int, lengths: Tensor | None) -> Tensor:
     return torch.stack((order, ends[order]))
 
 
+def real_rows(time: int, lengths: Tensor | None) -> Tensor | None:
+    """Which of the B·T steps are real, by number; None when all are."""
+    if lengths is None:
+        return None
+    return (torch.arange(time) < lengths.to("cpu")[:, None]).flatten().nonzero().flatten()
+
+
 class _Run(torch.autograd.Function):
     """forward(x, …) -> y, last states; backward by the generated program, or by torch for second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, run: CompiledRun, *tensors: Tensor) -> Any:
         y, last, kept = run.forward(run.call.arguments(tensors), keep=True)
-        ctx.run, ctx.inputs = run, len(tensors)
-        ctx.save_for_backward(*tensors, *kept)
+        ctx.run, ctx.kept = run, workspace.Lease(kept)
+        ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         return y, *last
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         run: CompiledRun = ctx.run
-        tensors, kept = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]
+        tensors, kept = ctx.saved_tensors, ctx.kept.buffers
         needs = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():
             return None, *gradient_by_torch(run.compiled.plan, run.call, tensors, needs, grads)
@@ -122,10 +145,10 @@ class CompiledRun:
         arrays.update({f"m{m}": self.compiled.pack(w.detach()) for m, w in enumerate(given.matrices)})
         kept = []
         if keep:
-            kept.append(y.new_empty(B * T * program.kept_width))
+            kept.append(workspace.take(y, B * T * program.kept_width))
             arrays["keep"] = kept[0]
             for m, source in plan.operands:
-                kept.append(y.new_empty(B, T, source.width))
+                kept.append(workspace.take(y, B * T * source.width).view(B * T, source.width))
                 arrays[f"op{m}"] = kept[-1]
         self.compiled.call("forward_keep" if keep else "forward", head, table, arrays)
         return y, last, kept
@@ -143,7 +166,7 @@ class CompiledRun:
         arrays["keep"] = kept[0]
         for (m, _), operand in zip(plan.operands, kept[1:], strict=True):
             arrays[f"op{m}"] = operand
-        gradients = [x.new_empty(B, T, w) for w in program.gradient_widths]
+        gradients = [workspace.take(x, B * T * w).view(B * T, w) for w in program.gradient_widths]
         arrays.update({f"g{a}": g for a, g in enumerate(gradients)})
         groups = -(-B // 8)
         dvector = x.new_zeros(groups, max(1, sum(plan.vector_widths)))
@@ -159,6 +182,7 @@ class CompiledRun:
                 arrays[f"mt{m}"] = self.compiled.pack(w.detach(), transposed=True)
         self.compiled.call("backward", head, table, arrays)
         dmatrices = self._matrix_gradients(given, kept, gradients, needs)
+        workspace.give_back(gradients)
         dvectors: list[Tensor | None] = []
         if given.vectors:
             dvectors.extend(torch.split(dvector.sum(0), plan.vector_widths))
@@ -175,11 +199,13 @@ class CompiledRun:
             if product.args[0].op == "step":
                 operands[product.index] = given.steps[product.args[0].index]
         result: list[Tensor | None] = [None] * len(given.matrices)
+        real = real_rows(given.steps[0].shape[1], self.call.lengths)
         for where in program.gradients:
             m = where.matrix
             if needs[m]:
-                g = gradients[where.array].flatten(0, 1)[:, where.start : where.start + plan.matrices[m].out]
-                result[m] = g.t() @ operands[m].reshape(-1, plan.matrices[m].width)
+                g = gradients[where.array][:, where.start : where.start + plan.matrices[m].out]
+                operand = operands[m].reshape(-1, plan.matrices[m].width)
+                result[m] = self.compiled.outer(g, operand, real)
         return result
 
 

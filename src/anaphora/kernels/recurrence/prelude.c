@@ -105,8 +105,11 @@ void pack(const L *n, void *const *p) {
 }
 L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
 
-#define TILE(M)                                                                        \
-  static void tile##M(L Kd, const R *const *a, const R *p, R *const *c, int add) {     \
+/* M rows times a panel. TILE reads rows by pointers, OUTER_TILE reads them interleaved, a[k][M]. */
+#define TILE(M) TILE_AS(tile##M, M, const R *const *a, a[i][k])
+#define OUTER_TILE(M) TILE_AS(outer_tile, M, const R *a, a[k * M + i])
+#define TILE_AS(NAME, M, ROWS, ELEMENT)                                                \
+  static void NAME(L Kd, ROWS, const R *p, R *const *c, int add) {                     \
     V s0[M], s1[M];                                                                    \
     for (int i = 0; i < M; i++) {                                                      \
       if (add) {                                                                       \
@@ -120,7 +123,7 @@ L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
     for (L k = 0; k < Kd; k++) {                                                       \
       const V b0 = *(const V *)(p + k * WIDE), b1 = *(const V *)(p + k * WIDE + VW);   \
       _Pragma("GCC unroll 16") for (int i = 0; i < M; i++) {                           \
-        const R x = a[i][k];                                                           \
+        const R x = ELEMENT;                                                           \
         s0[i] += x * b0;                                                               \
         s1[i] += x * b1;                                                               \
       }                                                                                \
@@ -130,7 +133,7 @@ L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
       *(VU *)(c[i] + VW) = s1[i];                                                      \
     }                                                                                  \
   }
-TILE(8) TILE(6) TILE(4) TILE(2) TILE(1)
+TILE(8) TILE(6) TILE(4) TILE(2) TILE(1) OUTER_TILE(TALL)
 
 static void tile(L m, L Kd, const R *const *a, const R *p, R *const *c, int add) {
   switch (m) {
@@ -196,3 +199,68 @@ static int run_all(const L *n, void *const *p, L threads, int (*work)(const L *,
   }
   return result;
 }
+
+/* ---------------------------------------------------------------- weight gradients */
+/* C[m][n] = sum over k of A[k][m] B[k][n], where k runs over the given rows of A and B in their order. Blocks of
+   A's columns are dealt to the threads; every element is one chain of multiply-adds, so that neither the number
+   of threads nor rows of zeros left out change a bit. */
+#define DEEP 128
+#define BROAD (32 * TALL)
+/* A little more than a power of two apart, or all tiles would fall into the same lines of the cache. */
+#define TILE_AT (DEEP * TALL + VW)
+#define PANEL_AT (DEEP * WIDE + VW)
+static int outer_part(const L *n, void *const *p, L part) {
+  const L M = n[0], N = n[1], count = n[2], la = n[4], lb = n[5], threads = n[3];
+  const R *A = p[0], *B = p[1];
+  R *C = p[2];
+  const L *rows = p[3];
+  const L panels = (N + WIDE - 1) / WIDE;
+  void *memory;
+  if (posix_memalign(&memory, 64, (32 * TILE_AT + panels * PANEL_AT + 64) * sizeof(R))) return 1;
+  R *pa = memory, *pb = pa + 32 * TILE_AT;
+  for (L m0 = part * BROAD; m0 < M; m0 += threads * BROAD) {
+    const L mn = M - m0 < BROAD ? M - m0 : BROAD;
+    if (!count)
+      for (L m = m0; m < m0 + mn; m++) memset(C + m * N, 0, N * sizeof(R));
+    for (L k0 = 0; k0 < count; k0 += DEEP) {
+      const L kn = count - k0 < DEEP ? count - k0 : DEEP;
+      for (L k = 0; k < kn; k++) {
+        const L row = rows ? rows[k0 + k] : k0 + k;
+        const R *a = A + row * la + m0, *b = B + row * lb;
+        for (L m = 0; m < mn; m += TALL) {
+          R *to = pa + m / TALL * TILE_AT + k * TALL;
+          if (m + TALL <= mn)
+            memcpy(to, a + m, TALL * sizeof(R));
+          else
+            for (int i = 0; i < TALL; i++) to[i] = m + i < mn ? a[m + i] : K(0);
+        }
+        for (L q = 0; q < panels; q++) {
+          R *to = pb + q * PANEL_AT + k * WIDE;
+          if ((q + 1) * WIDE <= N)
+            *(V *)to = *(const VU *)(b + q * WIDE), *(V *)(to + VW) = *(const VU *)(b + q * WIDE + VW);
+          else
+            for (L j = 0; j < WIDE; j++) to[j] = q * WIDE + j < N ? b[q * WIDE + j] : K(0);
+        }
+      }
+      for (L q = 0; q < panels; q++) {
+        const L here = N - q * WIDE < WIDE ? N - q * WIDE : WIDE;
+        for (L m = 0; m < mn; m += TALL) {
+          const L tall = mn - m < TALL ? mn - m : TALL;
+          R *target[TALL];
+          R edge[TALL * WIDE] __attribute__((aligned(VECTOR_BYTES)));
+          const int whole = here == WIDE && tall == TALL;
+          for (L i = 0; i < TALL; i++) {
+            target[i] = whole ? C + (m0 + m + i) * N + q * WIDE : edge + i * WIDE;
+            if (!whole && k0 && i < tall) memcpy(edge + i * WIDE, C + (m0 + m + i) * N + q * WIDE, here * sizeof(R));
+          }
+          outer_tile(kn, pa + m / TALL * TILE_AT, pb + q * PANEL_AT, target, k0 > 0);
+          if (!whole)
+            for (L i = 0; i < tall; i++) memcpy(C + (m0 + m + i) * N + q * WIDE, edge + i * WIDE, here * sizeof(R));
+        }
+      }
+    }
+  }
+  free(memory);
+  return 0;
+}
+int outer(const L *n, void *const *p) { return run_all(n, p, n[3], outer_part); }

@@ -125,10 +125,11 @@ class StepCode:
     def generate(self) -> str:
         """The statements of one step; reads ``na``, the number of rows at work."""
         self._generate()  # a first run finds what has to be kept from one loop to another
+        stored = {s.node.number for s in self.stores if not s.add}
         self.temporaries = {
             n: node
             for n, (node, loops, stages) in self.uses.items()
-            if (node.op in COSTLY and len(loops) > 1 and node.width > 1)
+            if (node.op in COSTLY and len(loops) > 1 and node.width > 1 and n not in stored)
             or (node.op in REDUCTIONS and len(stages) > 1)
         }
         for n, node in self.temporaries.items():
@@ -262,7 +263,8 @@ class StepCode:
         j = "j" if node.width > 1 else "0"
         place = self._place(node)
         if place is not None:
-            return f"{place[0]}[{place[1]}{j}]"
+            here = f"{place[0]}[{place[1]}{j}]"
+            return self._once(node, here) if node.width == 1 and self.here[2] > 1 else here
         if node.op == "spread":
             return self.value(node.args[0], loop)
         if node.width == 1:
@@ -277,6 +279,13 @@ class StepCode:
             loop.lines.append(f"T{node.number}[j]={name};")
             self.given_later(node)
         return name
+
+    def _once(self, node: Node, place: str) -> str:
+        """Read a value one wide before the loop: the compiler cannot know that the loop leaves it alone."""
+        if node.number not in self.scalars:
+            self.scalars[node.number] = f"c{node.number}"
+            self.row_lines.append(f"const R c{node.number}={place};")
+        return self.scalars[node.number]
 
     def given_later(self, node: Node) -> None:
         """From the next loop on the value is read from its array."""

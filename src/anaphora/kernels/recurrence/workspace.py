@@ -1,0 +1,65 @@
+"""Large buffers used again: fresh memory costs a page fault every 4 KiB, which can exceed the arithmetic.
+
+Buffers that only the engine sees are taken here and given back when their last user is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+LIMIT = 512 << 20  # bytes held for later use, at most
+SMALL = 1 << 14  # elements; below this the allocator does as well
+
+_free: dict[tuple[torch.dtype, int], list[Tensor]] = {}
+_held = 0
+
+
+def take(like: Tensor, count: int) -> Tensor:
+    """An uninitialised buffer of ``count`` elements of the type of ``like``, which must lie on the CPU."""
+    global _held
+    if count < SMALL:
+        return like.new_empty(count)
+    size = _rounded(count)
+    waiting = _free.get((like.dtype, size))
+    if waiting:
+        buffer = waiting.pop()
+        _held -= buffer.nbytes
+        return buffer[:count]
+    return like.new_empty(size)[:count]
+
+
+def give_back(buffers: Sequence[Tensor]) -> None:
+    """Let others use these buffers; nobody may look at them any more."""
+    global _held
+    for view in buffers:
+        whole = view._base if view._base is not None else view
+        if whole.numel() < SMALL or _held + whole.nbytes > LIMIT:
+            continue
+        _held += whole.nbytes
+        _free.setdefault((whole.dtype, whole.numel()), []).append(whole)
+
+
+def clear() -> None:
+    """Return everything to the system."""
+    global _held
+    _free.clear()
+    _held = 0
+
+
+def _rounded(count: int) -> int:
+    """Up to a multiple of an eighth of the next lower power of two, so that like sizes share buffers."""
+    unit = 1 << max(0, count.bit_length() - 4)
+    return -(-count // unit) * unit
+
+
+class Lease:
+    """Buffers on loan until this object goes."""
+
+    def __init__(self, buffers: Sequence[Tensor]):
+        self.buffers = list(buffers)
+
+    def __del__(self) -> None:
+        give_back(self.buffers)
