@@ -124,8 +124,10 @@ def test_max_length_bounds_the_output(copier):
 
 @pytest.mark.parametrize(
     "bad",
-    [{"beam": 0}, {"beam": 10**6}, {"beam": 2.5}, {"length_penalty": -1}, {"length_penalty": math.nan}]
-    + [{"max_length": -1}, {"n_best": 0}, {"n_best": 10**6}],
+    [
+        *({"beam": 0}, {"beam": 10**6}, {"beam": 2.5}, {"n_best": 0}, {"n_best": 10**6}),
+        *({"length_penalty": -1}, {"length_penalty": math.nan}, {"max_length": -1}),
+    ],
 )
 def test_a_search_out_of_bounds_is_refused_before_it_begins(copier, bad):
     with pytest.raises(SettingsError, match=f"{next(iter(bad))} = .* cannot be used: it must be") as caught:
