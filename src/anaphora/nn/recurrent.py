@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
+from anaphora.nn.recurrent_stream import Stream
 
 Connections = Literal["plain", "residual", "highway", "dense"]
 
@@ -95,6 +96,7 @@ class Recurrent(nn.Module):
             for direction in range(self.directions):
                 made.append(cell if layer == direction == 0 else cell.another(width))
         self.cells = nn.ModuleList(made)
+        self._stream: Stream | None = None
         self.carry = nn.ModuleList()
         if connections == "highway":
             for _ in range(layers - 1):
@@ -190,6 +192,10 @@ class Recurrent(nn.Module):
                 "Recurrent.step: noise shared by all steps of a sequence cannot be drawn step by step; "
                 "call the layer on whole sequences to train it, or eval() it."
             )
+        if not torch.is_grad_enabled() and not self.training and not inside.recording():
+            streamed = self._streamed(x, state)
+            if streamed is not None:
+                return streamed
         below = value = x
         last: list[States] = []
         for layer, cell in enumerate(self.cells):
@@ -203,6 +209,18 @@ class Recurrent(nn.Module):
             last.append(new)
             y, below, value = self._connect(layer, new[0], below, value)
         return y, tuple(torch.stack(s) for s in zip(*last, strict=True))
+
+    def _streamed(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
+        if self.connections != "plain":
+            return None
+        if self._stream is None or not self._stream.current(x):
+            cells = [cell for cell in self.cells if isinstance(cell, Cell)]
+            self._stream = Stream(cells, self.zoneout, x, state)
+        return self._stream.run(x, state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without compiled code, which a copy finds for itself."""
+        return {**self.__dict__, "_stream": None}
 
     def _zone_out(self, old: States, new: States) -> States:
         if not self.training:

@@ -31,11 +31,11 @@ def run_layer(
         return _run_recorded(step, params, steps, rows, initial, lengths, reverse)
     x = steps[0]
     plain = params is None and not rows and not step.zoneout
-    native = plain and not _transformed() and native_form(step.cell) is not None
+    native = plain and not transformed() and native_form(step.cell) is not None
     if native and x.is_cuda:
         return run_native(step.cell, x, initial, lengths, reverse)
-    if _engine_serves(x, initial) and not _transformed():
-        engine = _engine_of(step)
+    if _engine_serves(x, initial) and not transformed():
+        engine = engine_of(step)
         given = {**dict(step.cell.named_parameters()), **dict(step.cell.named_buffers()), **(params or {})}
         if x.device.type == "cpu":
             x, initial = _as_weights(given, x), tuple(_as_weights(given, s) for s in initial)
@@ -60,7 +60,7 @@ def _as_weights(given: Params, value: Tensor) -> Tensor:
     return value.to(weight.dtype) if weight.is_floating_point() else value
 
 
-def _engine_of(step: LayerStep) -> Engine:
+def engine_of(step: LayerStep) -> Engine:
     """The engine that runs this cell in this mode; it lives as long as the cell."""
     engines: dict[object, Engine] = step.cell.__dict__.setdefault("_engines", {})
     key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else (), step.cell.training)
@@ -124,7 +124,7 @@ def _run_recorded(
     return y, last
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
     """Whether torch.func or forward-mode derivatives are at work, which only plain torch serves."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return True

@@ -35,7 +35,7 @@ class CompiledPlan:
         library.packed_size.restype = ctypes.c_longlong
         library.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
         self.pack_function, self.packed_size = library.pack, library.packed_size
-        self.outer_function = library.outer
+        self.outer_function, self.unchanged = library.outer, library.unchanged
         self.constants = torch.tensor(
             self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
         )
@@ -61,7 +61,6 @@ class CompiledPlan:
         p = (ctypes.c_void_p * 2)(matrix.data_ptr(), packed.data_ptr())
         self.pack_function(n, p)
         return packed
-
 
     def outer(self, a: Tensor, b: Tensor, rows: Tensor | None) -> Tensor:
         """aᵀ b over some rows (all when None): ``(K, M)`` and ``(K, N)`` to ``(M, N)``; columns lie together."""

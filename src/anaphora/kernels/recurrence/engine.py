@@ -22,6 +22,7 @@ from anaphora.kernels.recurrence.compiled import CompiledPlan, run_compiled
 from anaphora.kernels.recurrence.graph import CannotTrace
 from anaphora.kernels.recurrence.plan import Plan, make_plan
 from anaphora.kernels.recurrence.reference import Params, States, StepFunction, run_reference
+from anaphora.kernels.recurrence.stepping import Stepper
 from anaphora.kernels.recurrence.trace import Trace, trace
 
 
@@ -32,6 +33,7 @@ class Prepared:
     trace: Trace
     plan: Plan
     compiled: CompiledPlan | None
+    stepper: Stepper | None = None
 
 
 class Engine:
@@ -78,6 +80,15 @@ class Engine:
             except compiler.CannotCompile as reason:
                 _say(f"recurrences run without compiled kernels, which is slower: {reason}.")
         return Prepared(traced, plan, compiled)
+
+    def stepper(self, params: Params, x: Tensor, initial: States) -> Stepper | None:
+        """What runs single steps of this function fast; x ``(B, ·)``. ``None`` where nothing does."""
+        ready = self.prepared(params, (x,), (), initial)
+        if ready is None or ready.compiled is None:
+            return None
+        if ready.stepper is None:
+            ready.stepper = Stepper(ready.trace, ready.compiled)
+        return ready.stepper
 
     def __call__(
         self,
