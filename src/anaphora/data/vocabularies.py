@@ -24,11 +24,13 @@ _SPACE = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 _SPACES = re.compile(_SPACE)
 _STOPS = ".,!?:…"
 # What bpe merges inside of: a word with the space before it and without the stops that end it ("dog." and "dog"
-# share " dog"), or else as much as is allowed, or else one character. No stretch begins with "<" and goes on, so
-# no piece can be spelled like a special symbol or a byte.
+# share " dog"), or hyphens, which part words ("twenty-one" is made of "twenty" and "one"), or else as much as is
+# allowed, or else one character. No stretch begins with "<" and goes on, so no piece can be spelled like a
+# special symbol or a byte.
 _STRETCH = (
-    rf" ?[^ <]{{0,{LONGEST_PIECE - 1}}}?[^ <{_STOPS}](?=[{_STOPS}]*(?:[ <]|\z))"
-    rf"| ?[^ <]{{1,{LONGEST_PIECE}}}"
+    rf" ?[^ <-]{{0,{LONGEST_PIECE - 1}}}?[^ <{_STOPS}-](?=[{_STOPS}]*(?:[ <-]|\z))"
+    rf"| ?-{{1,{LONGEST_PIECE}}}"
+    rf"| ?[^ <-]{{1,{LONGEST_PIECE}}}"
     r"|(?m)."
 )
 

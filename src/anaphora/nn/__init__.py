@@ -6,6 +6,7 @@ from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import IRNN, Elman
 from anaphora.nn.cells.gru import GRU, MGU, SimpleGRU
 from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.cells.shortcut import Shortcut
 from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP
 from anaphora.nn.crf import CRF
 from anaphora.nn.embedding import Embedding, OneHot, Output
@@ -39,6 +40,7 @@ __all__ = [
     "OneHot",
     "Output",
     "Recurrent",
+    "Shortcut",
     "SimpleGRU",
     "SwiGLU",
     "TransformerDecoder",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -30,7 +30,7 @@ class Cell(nn.Module):
     :class:`~anaphora.nn.recurrent.Recurrent` can make the cells of further layers and directions.
     """
 
-    state: ClassVar[tuple[str, ...]] = ("h",)
+    state: tuple[str, ...] = ("h",)
 
     def __init__(self, inputs: int, hidden: int, **options: Any):
         super().__init__()

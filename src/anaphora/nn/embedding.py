@@ -12,8 +12,9 @@ from torch.nn import functional as F
 class Embedding(nn.Module):
     """One row of E ``(symbols, width)`` per symbol: ``(…)`` -> ``(…, width)``.
 
-    Entries start as N(0, 1/width), which suits an output layer that shares them. A Transformer wants them
-    ``scaled`` by √width, so that they stand up to the positions (Vaswani et al. 2017, section 3.4).
+    Entries start as N(0, 1/width), which suits an output layer that shares them. ``scaled`` multiplies what is
+    looked up by √width, to entries of about 1: a Transformer's then stand up to the positions (Vaswani et al.
+    2017, section 3.4), and a recurrent layer's reach the layers above it from the first step on.
     """
 
     def __init__(self, symbols: int, width: int, *, scaled: bool = False):

@@ -24,7 +24,7 @@ def build_seq2seq(s: TranslatorSettings, source_symbols: int, target_symbols: in
 
 
 def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
-    source, target = _embeddings(s, source_symbols, target_symbols, s.embedding)
+    source, target = _embeddings(s, source_symbols, target_symbols, s.embedding, scaled=True)
     output = _output(s, target, width=s.embedding if s.tie else s.hidden)
     reader = Recurrent(
         _cell(s, s.embedding), layers=s.layers, bidirectional=s.bidirectional, dropout=s.dropout
@@ -73,10 +73,10 @@ def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int
     source, target = _embeddings(s, source_symbols, target_symbols, s.hidden, scaled=True)
 
     def heads() -> MultiHead:
-        return MultiHead(s.hidden, s.heads, s.dropout)
+        return MultiHead(s.hidden, s.heads)  # dropout where the paper has it: after sublayers and embeddings
 
     def feedforward() -> nn.Module:
-        return transformer.FeedForward(s.hidden, s.feedforward, dropout=s.dropout)
+        return transformer.FeedForward(s.hidden, s.feedforward)
 
     options: dict[str, Any] = {"dropout": s.dropout, "norm_first": s.norm_first}
     encoder = transformer.EncoderLayer(heads(), feedforward(), **options)

@@ -1,0 +1,121 @@
+"""A run cannot be lost: kill it, stop it, resume it, and it ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+
+import pytest
+from tasks_command import end_state, finish, lines, order, start, wait_for, write_data
+
+pytestmark = pytest.mark.xdist_group("durability")  # they share one uninterrupted run
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with data and an uninterrupted run named ``whole``."""
+    folder = tmp_path_factory.mktemp("durability")
+    write_data(folder)
+    finish(folder, *order("whole"))
+    return folder
+
+
+def kill(folder, process, run, draw, *, at_start):
+    """SIGKILL at a random moment: of starting up, or a random number of steps on, mid-step or mid-save."""
+    if at_start:
+        time.sleep(draw.uniform(0.1, 3.0))
+    else:
+        enough = lines(folder / run) + draw.randrange(2, 25)
+        wait_for(process, lambda: lines(folder / run) >= enough)
+        time.sleep(draw.uniform(0, 0.03))
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_five_times_it_ends_with_the_same_bytes(place, seed):
+    draw, run = random.Random(seed), f"killed-{seed}"
+    kills = 0
+    for attempt in range(5):
+        if (place / run / "config.json").exists():
+            words = ["resume", run]
+        else:
+            words = [*order(run), "--force"]  # killed before there was a run
+        kills += kill(place, start(place, *words), run, draw, at_start=attempt in (1, 3))
+    finish(place, *(["resume", run] if (place / run / "config.json").exists() else [*order(run), "--force"]))
+    assert kills >= 4
+    assert end_state(place / run) == end_state(place / "whole")
+    assert not list((place / run).rglob(".tmp-*"))
+    assert "damaged" not in finish(place, "verify", run)
+
+
+def test_ctrl_c_finishes_the_step_and_resume_the_run(place):
+    process = start(place, *order("stopped"))
+    wait_for(process, lambda: lines(place / "stopped") >= 15)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "anaphora resume stopped" in said
+    assert "Traceback" not in said
+    last = json.loads((place / "stopped" / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+    assert f"stopped after step {last}" in said
+    assert finish(place, "predict", "stopped", "dev.tsv").count("\n") >= 8  # it can be used as it is
+    finish(place, "resume", "stopped")
+    assert end_state(place / "stopped") == end_state(place / "whole")
+
+
+def test_sigterm_counts_as_ctrl_c(place):
+    process = start(place, *order("asked"))
+    wait_for(process, lambda: lines(place / "asked") >= 3)
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "anaphora resume asked" in said
+
+
+def test_resuming_a_finished_run_says_so_and_changes_nothing(place):
+    run = place / "whole"
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert "finished" in finish(place, "resume", "whole")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A run that stopped after its second checkpoint, with data of its own."""
+    write_data(tmp_path)
+    process = start(tmp_path, *order("run"), ANAPHORA_FAULT="checkpoint.manifest:3")
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    return tmp_path
+
+
+def test_resuming_after_the_data_changed_is_refused(stopped):
+    before = (stopped / "run" / "metrics.jsonl").read_bytes()
+    with (stopped / "train.tsv").open("a") as file:
+        file.write("new\tNEW\n")
+    said = finish(stopped, "resume", "run", code=2)
+    assert "train.tsv has changed since the run began" in said
+    assert len(said.strip().splitlines()) == 1
+    (stopped / "train.tsv").unlink()
+    said = finish(stopped, "resume", "run", code=2)
+    assert "train.tsv cannot be read" in said
+    assert len(said.strip().splitlines()) == 1
+    assert (stopped / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_resuming_from_a_damaged_checkpoint_takes_the_one_before(stopped, place):
+    newest = max((stopped / "run" / "checkpoints").glob("step-*"))
+    weights = newest / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-5] ^= 4
+    weights.write_bytes(data)
+    said = finish(stopped, "resume", "run")
+    assert f"{newest.name}: skipped" in said
+    assert "goes on from the checkpoint of step 7" in said
+    expected = end_state(place / "whole")
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        assert (stopped / "run" / name).read_bytes() == expected[name]
