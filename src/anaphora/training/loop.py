@@ -128,8 +128,10 @@ class Trainer:
             try:
                 self.group.on_main(self._open)
                 self.clock = Clock(self.standing.step, self.settings.steps, self.standing.symbols)
+                over = self.over()
                 stopped = self._loop()
-                self._note_time(event=stopped)
+                if not over:
+                    self._note_time(event=stopped)
             finally:
                 for journal in (self.metrics, self.samples, self.bad_batches, self.timings):
                     journal.close()
@@ -154,8 +156,13 @@ class Trainer:
             problem = journal.open(self.keeper.marks.get(name))
             if problem:
                 self.reporter.warn(problem)
-        self.timings.open_whole()
         self.keeper.put_model_back()
+        if self.over():
+            self.reporter.say(
+                f"{self.folder.path}: finished at step {self.standing.step}; nothing is left to train."
+            )
+            return
+        self.timings.open_whole()
         facts = {
             "steps": self.settings.steps,
             "from_step": self.standing.step,
@@ -176,7 +183,7 @@ class Trainer:
 
     def _loop(self) -> Literal["finished", "patience", "interrupted"]:
         settings, standing = self.settings, self.standing
-        while standing.step < settings.steps and not self._out_of_patience():
+        while not self.over():
             asked = self._step()
             step, last = standing.step, standing.step >= settings.steps
             if last or step % settings.log_every == 0:
@@ -303,6 +310,10 @@ class Trainer:
             return True
         sign = 1 if self.objective.greater_is_better else -1
         return bool(sign * value > sign * float(self.standing.best["value"]))
+
+    def over(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.standing.step >= self.settings.steps or self._out_of_patience()
 
     def _out_of_patience(self) -> bool:
         return 0 < self.settings.patience <= self.progress.since_best

@@ -131,9 +131,10 @@ class Keeper:
             )
             return 0
         self._take(found[0] if found else read(path))
-        trainer.reporter.say(
-            f"{trainer.folder.path}: goes on from the checkpoint of step {trainer.standing.step}."
-        )
+        if not trainer.over():
+            trainer.reporter.say(
+                f"{trainer.folder.path}: goes on from the checkpoint of step {trainer.standing.step}."
+            )
         return trainer.standing.step
 
     def _accept(self, checkpoint: Checkpoint) -> None:
