@@ -10,7 +10,14 @@ from pathlib import Path
 
 from tasks_tiny import pairs, settings
 
-END_STATE = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md")
+END_STATE = (
+    "model.safetensors",
+    "metrics.jsonl",
+    "samples.jsonl",
+    "config.json",
+    "tokenizer.json",
+    "README.md",
+)
 
 
 def write_data(folder: Path) -> None:
@@ -21,16 +28,23 @@ def write_data(folder: Path) -> None:
 
 def order(run: str, **more: object) -> list[str]:
     """The words of ``anaphora train …`` for a run of a second or two."""
-    given = {"steps": 120, "save_every": 7, "valid_every": 20, "log_every": 1, "max_length": 12, "dropout": 0.1}
+    given = {
+        "steps": 120,
+        "save_every": 7,
+        "valid_every": 20,
+        "log_every": 1,
+        "max_length": 12,
+        "dropout": 0.1,
+    }
     words = ["train", "translate", "train.tsv", "--valid", "dev.tsv", "-o", run]
     for key, value in settings(**{**given, **more}).items():
         words += ["--set", f"{key}={value}"]
     return words
 
 
-def start(folder: Path, *words: str, module: tuple[str, ...] = ("anaphora",), **environment: str) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", *module, *words],
+        [sys.executable, "-m", "anaphora", *words],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,

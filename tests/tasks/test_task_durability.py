@@ -35,7 +35,9 @@ def kill(folder, process, run, draw, *, at_start):
     return process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_killed_five_times_it_ends_with_the_same_bytes(place, seed):
     draw, run = random.Random(seed), f"killed-{seed}"
     kills = 0

@@ -1,0 +1,92 @@
+"""Two processes under torchrun train as one does with the same global batch, and resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from tasks_command import finish, lines, order, wait_for, write_data
+
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "anaphora"]
+CALM = {"dropout": 0.0, "steps": 40, "save_every": 8}
+
+pytestmark = pytest.mark.xdist_group("distributed")
+
+
+def start_two(folder, *words, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", *TORCHRUN, *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def curve(run):
+    """The loss of every step and every dev loss, in order."""
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line["loss"] if "loss" in line else line["dev"]["loss"]) for line in found]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distributed")
+    write_data(folder)
+    finish(folder, *order("one", **CALM))
+    return folder
+
+
+def same_curve(place, run):
+    expected, found = curve(place / "one"), curve(place / run)
+    assert [step for step, _ in found] == [step for step, _ in expected]
+    assert [loss for _, loss in found] == pytest.approx([loss for _, loss in expected], abs=1e-5)
+
+
+def test_two_processes_follow_the_curve_of_one_also_after_a_crash(place):
+    process = start_two(place, *order("two", **CALM), ANAPHORA_FAULT="checkpoint.manifest:3")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode != 0  # the first process was killed while it saved step 24
+    assert sorted(path.name for path in (place / "two" / "checkpoints").glob("step-*"))[-1] == "step-00000016"
+    process = start_two(place, "resume", "two")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert said.count("goes on from the checkpoint of step 16") == 1  # one process speaks for both
+    same_curve(place, "two")
+    assert finish(place, "predict", "two", "dev.tsv").count("\n") >= 8
+
+
+def test_a_mistake_in_the_data_is_told_and_ends_both(place):
+    (place / "bad.tsv").write_text("a\tA\nb\n")
+    words = [word if word != "train.tsv" else "bad.tsv" for word in order("bad", **CALM)]
+    process = start_two(place, *words)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "bad.tsv:2: wrong number of columns" in said
+    assert "something went wrong inside" not in said
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_both_at_one_step_and_both_go_on(place):
+    process = start_two(place, *order("stopped", **CALM))
+    wait_for(process, lambda: lines(place / "stopped") >= 5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    process = start_two(place, "resume", "stopped")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    same_curve(place, "stopped")
+
+
+@pytest.mark.slow
+def test_a_run_of_two_processes_can_be_finished_by_one(place):
+    process = start_two(place, *order("fewer", **CALM), ANAPHORA_FAULT="checkpoint.manifest:2")
+    process.communicate(timeout=120)
+    said = finish(place, "resume", "fewer")
+    assert "world was 2 and is 1" in said
+    same_curve(place, "fewer")
