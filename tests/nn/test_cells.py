@@ -7,9 +7,10 @@ import pickle
 
 import pytest
 import torch
-from anaphora import nn
 from torch import Tensor
 from torch.nn import functional as F
+
+from anaphora import nn
 
 B, T, I, H = 4, 7, 5, 6
 Loop = list[tuple[Tensor, ...]]
@@ -155,6 +156,7 @@ def test_the_cell_state_without_forget_gate_carries_the_gradient_unchanged() -> 
     x, h = torch.randn(1, I).double(), torch.randn(1, H).double()
     jacobian = torch.autograd.functional.jacobian(lambda c: cell.step(x, h, c)[1], torch.randn(1, H).double())
     torch.testing.assert_close(jacobian[0, :, 0], torch.eye(H).double(), atol=0, rtol=0)
+
     # Over many steps, with the path through h cut, it is still the identity.
     def far(c: Tensor) -> Tensor:
         for _ in range(50):

@@ -6,10 +6,11 @@ import itertools
 
 import pytest
 import torch
-from anaphora import nn
-from anaphora.nn import recurrent_run
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from anaphora import nn
+from anaphora.nn import recurrent_run
 
 B, T, I, H = 4, 7, 5, 6
 LENGTHS = torch.tensor([7, 2, 5, 1])
@@ -26,7 +27,9 @@ def _torch_layer(kind: str, layers: int, both: bool, dtype: torch.dtype) -> torc
     return made(I, H, num_layers=layers, bidirectional=both, batch_first=True, **options).to(dtype)
 
 
-def _their_gradients(theirs: torch.nn.RNNBase, k: int, directions: int, grads: dict[str, Tensor]) -> list[Tensor]:
+def _their_gradients(
+    theirs: torch.nn.RNNBase, k: int, directions: int, grads: dict[str, Tensor]
+) -> list[Tensor]:
     end = f"_l{k // directions}" + ("_reverse" if k % directions else "")
     return [grads[name + end] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
@@ -112,7 +115,9 @@ def test_conversion_refuses_what_pytorch_lacks() -> None:
         nn.Recurrent.from_torch(torch.nn.Linear(2, 3))
 
 
-@pytest.mark.parametrize("make", [lambda: nn.LSTM(I, H), lambda: nn.GRU(I, H), lambda: nn.LSTM(I, H, layer_norm=True)])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.LSTM(I, H), lambda: nn.GRU(I, H), lambda: nn.LSTM(I, H, layer_norm=True)]
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_row_does_not_depend_on_its_batch_to_the_last_bit(make, threads: int) -> None:
     """Neither the padding beside it, nor the neighbours, nor how many there are change a row."""
@@ -242,7 +247,9 @@ def test_variational_masks_are_the_same_at_every_step_and_other_masks_are_not() 
     for variational in (False, True):
         stack = nn.Recurrent(nn.Elman(I, H), layers=2, dropout=0.5, variational=variational)
         seen: list[Tensor] = []
-        hook = stack.cells[1].affine.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0]))
+        hook = stack.cells[1].affine.register_forward_pre_hook(
+            lambda _, args, seen=seen: seen.append(args[0])
+        )
         with nn.inside.record():  # the loop in plain torch, where hooks see each step
             stack(x)
         hook.remove()
@@ -329,13 +336,13 @@ def test_mistakes_are_named() -> None:
         recurrent(torch.randn(B, T, I), torch.tensor([1, 2]))
     with pytest.raises(ValueError, match="initial needs one tensor"):
         recurrent(torch.randn(B, T, I), initial=(torch.zeros(1, B, H),))
+    both = nn.Recurrent(nn.LSTM(I, H), bidirectional=True)
     with pytest.raises(ValueError, match="needs the whole sequence"):
-        both = nn.Recurrent(nn.LSTM(I, H), bidirectional=True)
         both.step(torch.randn(B, I), both.initial_state(B, torch.zeros(1)))
     with pytest.raises(ValueError, match="probability below 1"):
         nn.Recurrent(nn.LSTM(I, H), dropout=1.5)
+    noisy = nn.Recurrent(nn.LSTM(I, H), weight_dropout=0.5)
     with pytest.raises(ValueError, match="eval"):
-        noisy = nn.Recurrent(nn.LSTM(I, H), weight_dropout=0.5)
         noisy.step(torch.randn(B, I), noisy.initial_state(B, torch.zeros(1)))
 
 

@@ -124,7 +124,9 @@ def _one_chunk(weights: list[Tensor]) -> list[Tensor]:
 def from_torch(made: type[Recurrent], module: nn.RNNBase) -> Recurrent:
     """A ``Recurrent`` with the weights of PyTorch's layer; its two biases are added where one will do."""
     if not isinstance(module, nn.RNN | nn.LSTM | nn.GRU):
-        raise ValueError(f"Recurrent.from_torch: expected nn.RNN, nn.LSTM or nn.GRU, got {type(module).__name__}.")
+        raise ValueError(
+            f"Recurrent.from_torch: expected nn.RNN, nn.LSTM or nn.GRU, got {type(module).__name__}."
+        )
     if getattr(module, "proj_size", 0):
         raise ValueError("Recurrent.from_torch: a projected LSTM (proj_size) has no counterpart here.")
     sizes = (module.input_size, module.hidden_size)

@@ -174,7 +174,11 @@ class CompiledRun:
         for i, (a, b) in enumerate(zip(dlast, dinit, strict=True)):
             arrays[f"dlast{i}"], arrays[f"dinit{i}"] = a, b
         wants_x = needs[len(given.matrices) + len(given.vectors)]
-        dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else None
+        dx = None
+        if wants_x:
+            used = 0 in program.step_parts or any(p.args[0].op == "step" for p, _ in plan.backward.products)
+            made = torch.empty_like if used else torch.zeros_like
+            dx = made(x, memory_format=torch.contiguous_format)
         arrays["dx"] = arrays["dstep0"] = dx
         for m, w in enumerate(given.matrices):
             if f"mt{m}" in program.arrays["backward"]:

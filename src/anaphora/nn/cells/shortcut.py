@@ -21,9 +21,13 @@ class Shortcut(Cell):
     The outputs of the last k steps are states of this cell, after those of the cell inside.
     """
 
-    def setup(self, inputs: int, hidden: int, *, cell: type[Cell] = Elman, by: int = 4, **options: Any) -> None:
+    def setup(
+        self, inputs: int, hidden: int, *, cell: type[Cell] = Elman, by: int = 4, **options: Any
+    ) -> None:
         if by < 2:
-            raise ValueError(f"Shortcut: by must be at least 2 (the cell itself sees one step back), got {by}.")
+            raise ValueError(
+                f"Shortcut: by must be at least 2 (the cell itself sees one step back), got {by}."
+            )
         self.by = by
         self.inner = cell(inputs + hidden, hidden, **options)
         self.state = (*self.inner.state, *(f"{self.inner.state[0]}-{k}" for k in range(2, by + 1)))

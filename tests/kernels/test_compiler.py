@@ -1,0 +1,134 @@
+"""The cache of compiled kernels: whole or absent, per user, never in the way."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import stat
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from anaphora import nn
+from anaphora.kernels import compiler
+from anaphora.kernels.recurrence import compiled, engine
+
+SOURCE = "int answer(void){return %d;}"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path))
+    return tmp_path / "kernels"
+
+
+def _fresh_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_LOADED", {})
+    monkeypatch.setattr(engine, "_said", set())
+
+
+def test_a_kernel_is_compiled_once_and_then_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiler.load(SOURCE % 41, "test").answer() == 41
+    (library,) = cache.glob("test-*.so")
+    written = library.stat().st_mtime_ns
+    monkeypatch.setattr(compiler, "_build", lambda *_: pytest.fail("compiled again"))
+    assert compiler.load(SOURCE % 41, "test").answer() == 41
+    assert library.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped"])
+def test_a_damaged_library_is_made_again(cache: Path, damage: str) -> None:
+    number = {"empty": 1, "cut": 2, "flipped": 3}[damage]
+    compiler.load(SOURCE % number, "test")
+    (library,) = cache.glob("test-*.so")
+    data = bytearray(library.read_bytes())
+    library.unlink()  # the loaded one stays mapped
+    if damage == "empty":
+        data = bytearray()
+    elif damage == "cut":
+        data = data[: len(data) // 2]
+    else:
+        data[len(data) // 2] ^= 0xFF
+    library.write_bytes(data)
+    assert compiler.load(SOURCE % number, "test").answer() == number
+    assert compiler._opened(library) is not None
+
+
+def _load_in_a_process(number: int, results: multiprocessing.Queue[int]) -> None:
+    results.put(compiler.load(SOURCE % number, "race").answer())
+
+
+def test_processes_that_build_at_once(cache: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        jobs = [context.Process(target=_load_in_a_process, args=(77, results)) for _ in range(4)]
+        for job in jobs:
+            job.start()
+    assert [results.get(timeout=60) for _ in jobs] == [77] * 4
+    for job in jobs:
+        job.join()
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANAPHORA_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert compiler.cache_folder() == tmp_path / "xdg" / "anaphora" / "kernels"
+    monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path / "mine"))
+    folder = compiler.cache_folder()
+    assert folder == tmp_path / "mine" / "kernels"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path / "file"))  # cannot be a folder
+    assert os.access(compiler.cache_folder(), os.W_OK)
+
+
+def test_without_a_compiler_recurrences_still_run_and_say_so_once(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = nn.GRU(3, 5)
+    x = torch.randn(4, 6, 3, requires_grad=True)
+    y, _ = nn.Recurrent(cell)(x)
+    leaves = [x, *cell.parameters()]
+    expected = torch.autograd.grad(y.square().sum(), leaves)
+    _fresh_engines(monkeypatch)
+    monkeypatch.setattr(compiler, "compiler", lambda: None)
+    del cell.__dict__["_engines"]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        z, _ = nn.Recurrent(cell)(x)
+        nn.Recurrent(nn.MGU(3, 5))(x)
+    assert len([w for w in said if "there is no C compiler" in str(w.message)]) == 1
+    torch.testing.assert_close(z, y)
+    for a, b in zip(torch.autograd.grad(z.square().sum(), leaves), expected, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    state = nn.Recurrent(cell).initial_state(4, x)
+    with torch.no_grad():
+        torch.testing.assert_close(nn.Recurrent(cell).eval().step(x[:, 0], state)[0], y[:, 0])
+    del cell.__dict__["_engines"]
+
+
+def test_a_compiler_that_fails_is_reported_in_words(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho 'no room for opinions' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    _fresh_engines(monkeypatch)
+    monkeypatch.setattr(compiler, "compiler", lambda: str(broken))
+    x = torch.randn(4, 6, 3)
+    with pytest.warns(UserWarning, match="no room for opinions"):
+        y, _ = nn.Recurrent(nn.MGU(3, 5))(x)
+    assert y.shape == (4, 6, 5)
+    with pytest.raises(compiler.CannotCompile, match="failed"):
+        compiler.load(SOURCE % 5, "test")
+
+
+def test_the_checksum_does_not_disturb_the_loader(cache: Path) -> None:
+    library = compiler.load(SOURCE % 9, "test")
+    assert isinstance(library, ctypes.CDLL)
