@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.reference import Params, States
+from anaphora.kernels.recurrence.reference import States
 from anaphora.kernels.recurrence.stepping import Stepper, run_steps
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import engine_of, transformed
@@ -22,15 +22,14 @@ class Stream:
     """
 
     def __init__(self, cells: Sequence[Cell], keep: tuple[float, ...], x: Tensor, state: States):
-        self.kind = (x.dtype, x.device)
+        self.dtype, self.device = x.dtype, x.device
         self.slots: list[tuple[dict[str, Any], str, Any]] = []
-        self.params: list[Params] = []
+        self.params: list[list[Tensor]] = []
         self.steppers: list[Stepper] | None = None
         for cell in cells:
             for module in cell.modules():
                 for held in (module._parameters, module._buffers):
                     self.slots += [(held, name, value) for name, value in held.items()]
-            self.params.append({**dict(cell.named_parameters()), **dict(cell.named_buffers())})
         if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
             self.steppers = self._find(cells, keep, x, state)
 
@@ -38,23 +37,30 @@ class Stream:
         self, cells: Sequence[Cell], keep: tuple[float, ...], x: Tensor, state: States
     ) -> list[Stepper] | None:
         found = []
-        for cell, params in zip(cells, self.params, strict=True):
-            if any(p.dtype != x.dtype for p in params.values()):
+        for cell in cells:
+            params = {**dict(cell.named_parameters()), **dict(cell.named_buffers())}
+            if any(p.dtype != x.dtype or p.is_inference() for p in params.values()):
                 return None
             step = LayerStep(cell, zoneout="mean" if any(keep) else "", keep=keep)
             stepper = engine_of(step).stepper(params, x, tuple(s[0] for s in state))
             if stepper is None:
                 return None
             found.append(stepper)
+            self.params.append(list(params.values()))
             x = state[0][0]
         return found
 
     def current(self, x: Tensor) -> bool:
         """Whether this stream still belongs to the cells it was made for, and serves this kind of input."""
-        return self.kind == (x.dtype, x.device) and all(held.get(n) is v for held, n, v in self.slots)
+        if x.dtype is not self.dtype or x.device != self.device:
+            return False
+        for held, name, value in self.slots:  # noqa: SIM110 (a generator would cost a microsecond)
+            if held.get(name) is not value:
+                return False
+        return True
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         """One step, or None where plain torch has to do it."""
-        if self.steppers is None or transformed() or any(s.dtype != x.dtype for s in state):
+        if self.steppers is None or state[0].dtype is not x.dtype or transformed():
             return None
         return run_steps(self.steppers, self.params, x, state)

@@ -31,11 +31,12 @@ class CompiledPlan:
         if source not in _LOADED:
             _LOADED[source] = compiler.load(source, "recurrence")
         library = _LOADED[source]
-        self.functions = {name: getattr(library, name) for name in ("forward", "forward_keep", "backward")}
+        names = ("forward", "forward_keep", "backward", "step")
+        self.functions = {name: getattr(library, name) for name in names}
         library.packed_size.restype = ctypes.c_longlong
         library.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
         self.pack_function, self.packed_size = library.pack, library.packed_size
-        self.outer_function, self.unchanged = library.outer, library.unchanged
+        self.outer_function = library.outer
         self.constants = torch.tensor(
             self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
         )

@@ -87,7 +87,7 @@ class Engine:
         if ready is None or ready.compiled is None:
             return None
         if ready.stepper is None:
-            ready.stepper = Stepper(ready.trace, ready.compiled)
+            ready.stepper = Stepper(ready.trace, ready.compiled, list(params))
         return ready.stepper
 
     def __call__(

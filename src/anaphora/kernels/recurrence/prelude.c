@@ -105,7 +105,7 @@ void pack(const L *n, void *const *p) {
 }
 /* Whether some elements of matrices are still those that were packed. n: count, then N, K, ln, lk and the first
    packed column for each; p: matrix and packed matrix for each. */
-int unchanged(const L *n, void *const *p) {
+static int unchanged(const L *n, void *const *p) {
   for (L m = 0; m < n[0]; m++) {
     const L N = n[1 + 5 * m], Kd = n[2 + 5 * m], ln = n[3 + 5 * m], lk = n[4 + 5 * m], first = n[5 + 5 * m];
     const R *W = p[2 * m], *P = p[2 * m + 1];
@@ -146,13 +146,16 @@ L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
       *(VU *)(c[i] + VW) = s1[i];                                                      \
     }                                                                                  \
   }
-TILE(8) TILE(6) TILE(4) TILE(2) TILE(1) OUTER_TILE(TALL)
+TILE(8) TILE(7) TILE(6) TILE(5) TILE(4) TILE(3) TILE(2) TILE(1) OUTER_TILE(TALL)
 
 static void tile(L m, L Kd, const R *const *a, const R *p, R *const *c, int add) {
   switch (m) {
     case 8: tile8(Kd, a, p, c, add); break;
+    case 7: tile7(Kd, a, p, c, add); break;
     case 6: tile6(Kd, a, p, c, add); break;
+    case 5: tile5(Kd, a, p, c, add); break;
     case 4: tile4(Kd, a, p, c, add); break;
+    case 3: tile3(Kd, a, p, c, add); break;
     case 2: tile2(Kd, a, p, c, add); break;
     default: tile1(Kd, a, p, c, add);
   }
@@ -183,7 +186,7 @@ static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int
     const L here = N - q < WIDE ? N - q : WIDE;
     for (L r = 0; r < M;) {
       const L left = M - r;
-      const L m = left >= TALL ? TALL : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      const L m = left >= TALL ? TALL : left;
       R *target[TALL];
       R edge[TALL * WIDE] __attribute__((aligned(VECTOR_BYTES)));
       for (L i = 0; i < m; i++) {

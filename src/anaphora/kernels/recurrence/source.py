@@ -11,6 +11,12 @@ from anaphora.kernels.recurrence.source_forward import write_forward
 from anaphora.kernels.recurrence.step_code import Tables
 
 PRELUDE = Path(__file__).with_name("prelude.c")
+# One step with packed weights that may have grown old.
+STEP = """
+int step(const L*n,void*const*p,const L*samples,void*const*places){
+return unchanged(samples,places)?forward(n,p):2;
+}
+"""
 
 
 @dataclass
@@ -40,7 +46,7 @@ def make_program(plan: Plan, double: bool) -> Program:
     keeping, keeping_text = write_forward(plan, tables, "forward_keep", kept_at, kept_width)
     backward, backward_text = write_backward(plan, tables, kept_at, kept_width, gradients, widths, arrays_of)
     kind = "#define SINGLE\ntypedef float R;\n" if not double else "typedef double R;\n"
-    text = kind + PRELUDE.read_text() + forward_text + keeping_text + backward_text
+    text = kind + PRELUDE.read_text() + forward_text + STEP + keeping_text + backward_text
     return Program(
         text,
         tables.sizes,

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.compiled import CompiledPlan
-from anaphora.kernels.recurrence.reference import Params, States
+from anaphora.kernels.recurrence.reference import States
 from anaphora.kernels.recurrence.trace import Trace
 
+CHANGED = 2  # what a step returns when the packed weights are no longer the parameters
 _THREADED = 1 << 23  # multiplications below which one thread is faster than starting others
 
 _Table: TypeAlias = "tuple[Tensor, int, ctypes.Array[ctypes.c_longlong]]"  # rows, where they lie, sizes
@@ -24,28 +25,34 @@ class Stepper:
     write through ``.data`` does not count, some elements are compared with the packed ones at every call.
     """
 
-    def __init__(self, trace: Trace, compiled: CompiledPlan):
-        self.trace, self.compiled, plan = trace, compiled, compiled.plan
+    def __init__(self, trace: Trace, compiled: CompiledPlan, names: list[str]):
+        self.trace, self.compiled, self.names, plan = trace, compiled, names, compiled.plan
         # Only a parameter used as it is can be compared with its packed form; anything else is made at each call.
         used = [k for k, _, _ in trace.matrices] + [k for k, _ in trace.vectors]
         self.plain = all(trace.preparations[k.index].name is not None for k in used)
         self.work = sum(m.out * m.width for m in plan.matrices)
-        self.names = compiled.program.arrays["forward"]
-        self.index = {name: 3 + i for i, name in enumerate(self.names)}
+        arrays = compiled.program.arrays["forward"]
+        self.index = {name: 3 + i for i, name in enumerate(arrays)}
         count = range(len(plan.state_widths))
         self.places = [(self.index[f"init{i}"], self.index[f"last{i}"]) for i in count]
         self.x_place, self.y_place = self.index["step0"], self.index["y"]
-        self.function = compiled.functions["forward"]
+        self.function = compiled.functions["step"]
         self.packed: list[Tensor] = []
         self.vectors: list[Tensor] = []
-        self.stamp: list[int] = []
+        self.matrices: list[Tensor] = []  # kept alive, since their elements are looked at
+        self.stamp: list[tuple[int, int]] = []
         self.tables: dict[int, _Table] = {}
-        self.pointers = (ctypes.c_void_p * (3 + len(self.names)))()
+        self.pointers = (ctypes.c_void_p * (3 + len(arrays)))()
         self.samples: tuple[object, ...] = ()
 
-    def __call__(self, params: Params, x: int, batch: int, old: list[int], new: list[int]) -> None:
-        """Addresses of x ``(B, inputs)`` and of each state ``(B, H)`` before and after the step."""
-        self._refresh(params)
+    def __call__(self, params: list[Tensor], x: int, batch: int, old: list[int], new: list[int]) -> None:
+        """Addresses of x ``(B, inputs)`` and of each state ``(B, H)`` before and after the step.
+
+        ``params``: the function's parameters in the order of ``names``.
+        """
+        stamp = [(p._version, p.data_ptr()) for p in params]
+        if stamp != self.stamp or not self.plain:
+            self._refresh(params, stamp)
         table = self.tables.get(batch)
         if table is None:
             table = self._make_table(batch)
@@ -53,10 +60,14 @@ class Stepper:
         p = self.pointers
         p[0], p[1] = rows, rows + batch * 8
         p[self.x_place] = x
+        p[self.y_place] = new[0]
         for i, (before, after) in enumerate(self.places):
             p[before], p[after] = old[i], new[i]
-        p[self.y_place] = new[0]
-        if self.function(numbers, p):
+        failed = self.function(numbers, p, *self.samples)
+        if failed == CHANGED:
+            self._refresh(params, stamp)
+            failed = self.function(numbers, p, *self.samples)
+        if failed:
             raise MemoryError("a step ran out of memory")
 
     def _make_table(self, batch: int) -> _Table:
@@ -69,18 +80,15 @@ class Stepper:
         self.tables[batch] = (rows, rows.data_ptr(), numbers)
         return self.tables[batch]
 
-    def _refresh(self, params: Params) -> None:
-        stamp = [-1 if p.is_inference() else p._version for p in params.values()]
-        if self.plain and stamp == self.stamp and self.compiled.unchanged(*self.samples):
-            return
-        matrices, vectors = self.trace.boundary(params)
+    def _refresh(self, params: list[Tensor], stamp: list[tuple[int, int]]) -> None:
+        matrices, vectors = self.trace.boundary(dict(zip(self.names, params, strict=True)))
         stacked = [
             torch.cat([matrices[k] for k in m.parts]) if len(m.parts) > 1 else matrices[m.parts[0]]
             for m in self.compiled.plan.matrices
         ]
         self.packed = [self.compiled.pack(w.detach()) for w in stacked]
         self.vectors = [v.detach().contiguous() for v in vectors]
-        self.stamp = stamp
+        self.stamp, self.matrices = stamp, matrices
         self.pointers[2] = self.compiled.constants.data_ptr()
         for m, packed in enumerate(self.packed):
             self.pointers[self.index[f"m{m}"]] = packed.data_ptr()
@@ -108,7 +116,7 @@ class Stepper:
 
 
 def run_steps(
-    steppers: list[Stepper], params: list[Params], x: Tensor, state: States
+    steppers: list[Stepper], params: list[list[Tensor]], x: Tensor, state: States
 ) -> tuple[Tensor, States]:
     """One step of layers that feed one another: x ``(B, inputs)``, each state ``(layers, B, H)``."""
     x = x.contiguous()

@@ -144,6 +144,11 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.vectors: dict[int, int] = {}
         self.vector_list: list[tuple[Known, int]] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """The compiler of torch need not be told to leave this alone: loading it would take a second."""
+        return False
+
     # ------------------------------------------------------------------ names for tensors
     def give(self, tensor: Tensor, value: Node | Known) -> None:
         self.alive.append(tensor)

@@ -1,0 +1,100 @@
+"""One step at a time against PyTorch. Run: python benchmarks/streaming.py [--json] [--times N]
+
+Batch 1, width 256, float32, no gradient, one thread; 200 steps in a row with the state carried on; both sides in
+one process, in turn, the least of N times, per step. All sides must end in the same state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from anaphora import nn
+
+H, STEPS = 256, 200
+
+
+def least(runs: list[Callable[[], object]], times: int) -> list[float]:
+    """Microseconds per step of the fastest run of each, run in turn."""
+    best = [float("inf")] * len(runs)
+    for _ in range(times + 1):
+        for side, run in enumerate(runs):
+            begin = time.perf_counter()
+            run()
+            best[side] = min(best[side], 1e6 * (time.perf_counter() - begin) / STEPS)
+    return best
+
+
+def measure(times: int) -> list[dict[str, object]]:
+    theirs = torch.nn.LSTM(H, H, batch_first=True).eval()
+    cell = torch.nn.LSTMCell(H, H).eval()
+    cell.load_state_dict({k.removesuffix("_l0"): v for k, v in theirs.state_dict().items()})
+    ours = nn.Recurrent.from_torch(theirs)
+    inputs = list(torch.randn(STEPS, 1, H).unbind(0))
+    longer = [x[:, None] for x in inputs]
+    zeros = torch.zeros(1, 1, H)
+
+    def step_ours() -> Tensor:
+        state = (zeros, zeros)
+        for x in inputs:
+            y, state = ours.step(x, state)
+        return y
+
+    def step_layer() -> Tensor:
+        state = (zeros, zeros)
+        for x in longer:
+            y, state = theirs(x, state)
+        return y[:, 0]
+
+    def step_cell() -> Tensor:
+        state = (zeros[0], zeros[0])
+        for x in inputs:
+            state = cell(x, state)
+        return state[0]
+
+    with torch.no_grad():
+        for other in (step_layer, step_cell):
+            torch.testing.assert_close(step_ours(), other(), atol=1e-5, rtol=1e-4)
+        mine, layer, alone = least([step_ours, step_layer, step_cell], times)
+    rows = []
+    for peer, figure, goal in (("nn.LSTM, step by step", layer, 8.0), ("nn.LSTMCell", alone, 2.0)):
+        rows.append(
+            {
+                "row": f"LSTM step, B=1 H={H}",
+                "peer": peer,
+                "ours": round(mine, 2),
+                "theirs": round(figure, 2),
+                "unit": "us",
+                "ratio": round(figure / mine, 2),
+                "goal": goal,
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rows = measure(options.times)
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for r in rows:
+        print(
+            f"{r['row']:24} {r['peer']:24} {r['ours']:9} {r['theirs']:9} {r['unit']}  {r['ratio']:6}  {r['goal']}"
+        )
+
+
+if __name__ == "__main__":
+    main()
