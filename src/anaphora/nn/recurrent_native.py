@@ -71,6 +71,18 @@ def run_native(
     kind = native_form(cell)
     assert kind is not None
     weights = list(native_weights(cell))
+    if x.is_cuda and torch.is_autocast_enabled("cuda"):
+        # Autocast would take float16 here whatever was asked for.
+        dtype = torch.get_autocast_dtype("cuda")
+        with torch.autocast("cuda", enabled=False):
+            x, weights = x.to(dtype), [w.to(dtype) for w in weights]
+            return _run_kernel(kind, weights, x, initial, lengths, reverse)
+    return _run_kernel(kind, weights, x, initial, lengths, reverse)
+
+
+def _run_kernel(
+    kind: str, weights: list[Tensor], x: Tensor, initial: States, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, States]:
     if reverse:
         x = reverse_rows(x, lengths)
     live = None
