@@ -6,12 +6,13 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two test processes share two cores
 
-import anaphora  # noqa: F401  (sets what must be set before torch is imported)
+import anaphora  # noqa: F401, I001  (sets what must be set before torch is imported)
 import pytest
 import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+torch.backends.cudnn.allow_tf32 = False  # parity on a GPU means float32, not its shortened form
 settings.register_profile("anaphora", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("anaphora")
 

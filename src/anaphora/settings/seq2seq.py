@@ -18,10 +18,12 @@ class Seq2SeqSettings(Settings):
         True, description="The encoder reads in both directions, so that an annotation knows both contexts."
     )
     reverse_source: bool = Field(
-        False, description="Feed the source last symbol first (Sutskever 2014): helps models without attention."
+        False,
+        description="Feed the source last symbol first (Sutskever 2014): helps models without attention.",
     )
     attention: Literal["additive", "dot", "bilinear"] = Field(
-        "bilinear", description="How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), s·h, or sᵀWh."
+        "bilinear",
+        description="How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), s·h, or sᵀWh.",
     )
     input_feeding: bool = Field(
         False,

@@ -59,13 +59,29 @@ _TRANSLATOR_PRESETS = (
     Preset(
         "lstm-attention",
         "Bidirectional LSTM encoder, LSTM decoder that looks back at every annotation (Luong 2015).",
-        {"cell": "lstm", "bidirectional": True, "layers": 1, "attention": "bilinear", "dropout": 0.3},
+        {
+            "cell": "lstm",
+            "bidirectional": True,
+            "layers": 1,
+            "hidden": 512,
+            "attention": "bilinear",
+            "dropout": 0.4,
+            "ema": 0.998,
+            "warmup": 200,
+        },
         _TRANSFORMER_ONLY,
     ),
     Preset(
         "gru-attention",
         "Bidirectional GRU encoder; additive attention from the previous state feeds the step (Bahdanau 2015).",
-        {"cell": "gru", "bidirectional": True, "layers": 1, "attention": "additive", "dropout": 0.3},
+        {
+            "cell": "gru",
+            "bidirectional": True,
+            "layers": 1,
+            "attention": "additive",
+            "dropout": 0.3,
+            "ema": 0.998,
+        },
         _TRANSFORMER_ONLY | frozenset({"input_feeding"}),
     ),
     Preset(
@@ -75,9 +91,11 @@ _TRANSLATOR_PRESETS = (
             "layers": 3,
             "hidden": 256,
             "dropout": 0.3,
-            "lr": 1e-3,
-            "schedule": "noam",
-            "warmup": 1000,
+            "lr": 2e-3,
+            "schedule": "cosine",
+            "warmup": 800,
+            "steps": 4500,
+            "ema": 0.998,
             "joint": True,
         },
         _RECURRENT_ONLY | _ATTENTION_ONLY | frozenset({"embedding"}),
@@ -107,7 +125,7 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     problems: list[str] = []
     if preset is None:
         place = f"{where['model']}: " if "model" in where else ""
-        hint = suggestion(str(name), list(task.presets)) if isinstance(name, str) else ""
+        hint = suggestion(str(name), list(task.presets), otherwise="") if isinstance(name, str) else ""
         known = ", ".join(task.presets)
         problems.append(f"{place}model = {name!r} is not a preset of {task.name} ({known}).{hint}")
         given["model"] = task.default_preset

@@ -27,6 +27,8 @@ LENGTH_SETTINGS: dict[str, Any] = {
     "lr": 3e-3,
     "warmup": 100,
     "layers": 1,
+    "ema": 0.0,
+    "threads": 1,
     "steps": 1500,
     "valid_every": 500,
     "save_every": 500,

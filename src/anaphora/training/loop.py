@@ -99,6 +99,8 @@ class Trainer:
         reporter: Reporter | None = None,
     ):
         self.settings, self.objective, self.batches, self.folder = settings, objective, batches, run
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
         self.group = distributed.join(settings.device)
         self.device = self.group.device
         self.precision = choose_precision(settings.precision, self.device)

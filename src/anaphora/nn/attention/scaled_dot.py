@@ -52,12 +52,19 @@ def _fused(
     if causal and (mask is not None or bias is not None):  # the kernel takes either the flag or a mask
         seen = torch.ones(query.shape[-2], keys.shape[-2], dtype=torch.bool, device=query.device).tril()
         mask, causal = (seen if mask is None else mask & seen), False
+    empty = None
+    if mask is not None and query.is_cuda:
+        # Where a query may see nothing, the kernels there disagree (zeros, NaN, a mean): let it see everything,
+        # so that no NaN arises forward or backward, and put the zeros afterwards.
+        empty = ~mask.any(-1, keepdim=True)
+        mask = mask | empty
     added = mask
     if bias is not None:
         added = bias.to(query.dtype) if mask is None else bias.to(query.dtype).masked_fill(~mask, -math.inf)
-    return F.scaled_dot_product_attention(
+    context = F.scaled_dot_product_attention(
         query, keys, values, attn_mask=added, dropout_p=dropout, is_causal=causal
     )
+    return context if empty is None else context.masked_fill(empty, 0.0)
 
 
 def _below_diagonal(scores: Tensor) -> Tensor:
