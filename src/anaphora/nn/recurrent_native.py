@@ -129,7 +129,7 @@ def _at_end(y: Tensor, initial: Tensor, lengths: Tensor) -> Tensor:
 def _one_chunk(weights: list[Tensor]) -> list[Tensor]:
     """The weights as views of one buffer, which is how cuDNN wants them."""
     flat = torch.cat([w.reshape(-1) for w in weights])
-    parts = flat.split([w.numel() for w in weights])
+    parts = torch.split(flat, [w.numel() for w in weights])
     return [part.view(w.shape) for part, w in zip(parts, weights, strict=True)]
 
 
@@ -152,7 +152,7 @@ def from_torch(made: type[Recurrent], module: nn.RNNBase) -> Recurrent:
     recurrent = made(
         cell, layers=module.num_layers, bidirectional=module.bidirectional, dropout=module.dropout
     )
-    first = module.weight_ih_l0
+    first = next(module.parameters())
     recurrent.to(device=first.device, dtype=first.dtype).train(module.training)
     with torch.no_grad():
         for k, target in enumerate(recurrent.cells):
