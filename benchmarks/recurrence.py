@@ -1,4 +1,4 @@
-"""Recurrent layers against PyTorch's. Run: python benchmarks/recurrence.py [--json] [--times N] [--threads N]
+"""Recurrent layers against PyTorch's. Run: python benchmarks/recurrence.py [--json | --markdown] [--times N] [--threads N]
 
 Forward and backward in float32, gradients of the input and all weights; both sides in one process, in turn, the
 least of N times. Cells that PyTorch has are compared with its layer first, all others with the reference loop,
@@ -179,6 +179,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/cells.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
     parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
     options = parser.parse_args()
@@ -187,6 +188,11 @@ def main() -> None:
     rows = [*measure_cells(options.times), *measure_ragged(options.times), *measure_first_use()]
     if options.json:
         print(json.dumps(rows, indent=1))
+        return
+    if options.markdown:
+        for r in rows:
+            figures = f"{r['ours']:.4g} {r['unit']} | {r['theirs']:.4g} {r['unit']} | {r['ratio']}"
+            print(f"| {r['row']} | `{r['peer']}` | {figures} |")
         return
     print(f"{'':34} {'peer':18} {'ours':>9} {'theirs':>9}      ratio  goal")
     for r in rows:

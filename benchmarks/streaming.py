@@ -1,4 +1,4 @@
-"""One step at a time against PyTorch. Run: python benchmarks/streaming.py [--json] [--times N]
+"""One step at a time against PyTorch. Run: python benchmarks/streaming.py [--json | --markdown] [--times N]
 
 Batch 1, width 256, float32, no gradient, one thread; 200 steps in a row with the state carried on; both sides in
 one process, in turn, the least of N times, per step. All sides must end in the same state.
@@ -82,6 +82,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/cells.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -89,6 +90,11 @@ def main() -> None:
     rows = measure(options.times)
     if options.json:
         print(json.dumps(rows, indent=1))
+        return
+    if options.markdown:
+        for r in rows:
+            figures = f"{r['ours']:.4g} {r['unit']} | {r['theirs']:.4g} {r['unit']} | {r['ratio']}"
+            print(f"| {r['row']} | `{r['peer']}` | {figures} |")
         return
     for r in rows:
         print(

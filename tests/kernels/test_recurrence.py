@@ -313,6 +313,25 @@ def test_tracing_leaves_the_random_numbers_alone() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_a_step_that_draws_random_numbers_draws_those_it_would_have_drawn() -> None:
+    class Noisy(nn.Cell):
+        def setup(self, inputs: int, hidden: int) -> None:
+            self.a = nn.Affine(inputs, hidden, hidden)
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return torch.tanh(self.a(x, h) + torch.randn_like(h))
+
+    recurrent = nn.Recurrent(Noisy(I, H))
+    x, h = torch.ones(2, 3, I), torch.zeros(2, H)
+    torch.manual_seed(5)
+    with pytest.warns(UserWarning, match="random numbers"):
+        y, _ = recurrent(x)
+    torch.manual_seed(5)
+    for t in range(3):
+        h = recurrent.cells[0].step(x[:, t], h)
+    assert torch.equal(y[:, -1], h)
+
+
 def test_parameters_may_be_prepared_inside_the_step() -> None:
     """Weight normalisation, tied and scaled weights: done once per call by torch, with their gradient."""
 

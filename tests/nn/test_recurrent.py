@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -397,3 +398,45 @@ def test_cuda_autocast_gives_the_precision_asked_for(make, dtype: torch.dtype) -
     torch.testing.assert_close(y.float(), exact, atol=0.03, rtol=0)
     y.float().sum().backward()
     assert all(p.grad.isfinite().all() for p in recurrent.parameters())
+
+
+def test_steps_from_many_threads() -> None:
+    """A compiled call lets other threads run: none may see another's rows or old weights."""
+    recurrent = nn.Recurrent(nn.LSTM(I, 64), layers=2).eval()
+    inputs = torch.randn(8, 40, 1 + 3, I)
+    with torch.no_grad():
+        expected = [recurrent(x.transpose(0, 1))[0][:, -1] for x in inputs]
+
+    def stream(k: int) -> Tensor:
+        with torch.no_grad():
+            state = recurrent.initial_state(4, inputs)
+            for x in inputs[k]:
+                y, state = recurrent.step(x, state)
+        return y
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            for y, e in zip(pool.map(stream, range(8)), expected, strict=True):
+                assert torch.equal(y, e)
+
+
+def test_cpu_autocast_keeps_the_weights_precision() -> None:
+    recurrent = nn.Recurrent(nn.GRU(I, H), layers=2)
+    x = torch.randn(B, T, I)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = recurrent(x, LENGTHS)
+        rough, _ = recurrent(x.bfloat16(), LENGTHS)
+    assert torch.equal(y, recurrent(x, LENGTHS)[0])
+    torch.testing.assert_close(rough, y, atol=0.05, rtol=0)
+
+
+def test_a_type_that_does_not_fit_the_weights_is_refused() -> None:
+    recurrent = nn.Recurrent(nn.MGU(I, H)).eval()
+    x = torch.randn(1, I)
+    with torch.no_grad():
+        recurrent.step(x, recurrent.initial_state(1, x))
+        recurrent.double()
+        with pytest.raises(RuntimeError, match="dtype"):
+            recurrent.step(x, recurrent.initial_state(1, x))
+        with pytest.raises(RuntimeError, match="dtype"):
+            recurrent(x[:, None])

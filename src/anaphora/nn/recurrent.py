@@ -66,21 +66,15 @@ class Recurrent(nn.Module):
                 f"Recurrent: connections must be plain, residual, highway or dense, got {connections!r}."
             )
         self.state = cell.state
-        self.zoneout = (
-            tuple(zoneout) if isinstance(zoneout, Sequence) else (float(zoneout),) * len(self.state)
+        rates = tuple(zoneout) if isinstance(zoneout, Sequence) else (float(zoneout),) * len(cell.state)
+        self.zoneout = rates
+        _check_rates(
+            cell.state,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            weight_dropout=weight_dropout,
+            zoneout=rates,
         )
-        if len(self.zoneout) != len(self.state):
-            raise ValueError(
-                f"Recurrent: zoneout needs one rate or {len(self.state)}, one for each of {self.state}."
-            )
-        for name, rate in (
-            ("dropout", dropout),
-            ("recurrent_dropout", recurrent_dropout),
-            ("weight_dropout", weight_dropout),
-            *(("zoneout", rate) for rate in self.zoneout),
-        ):
-            if not 0 <= rate < 1:
-                raise ValueError(f"Recurrent: {name} is a probability below 1, got {rate}.")
         self.layers, self.bidirectional, self.causal = layers, bidirectional, causal
         self.dropout, self.variational = dropout, variational
         self.recurrent_dropout, self.weight_dropout = recurrent_dropout, weight_dropout
@@ -97,13 +91,8 @@ class Recurrent(nn.Module):
                 made.append(cell if layer == direction == 0 else cell.another(width))
         self.cells = nn.ModuleList(made)
         self._stream: Stream | None = None
-        self.carry = nn.ModuleList()
-        if connections == "highway":
-            for _ in range(layers - 1):
-                gate = Affine(self.output_size, self.output_size)
-                assert gate.bias is not None
-                nn.init.constant_(gate.bias, -1.0)
-                self.carry.append(gate)
+        carried = layers - 1 if connections == "highway" else 0
+        self.carry = nn.ModuleList([_carry_gate(self.output_size) for _ in range(carried)])
 
     # ------------------------------------------------------------------ sequences
     def forward(
@@ -268,3 +257,19 @@ class Recurrent(nn.Module):
     def extra_repr(self) -> str:
         said = {"layers": self.layers, "bidirectional": self.bidirectional, "dropout": self.dropout}
         return ", ".join(f"{k}={v}" for k, v in said.items() if v not in (False, 0.0))
+
+
+def _carry_gate(width: int) -> Affine:
+    """The gate of a highway connection; it starts out carrying most of its input past the layer."""
+    gate = Affine(width, width)
+    assert gate.bias is not None
+    nn.init.constant_(gate.bias, -1.0)
+    return gate
+
+
+def _check_rates(state: tuple[str, ...], *, zoneout: tuple[float, ...], **rates: float) -> None:
+    if len(zoneout) != len(state):
+        raise ValueError(f"Recurrent: zoneout needs one rate or {len(state)}, one for each of {state}.")
+    for name, rate in (*rates.items(), *(("zoneout", rate) for rate in zoneout)):
+        if not 0 <= rate < 1:
+            raise ValueError(f"Recurrent: {name} is a probability below 1, got {rate}.")

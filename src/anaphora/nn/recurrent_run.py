@@ -10,6 +10,7 @@ from torch import Tensor
 from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
 from anaphora.nn import inside
+from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_native import native_form, run_native
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -34,12 +35,12 @@ def run_layer(
     native = plain and not transformed() and native_form(step.cell) is not None
     if native and x.is_cuda:
         return run_native(step.cell, x, initial, lengths, reverse)
-    if _engine_serves(x, initial) and not transformed():
+    if _engine_serves(step.cell, x, initial) and not transformed():
         engine = engine_of(step)
         given = {**dict(step.cell.named_parameters()), **dict(step.cell.named_buffers()), **(params or {})}
-        if x.device.type == "cpu":
-            x, initial = _as_weights(given, x), tuple(_as_weights(given, s) for s in initial)
-        steps = (x, *steps[1:])
+        if torch.is_autocast_enabled("cpu"):  # compiled kernels keep to the weights' precision
+            dtype = _weight_type(step.cell, x)
+            steps, rows, initial = (tuple(t.to(dtype) for t in group) for group in (steps, rows, initial))
         ready = engine.prepared(given, steps, rows, initial)
         if not (native and (ready is None or ready.compiled is None)):
             return engine(given, steps, rows, initial, lengths, reverse)
@@ -48,16 +49,16 @@ def run_layer(
     return _run_eager(step, params, steps, rows, initial, lengths, reverse)
 
 
-def _engine_serves(x: Tensor, initial: States) -> bool:
+def _engine_serves(cell: Cell, x: Tensor, initial: States) -> bool:
     """The engine computes in the weights' precision; on CUDA it leaves autocast to torch."""
     if x.device.type == "cuda":
         return not torch.is_autocast_enabled("cuda") and all(s.dtype == x.dtype for s in initial)
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return x.device.type == "cpu" and _weight_type(cell, x) in (torch.float32, torch.float64)
 
 
-def _as_weights(given: Params, value: Tensor) -> Tensor:
-    weight = next(iter(given.values()), value)
-    return value.to(weight.dtype) if weight.is_floating_point() else value
+def _weight_type(cell: Cell, x: Tensor) -> torch.dtype:
+    weight = next(cell.parameters(), x)
+    return weight.dtype
 
 
 def engine_of(step: LayerStep) -> Engine:
@@ -125,7 +126,7 @@ def _run_recorded(
 
 
 def transformed() -> bool:
-    """Whether torch.func or forward-mode derivatives are at work, which only plain torch serves."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    """Whether torch.func, forward-mode derivatives or an export are at work, which only plain torch serves."""
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
         return True
-    return torch.autograd.forward_ad._current_level >= 0
+    return torch.autograd.forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None

@@ -54,10 +54,10 @@ class Stream:
         """Whether this stream still belongs to the cells it was made for, and serves this kind of input."""
         if x.dtype is not self.dtype or x.device != self.device:
             return False
-        for held, name, value in self.slots:  # noqa: SIM110 (a generator would cost a microsecond)
+        for held, name, value in self.slots:
             if held.get(name) is not value:
                 return False
-        return True
+        return not self.params or self.params[0][0].dtype is x.dtype
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         """One step, or None where plain torch has to do it."""

@@ -41,6 +41,20 @@ class CompiledPlan:
             self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
         )
 
+    def check(self, tensors: Sequence[Tensor], matrices: Sequence[Tensor], vectors: Sequence[Tensor]) -> None:
+        """Machine code does not notice a tensor of another type or size, so this does."""
+        dtype = self.constants.dtype
+        wrong = next((t.dtype for t in tensors if t.dtype != dtype), None)
+        if wrong is not None:
+            raise RuntimeError(f"expected all tensors of a recurrence to have dtype {dtype}, got {wrong} too")
+        found = [tuple(m.shape) for m in matrices] + [(v.numel(),) for v in vectors]
+        wanted: list[tuple[int, ...]] = [(m.out, m.width) for m in self.plan.matrices]
+        wanted += [(w,) for w in self.plan.vector_widths]
+        if found != wanted:
+            raise RuntimeError(
+                f"the parameters of a recurrence changed their shapes from {wanted} to {found}"
+            )
+
     def call(self, name: str, head: Sequence[int], rows: Tensor, arrays: dict[str, Tensor | None]) -> None:
         """Run one of the program's functions. ``rows``: order and lengths, ``(2, B)``."""
         numbers = (*head, *self.program.sizes)
@@ -219,6 +233,7 @@ def run_compiled(
     """Run a compiled plan over time; shapes as in the reference."""
     run = CompiledRun(compiled, Call(given.counts(), lengths, reverse))
     tensors = given.flat()
+    compiled.check(tensors, given.matrices, given.vectors)
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         y, *last = _Run.apply(run, *tensors)  # type: ignore[no-untyped-call]
         return y, tuple(last)

@@ -53,7 +53,8 @@ class Engine:
         x = steps[0]
         wanted = x.requires_grad
         widths = tuple(t.shape[-1] for t in (*steps, *rows, *initial))
-        key = (widths, len(steps), len(rows), x.dtype, x.device.type, wanted)
+        shapes = tuple((name, p.shape) for name, p in params.items())
+        key = (widths, len(steps), len(rows), x.dtype, x.device.type, wanted, shapes)
         if key not in self._prepared:
             self._prepared[key] = self._prepare(params, steps, rows, initial, wanted)
         return self._prepared[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from anaphora.kernels.recurrence.graph import Node
-from anaphora.kernels.recurrence.step_code import Tables
+from anaphora.kernels.recurrence.tables import Tables
 
 
 @dataclass

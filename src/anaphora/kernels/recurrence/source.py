@@ -8,7 +8,7 @@ from pathlib import Path
 from anaphora.kernels.recurrence.plan import Plan
 from anaphora.kernels.recurrence.source_backward import Gradient, gradient_arrays, write_backward
 from anaphora.kernels.recurrence.source_forward import write_forward
-from anaphora.kernels.recurrence.step_code import Tables
+from anaphora.kernels.recurrence.tables import Tables
 
 PRELUDE = Path(__file__).with_name("prelude.c")
 # One step with packed weights that may have grown old.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from anaphora.kernels.recurrence.frame import Function, leaf_pointers, opening
 from anaphora.kernels.recurrence.graph import Node, ancestors
 from anaphora.kernels.recurrence.plan import Plan, backward_roots
-from anaphora.kernels.recurrence.step_code import Product, StepCode, Store, Tables
+from anaphora.kernels.recurrence.step_code import StepCode
+from anaphora.kernels.recurrence.tables import Product, Store, Tables
 
 
 @dataclass(frozen=True)

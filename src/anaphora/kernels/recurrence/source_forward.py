@@ -5,7 +5,8 @@ from __future__ import annotations
 from anaphora.kernels.recurrence.frame import Function, leaf_pointers, opening
 from anaphora.kernels.recurrence.graph import Node, ancestors
 from anaphora.kernels.recurrence.plan import Plan
-from anaphora.kernels.recurrence.step_code import Product, StepCode, Store, Tables
+from anaphora.kernels.recurrence.step_code import StepCode
+from anaphora.kernels.recurrence.tables import Product, Store, Tables
 
 
 def write_forward(

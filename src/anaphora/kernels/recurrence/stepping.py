@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from threading import get_ident
 from typing import TypeAlias
 
 import torch
@@ -15,6 +16,7 @@ from anaphora.kernels.recurrence.trace import Trace
 CHANGED = 2  # what a step returns when the packed weights are no longer the parameters
 _THREADED = 1 << 23  # multiplications below which one thread is faster than starting others
 
+_Pointers: TypeAlias = "tuple[ctypes.Array[ctypes.c_void_p], tuple[object, ...], list[Tensor]]"
 _Table: TypeAlias = "tuple[Tensor, int, ctypes.Array[ctypes.c_longlong]]"  # rows, where they lie, sizes
 
 
@@ -37,13 +39,12 @@ class Stepper:
         self.places = [(self.index[f"init{i}"], self.index[f"last{i}"]) for i in count]
         self.x_place, self.y_place = self.index["step0"], self.index["y"]
         self.function = compiled.functions["step"]
-        self.packed: list[Tensor] = []
-        self.vectors: list[Tensor] = []
-        self.matrices: list[Tensor] = []  # kept alive, since their elements are looked at
         self.stamp: list[tuple[int, int]] = []
         self.tables: dict[int, _Table] = {}
-        self.pointers = (ctypes.c_void_p * (3 + len(arrays)))()
+        self.template = [0] * (3 + len(arrays))
         self.samples: tuple[object, ...] = ()
+        self.held: list[Tensor] = []  # what the pointers point to
+        self.by_thread: dict[int, _Pointers] = {}
 
     def __call__(self, params: list[Tensor], x: int, batch: int, old: list[int], new: list[int]) -> None:
         """Addresses of x ``(B, inputs)`` and of each state ``(B, H)`` before and after the step.
@@ -53,22 +54,29 @@ class Stepper:
         stamp = [(p._version, p.data_ptr()) for p in params]
         if stamp != self.stamp or not self.plain:
             self._refresh(params, stamp)
-        table = self.tables.get(batch)
-        if table is None:
-            table = self._make_table(batch)
+        # A call lets other threads run, so each has its own pointers, with what they point to.
+        mine = self.by_thread.get(get_ident()) or self._own_pointers()
+        table = self.tables.get(batch) or self._make_table(batch)
         _, rows, numbers = table
-        p = self.pointers
+        p, samples, _ = mine
         p[0], p[1] = rows, rows + batch * 8
         p[self.x_place] = x
         p[self.y_place] = new[0]
         for i, (before, after) in enumerate(self.places):
             p[before], p[after] = old[i], new[i]
-        failed = self.function(numbers, p, *self.samples)
+        failed = self.function(numbers, p, *samples)
         if failed == CHANGED:
-            self._refresh(params, stamp)
-            failed = self.function(numbers, p, *self.samples)
-        if failed:
+            self.stamp = []
+            self(params, x, batch, old, new)
+        elif failed:
             raise MemoryError("a step ran out of memory")
+
+    def _own_pointers(self) -> _Pointers:
+        if len(self.by_thread) > 64:
+            self.by_thread.clear()
+        pointers = (ctypes.c_void_p * len(self.template))(*self.template)
+        self.by_thread[get_ident()] = mine = (pointers, self.samples, self.held)
+        return mine
 
     def _make_table(self, batch: int) -> _Table:
         if len(self.tables) > 64:
@@ -86,30 +94,32 @@ class Stepper:
             torch.cat([matrices[k] for k in m.parts]) if len(m.parts) > 1 else matrices[m.parts[0]]
             for m in self.compiled.plan.matrices
         ]
-        self.packed = [self.compiled.pack(w.detach()) for w in stacked]
-        self.vectors = [v.detach().contiguous() for v in vectors]
-        self.stamp, self.matrices = stamp, matrices
-        self.pointers[2] = self.compiled.constants.data_ptr()
-        for m, packed in enumerate(self.packed):
-            self.pointers[self.index[f"m{m}"]] = packed.data_ptr()
-        for i, vector in enumerate(self.vectors):
+        self.compiled.check([*stacked, *vectors], stacked, vectors)
+        packed = [self.compiled.pack(w.detach()) for w in stacked]
+        self.template[2] = self.compiled.constants.data_ptr()
+        for m, weights in enumerate(packed):
+            self.template[self.index[f"m{m}"]] = weights.data_ptr()
+        vectors = [v.detach().contiguous() for v in vectors]
+        for i, vector in enumerate(vectors):
             if f"vector{i}" in self.index:
-                self.pointers[self.index[f"vector{i}"]] = vector.data_ptr()
-        self._choose_samples(matrices)
+                self.template[self.index[f"vector{i}"]] = vector.data_ptr()
+        self.samples = self._choose_samples(matrices, packed)
+        self.held = [*matrices, *packed, *vectors]
+        self.stamp, self.by_thread = stamp, {}
 
-    def _choose_samples(self, matrices: list[Tensor]) -> None:
+    def _choose_samples(self, matrices: list[Tensor], packed: list[Tensor]) -> tuple[object, ...]:
         """Parameter and packed matrix, part by part, for the comparison."""
         numbers: list[int] = []
         places: list[int] = []
-        for m, packed in zip(self.compiled.plan.matrices, self.packed, strict=True):
+        for m, weights in zip(self.compiled.plan.matrices, packed, strict=True):
             start = 0
             for k in m.parts:
                 part = matrices[k]
                 numbers += [part.shape[0], part.shape[1], part.stride(0), part.stride(1), start]
-                places += [part.data_ptr(), packed.data_ptr()]
+                places += [part.data_ptr(), weights.data_ptr()]
                 start += part.shape[0]
         count = len(places) // 2
-        self.samples = (
+        return (
             (ctypes.c_longlong * (1 + len(numbers)))(count, *numbers),
             (ctypes.c_void_p * max(1, len(places)))(*places),
         )

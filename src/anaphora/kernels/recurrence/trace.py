@@ -97,7 +97,7 @@ def trace(
     rows: Sequence[Tensor],
     states: Sequence[Tensor],
 ) -> Trace:
-    """Run ``function`` once on small random rows shaped like the arguments, and write down what it does.
+    """Run ``function`` once on a few rows shaped like the arguments, and write down what it does.
 
     ``steps`` are ``(B, T, ·)``, ``rows`` and ``states`` ``(B, ·)``: only their widths, type and place matter.
     """
@@ -106,10 +106,11 @@ def trace(
     batch = next(n for n in (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43) if n not in taken or n == 43)
 
     def small(like: Tensor) -> Tensor:
-        return torch.rand(batch, like.shape[-1], dtype=like.dtype, device=like.device) * 0.5 + 0.1
+        # No random numbers: tracing must not change what the model draws next.
+        count = batch * like.shape[-1]
+        return torch.linspace(0.1, 0.6, count, dtype=like.dtype, device=like.device).view(batch, -1)
 
     watcher = _Watcher(batch)
-    random_state = torch.get_rng_state()  # tracing must not change what the model draws next
     with torch.no_grad(), torch._C._DisableAutocast():
         given = {name: p.detach() for name, p in params.items()}
         for name, tensor in given.items():
@@ -120,7 +121,6 @@ def trace(
             for i, tensor in enumerate(made):
                 watcher.give(tensor, watcher.graph.node(kind, (), tensor.shape[1], i))
             arguments.append(made)
-        torch.set_rng_state(random_state)
         with watcher:
             new = function(given, *arguments)
     return watcher.finished(new, [s.shape[-1] for s in states])
@@ -193,6 +193,8 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # ------------------------------------------------------------------ operations
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise CannotTrace(f"{func} draws random numbers inside the step")
         result = func(*args, **kwargs)
         tensors = [a for a in _flat((args, kwargs)) if isinstance(a, Tensor)]
         values = [self.value_of(t) for t in tensors]
@@ -205,8 +207,6 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _remember(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if func._schema.is_mutable:
             raise CannotTrace(f"{func} changes a tensor in place")
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            raise CannotTrace(f"{func} draws random numbers inside the step")
         if func is aten._local_scalar_dense.default:
             raise CannotTrace("a number is read out of a tensor inside the step")
 
