@@ -21,7 +21,7 @@ def small_demo(monkeypatch):
 def test_the_demo_measures_beside_what_is_expected(small_demo, tmp_path):
     facts = demo.run_demo(tmp_path / "demo")
     assert set(facts) == {
-        *("run", "exact_match", "expected", "passed", "unseen_numbers", "bleu"),
+        *("run", "exact_match", "expected", "passed", "unseen_numbers", "chrf"),
         *("training_seconds", "steps", "text", "output", "trace"),
     }
     assert facts["expected"] == 99.0

@@ -50,7 +50,7 @@ def model_card(
     for role, facts in config.data.items():
         lines.append(f"- **{role}**: `{json.dumps(facts, ensure_ascii=False, sort_keys=True)}`")
     lines += ["", "## Settings", "", "```json", json.dumps(settings, indent=2, ensure_ascii=False), "```", ""]
-    lines += ["## Use", "", "```python", "import anaphora as an", 'm = an.load("THIS FOLDER")']
+    lines += ["## Use", "", "```python", "import anaphora as an", "", 'm = an.load("THIS FOLDER")']
     lines += ['m.predict(["…"])', "```", ""]
     return "\n".join(lines)
 
