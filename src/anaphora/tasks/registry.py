@@ -65,7 +65,7 @@ _TRANSLATOR_PRESETS = (
             "layers": 1,
             "hidden": 512,
             "attention": "bilinear",
-            "dropout": 0.4,
+            "dropout": 0.5,
             "ema": 0.998,
             "warmup": 200,
         },
