@@ -108,6 +108,21 @@ def test_equals_the_reference(name: str, path: str) -> None:
                 torch.testing.assert_close(a, b, atol=tolerance * scale, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "hidden", "batch", "time"), [(1, 1, 1, 1), (7, 33, 9, 5), (40, 17, 23, 3), (5, 64, 1, 20)]
+)
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
+def test_odd_sizes_and_strides(make: type[nn.Cell], inputs: int, hidden: int, batch: int, time: int) -> None:
+    cell = make(inputs, hidden)
+    wide = torch.randn(time, batch, 2 * inputs)
+    x = wide[..., ::2].transpose(0, 1).requires_grad_()  # neither rows nor columns lie together
+    initial = tuple(torch.randn(hidden, batch).t().requires_grad_() for _ in cell.state)
+    ours = _results(_engine(cell), cell, x, initial)
+    theirs = _results(_reference(cell), cell, x, initial)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
+
+
 # ---------------------------------------------------------------------- random cells
 UNARY = {
     "tanh": torch.tanh,
@@ -430,6 +445,20 @@ def test_after_a_fork() -> None:
         assert os.waitpid(child, 0)[1] == 0
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_gradient_may_come_for_a_last_state_alone() -> None:
+    cell = nn.LSTM(I, H).double()
+    x, initial = _inputs(cell, torch.float64, 4, 5)
+    lengths = torch.tensor([5, 0, 2, 3])
+    params = dict(cell.named_parameters())
+    for k in range(2):
+        found = []
+        for run in (_engine(cell), _reference(cell)):
+            _, last = run(params, (x,), (), initial, lengths)
+            found.append(torch.autograd.grad(last[k].square().sum(), [x, *initial, *params.values()]))
+        for a, b in zip(*found, strict=True):
+            torch.testing.assert_close(a, b)
 
 
 def test_backward_twice_and_buffers_in_use_are_not_shared() -> None:

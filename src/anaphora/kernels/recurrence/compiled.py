@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -95,10 +96,15 @@ def threads_for(batch: int) -> int:
     return max(1, min(torch.get_num_threads(), -(-batch // ROWS_PER_THREAD)))
 
 
+@lru_cache(maxsize=64)
+def _equal_rows(batch: int, time: int) -> Tensor:
+    return torch.stack((torch.arange(batch), torch.full((batch,), time)))
+
+
 def row_table(batch: int, time: int, lengths: Tensor | None) -> Tensor:
     """Rows from the longest to the shortest, and their lengths: ``(2, B)``."""
     if lengths is None:
-        return torch.stack((torch.arange(batch), torch.full((batch,), time)))
+        return _equal_rows(batch, time)
     ends = lengths.to("cpu", torch.int64)
     order = torch.argsort(ends, descending=True, stable=True)
     return torch.stack((order, ends[order]))
@@ -222,7 +228,7 @@ class CompiledRun:
             m = where.matrix
             if needs[m]:
                 g = gradients[where.array][:, where.start : where.start + plan.matrices[m].out]
-                operand = operands[m].reshape(-1, plan.matrices[m].width)
+                operand = operands[m].contiguous().view(-1, plan.matrices[m].width)
                 result[m] = self.compiled.outer(g, operand, real)
         return result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from anaphora.kernels.recurrence.derive import Derivative, derive
 from anaphora.kernels.recurrence.graph import COSTLY, POINTWISE, REDUCTIONS, Graph, Node, ancestors
@@ -39,7 +40,7 @@ class Plan:
         default_factory=list
     )  # (matrix, what it multiplies), to be kept too
 
-    @property
+    @cached_property
     def products(self) -> list[Node]:
         """The products of the forward pass, in order."""
         return [n for n in ancestors(self.outputs) if n.op == "product"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -57,11 +58,26 @@ class Trace:
     columns: list[tuple[int, int] | None]  # which inputs of the matrix are meant
     vectors: list[tuple[Known, int]]
 
+    @cached_property
+    def needed(self) -> set[int]:
+        """The preparations the graph refers to, with what they are made from."""
+        found: set[int] = set()
+        stack = [k.index for k, _, _ in self.matrices] + [k.index for k, _ in self.vectors]
+        while stack:
+            index = stack.pop()
+            if index not in found:
+                found.add(index)
+                p = self.preparations[index]
+                stack += [leaf.index for leaf in _flat((p.args, p.kwargs)) if isinstance(leaf, Known)]
+        return found
+
     def prepare(self, params: Params) -> list[Tensor]:
-        """All parameter-only tensors, by torch and therefore differentiable."""
+        """The parameter-only tensors that are needed, by torch and therefore differentiable."""
         made: list[Any] = []
-        for p in self.preparations:
-            if p.name is not None:
+        for k, p in enumerate(self.preparations):
+            if k not in self.needed:
+                made.append(None)
+            elif p.name is not None:
                 made.append(params[p.name])
             elif p.call is None:
                 made.append(p.tensor)
