@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import stat
@@ -53,8 +52,9 @@ def test_a_damaged_library_is_made_again(cache: Path, damage: str) -> None:
     else:
         data[len(data) // 2] ^= 0xFF
     library.write_bytes(data)
+    assert compiler._opened(library) is None
     assert compiler.load(SOURCE % number, "test").answer() == number
-    assert compiler._opened(library) is not None
+    assert any(compiler._opened(path) for path in cache.glob("test-*.so"))
 
 
 def _load_in_a_process(number: int, results: multiprocessing.Queue[int]) -> None:
@@ -127,8 +127,3 @@ def test_a_compiler_that_fails_is_reported_in_words(
     assert y.shape == (4, 6, 5)
     with pytest.raises(compiler.CannotCompile, match="failed"):
         compiler.load(SOURCE % 5, "test")
-
-
-def test_the_checksum_does_not_disturb_the_loader(cache: Path) -> None:
-    library = compiler.load(SOURCE % 9, "test")
-    assert isinstance(library, ctypes.CDLL)

@@ -1,9 +1,9 @@
 """Compile C once, keep it in a cache, load it: for kernels that are generated at run time.
 
 The cache is a folder per user (``ANAPHORA_CACHE``, else ``XDG_CACHE_HOME``/anaphora, else ~/.cache/anaphora; a
-folder of our own among the temporary files when that cannot be written). A library's name is a hash of its
-source, the compiler with its flags, and the processor, and it is put in place by one rename: several processes
-may build the same one at once, and none ever loads half a file.
+folder of our own among the temporary files when that cannot be written). A library's name holds a hash of its
+source, the compiler with its flags and the processor, and a hash of its own bytes, and it is put in place by one
+rename: several processes may build the same one at once, and none ever loads half a file or a damaged one.
 """
 
 from __future__ import annotations
@@ -94,33 +94,35 @@ def load(source: str, name: str) -> ctypes.CDLL:
     tool = compiler()
     key = "\n".join((str(tool), *FLAGS, _processor(), source))
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
-    path = cache_folder() / f"{name}-{digest}.so"
-    if path.exists():
+    folder, stem = cache_folder(), f"{name}-{digest}"
+    for path in sorted(folder.glob(f"{stem}-*.so")):
         library = _opened(path)
         if library is not None:
             return library
     if tool is None:
         raise CannotCompile("there is no C compiler (cc, gcc or clang) on the path")
-    _build(tool, source, path)
-    library = _opened(path)
+    library = _opened(_build(tool, source, folder, stem))
     if library is None:
         raise CannotCompile(f"{tool} made a library that cannot be loaded")
     return library
 
 
 def _opened(path: Path) -> ctypes.CDLL | None:
-    """Load a library whose last bytes say that it is whole; a damaged one would crash, not fail."""
+    """Load a library whose bytes are those its name promises; a damaged one would crash, not fail."""
     try:
-        data = path.read_bytes()
-        body, mark = data[:-32], data[-32:]
-        if hashlib.sha256(body).digest() != mark:
+        if path.stem.rpartition("-")[2] != _fingerprint(path.read_bytes()):
             return None
         return ctypes.CDLL(str(path))
     except OSError:
         return None
 
 
-def _build(tool: str, source: str, path: Path) -> None:
+def _fingerprint(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _build(tool: str, source: str, target: Path, stem: str) -> Path:
+    """Compile into the folder ``target``; returns the library's path there."""
     with tempfile.TemporaryDirectory(prefix="anaphora-build-") as folder:
         text, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
         text.write_text(source)
@@ -137,13 +139,17 @@ def _build(tool: str, source: str, path: Path) -> None:
         if done.returncode or not made.exists():
             raise CannotCompile(f"{tool} failed: {(done.stderr or done.stdout).strip()[:500]}")
         body = made.read_bytes()
-        # Bytes after the end of an ELF or Mach-O file are ignored by the loader: room for a checksum.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".building-")
+        path = target / f"{stem}-{_fingerprint(body)}.so"
+        try:
+            handle, temporary = tempfile.mkstemp(dir=target, prefix=".building-")
+        except OSError as error:
+            raise CannotCompile(f"the kernel cannot be written to {target}: {error}") from error
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(body + hashlib.sha256(body).digest())
+                file.write(body)
             os.chmod(temporary, 0o700)
             os.replace(temporary, path)
         except OSError as error:
             Path(temporary).unlink(missing_ok=True)
-            raise CannotCompile(f"the kernel cannot be written to {path.parent}: {error}") from error
+            raise CannotCompile(f"the kernel cannot be written to {target}: {error}") from error
+    return path
