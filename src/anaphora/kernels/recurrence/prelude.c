@@ -240,7 +240,8 @@ static int run_all(const L *n, void *const *p, L threads, int (*work)(const L *,
    A's columns are dealt to the threads; every element is one chain of multiply-adds, so that neither the number
    of threads nor rows of zeros left out change a bit. */
 #define DEEP 128
-#define BROAD (32 * TALL)
+#define TILES 64
+#define BROAD (TILES * TALL)
 /* A little more than a power of two apart, or all tiles would fall into the same lines of the cache. */
 #define TILE_AT (DEEP * TALL + VW)
 #define PANEL_AT (DEEP * WIDE + VW)
@@ -251,10 +252,12 @@ static int outer_part(const L *n, void *const *p, L part) {
   const L *rows = p[3];
   const L panels = (N + WIDE - 1) / WIDE;
   void *memory;
-  if (posix_memalign(&memory, 64, (32 * TILE_AT + panels * PANEL_AT + 64) * sizeof(R))) return 1;
-  R *pa = memory, *pb = pa + 32 * TILE_AT;
-  for (L m0 = part * BROAD; m0 < M; m0 += threads * BROAD) {
-    const L mn = M - m0 < BROAD ? M - m0 : BROAD;
+  if (posix_memalign(&memory, 64, (TILES * TILE_AT + panels * PANEL_AT + 64) * sizeof(R))) return 1;
+  R *pa = memory, *pb = pa + TILES * TILE_AT;
+  L broad = ((M + threads - 1) / threads + TALL - 1) / TALL * TALL; /* enough blocks for all threads */
+  if (broad > BROAD) broad = BROAD;
+  for (L m0 = part * broad; m0 < M; m0 += threads * broad) {
+    const L mn = M - m0 < broad ? M - m0 : broad;
     if (!count)
       for (L m = m0; m < m0 + mn; m++) memset(C + m * N, 0, N * sizeof(R));
     for (L k0 = 0; k0 < count; k0 += DEEP) {
