@@ -440,3 +440,10 @@ def test_a_type_that_does_not_fit_the_weights_is_refused() -> None:
             recurrent.step(x, recurrent.initial_state(1, x))
         with pytest.raises(RuntimeError, match="dtype"):
             recurrent(x[:, None])
+
+
+def test_exports_as_plain_torch_operations() -> None:
+    recurrent = nn.Recurrent(nn.GRU(I, H), bidirectional=True).eval()
+    x = torch.randn(B, T, I)
+    program = torch.export.export(recurrent, (x, LENGTHS))
+    torch.testing.assert_close(program.module()(x, LENGTHS), recurrent(x, LENGTHS), atol=1e-6, rtol=1e-5)
