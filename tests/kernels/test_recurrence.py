@@ -123,6 +123,50 @@ def test_odd_sizes_and_strides(make: type[nn.Cell], inputs: int, hidden: int, ba
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
 
 
+FUNCTIONS = (torch.exp, torch.tanh, torch.sigmoid, torch.relu, torch.abs, torch.nn.functional.silu)
+
+
+class Through(nn.Cell):
+    """Every function of the input, as one state each."""
+
+    state = tuple(f.__name__ for f in FUNCTIONS)
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.one = torch.nn.Parameter(torch.ones(()))
+
+    def step(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        return tuple(function(x) * self.one for function in FUNCTIONS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_everywhere_on_the_line(dtype: torch.dtype) -> None:
+    """Our own exponential and its kin, from −∞ to ∞, at the joints of their pieces, and for what is no number."""
+    special = [
+        float("-inf"),
+        -1e30,
+        -104.1,
+        -88.1,
+        -0.625,
+        -1e-30,
+        0.0,
+        0.62499,
+        88.7,
+        89.5,
+        1e30,
+        float("inf"),
+    ]
+    x = torch.cat((torch.linspace(-100, 95, 1999), torch.tensor([*special, float("nan")]))).to(dtype)
+    cell = Through(len(x), len(x)).to(dtype)
+    initial = tuple(torch.zeros(1, len(x), dtype=dtype) for _ in FUNCTIONS)
+    with torch.no_grad():
+        engine = _engine(cell)
+        _, last = engine(dict(cell.named_parameters()), (x[None, None],), (), initial)
+    assert _compiled(engine)
+    exact = 4e-7 if dtype == torch.float32 else 1e-15
+    for function, y in zip(FUNCTIONS, last, strict=True):
+        torch.testing.assert_close(y[0], function(x), rtol=exact, atol=1e-38, equal_nan=True)
+
+
 # ---------------------------------------------------------------------- random cells
 UNARY = {
     "tanh": torch.tanh,
