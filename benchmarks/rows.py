@@ -1,7 +1,7 @@
 """The rows all benchmarks give: how one measure of ours compares with a peer's.
 
 ``{"row", "peer", "ours", "theirs", "unit", "ratio", "goal"}``: ``ratio`` is how many times better we are than
-the peer (1 or more is ahead) and ``goal`` the ratio asked for.
+the peer (1 or more is ahead) and ``goal`` the ratio asked for, None where none is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ KEYS = ("row", "peer", "ours", "theirs", "unit", "ratio", "goal")
 
 
 def row(
-    name: str, peer: str, ours: float, theirs: float, unit: str, *, goal: float, more_is_better: bool = False
+    name: str,
+    peer: str,
+    ours: float,
+    theirs: float,
+    unit: str,
+    *,
+    goal: float | None,
+    more_is_better: bool = False,
 ) -> dict[str, Any]:
     """One comparison of numbers with a unit; by default less is better."""
     ratio = ours / theirs if more_is_better else theirs / ours
@@ -27,7 +34,8 @@ def show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for r in rows:
+        goal = "no goal" if r["goal"] is None else f"goal {r['goal']:g}"
         print(
             f"{r['row']}: {r['ours']:g} {r['unit']}, {r['peer']} {r['theirs']:g} {r['unit']}: "
-            f"ratio {r['ratio']:g} (goal {r['goal']:g})"
+            f"ratio {r['ratio']:g} ({goal})"
         )

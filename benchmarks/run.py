@@ -22,7 +22,7 @@ from rows import KEYS
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 SECONDS = 1800  # for one benchmark
-BENCHMARKS = ("startup", "memory", "recurrence", "streaming", "crf")
+BENCHMARKS = ("startup", "memory", "recurrence", "streaming", "crf", "cost_table")
 HEAD = """# Benchmarks
 
 Written by `make bench` (or `python benchmarks/run.py`). A ratio says how many times better we are than the peer,
@@ -72,9 +72,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         missing = [key for key in KEYS if key not in r]
         if missing:
             raise SystemExit(f"a row lacks {', '.join(missing)}: {r}")
-        ours, theirs = (f"{r[side]:g} {r['unit']}" for side in ("ours", "theirs"))
-        met = "" if r["ratio"] >= r["goal"] else " (missed)"
-        cells = (r["row"], r["peer"], ours, theirs, f"{r['ratio']:g}", f"{r['goal']:g}{met}")
+        ours, theirs = (f"{r[side]:g} {r['unit']}".rstrip() for side in ("ours", "theirs"))
+        goal = "none" if r["goal"] is None else f"{r['goal']:g}"
+        missed = r["goal"] is not None and r["ratio"] < r["goal"]
+        cells = (r["row"], r["peer"], ours, theirs, f"{r['ratio']:g}", f"{goal} (missed)" if missed else goal)
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
