@@ -232,15 +232,42 @@ class Drawn(nn.Cell):
         return tuple(torch.tanh(v) for v in values[-len(states) :])
 
 
+def test_states_that_share_a_gradient() -> None:
+    """What a product sends back to two states at once, or to a state and the input, reaches both."""
+
+    class Twins(nn.Cell):
+        state = ("a", "b")
+
+        def setup(self, inputs: int, hidden: int) -> None:
+            self.w = nn.Affine(hidden, hidden, recurrent=0)
+
+        def step(self, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+            both = torch.tanh(self.w(a + b + x))
+            return both, both
+
+    class Sums(Twins):
+        def step(self, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.tanh(self.w(a) + self.w(a * b) + a + b), self.w(a + b) + a
+
+    for made in (Twins, Sums):
+        cell = made(H, H).double()
+        x, initial = _inputs(cell, torch.float64, 3, 4)
+        engine = _engine(cell)
+        theirs = _results(_reference(cell), cell, x, initial)
+        for a, b in zip(_results(engine, cell, x, initial), theirs, strict=True):
+            torch.testing.assert_close(a, b)
+        assert _compiled(engine)
+
+
 OPERATIONS = ["product", "product", "vector", *UNARY, *BINARY]
 PROGRAMS = st.lists(
     st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=9
 )
 
 
-def _check_drawn(program: list[tuple[str, int, int]], states: int, compile_it: bool) -> None:
+def _check_drawn(program: list[tuple[str, int, int]], states: int, hidden: int, compile_it: bool) -> None:
     torch.manual_seed(len(program))
-    cell = Drawn(I, H, states=states, program=program).double()
+    cell = Drawn(I, hidden, states=states, program=program).double()
     x, initial = _inputs(cell, torch.float64, 5, 4)
     engine = _engine(cell)
     with warnings.catch_warnings():
@@ -266,25 +293,31 @@ def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-@given(program=PROGRAMS, states=st.integers(1, 3))
+@given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
 @pytest.mark.usefixtures("_quick_compiler")
-def test_random_cells_generated_equal_eager(program: list[tuple[str, int, int]], states: int) -> None:
-    _check_drawn(program, states, compile_it=True)
+def test_random_cells_generated_equal_eager(
+    program: list[tuple[str, int, int]], states: int, hidden: int
+) -> None:
+    _check_drawn(program, states, hidden, compile_it=True)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
-@given(program=PROGRAMS, states=st.integers(1, 3))
+@given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
 @pytest.mark.usefixtures("_quick_compiler")
-def test_many_random_cells_generated_equal_eager(program: list[tuple[str, int, int]], states: int) -> None:
-    _check_drawn(program, states, compile_it=True)
+def test_many_random_cells_generated_equal_eager(
+    program: list[tuple[str, int, int]], states: int, hidden: int
+) -> None:
+    _check_drawn(program, states, hidden, compile_it=True)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(program=PROGRAMS, states=st.integers(1, 3))
+@given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
 @pytest.mark.usefixtures("_quick_compiler")
-def test_random_cells_derived_equal_eager(program: list[tuple[str, int, int]], states: int) -> None:
-    _check_drawn(program, states, compile_it=False)
+def test_random_cells_derived_equal_eager(
+    program: list[tuple[str, int, int]], states: int, hidden: int
+) -> None:
+    _check_drawn(program, states, hidden, compile_it=False)
 
 
 # ---------------------------------------------------------------------- what the engine does not do itself

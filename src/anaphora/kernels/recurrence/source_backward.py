@@ -134,8 +134,8 @@ def _state_stores(
     """Gradients of the states; a product that only adds to one of them adds to its array directly."""
     nodes = ancestors(backward_roots(plan.backward))
     uses: dict[int, int] = {}
-    for node in nodes:
-        for a in node.args:
+    for used in (backward_roots(plan.backward), *(node.args for node in nodes)):
+        for a in used:
             uses[a.number] = uses.get(a.number, 0) + 1
     direct: dict[int, tuple[int, bool]] = {}  # product -> (state, whether it adds)
     probe = StepCode(tables, {n.number: "" for n in nodes if not n.args}, plan.views, [], [], {})
@@ -143,8 +143,9 @@ def _state_stores(
     for node in plan.keep:
         probe.given[node.number] = ""
     for i, root in enumerate(plan.backward.states):
-        terms = _terms(root, uses)
-        summed = [t for t in terms if t.op == "product" and t.index < 0 and uses.get(t.number, 0) <= 1]
+        # Only a sum that nobody else wants can be collected in place.
+        terms = _terms(root, uses) if uses[root.number] == 1 else [root]
+        summed = [t for t in terms if t.op == "product" and t.index < 0 and uses[t.number] == 1]
         rest = plan.graph.const(0)
         for t in terms:
             if t not in summed:
@@ -179,7 +180,7 @@ def _terms(node: Node, uses: dict[int, int]) -> list[Node]:
     if node.op == "add":
         terms = []
         for a in node.args:
-            terms += _terms(a, uses) if a.op == "add" and uses.get(a.number, 0) <= 1 else [a]
+            terms += _terms(a, uses) if a.op == "add" and uses[a.number] == 1 else [a]
         return terms
     return [node]
 

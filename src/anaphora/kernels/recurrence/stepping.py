@@ -41,9 +41,8 @@ class Stepper:
         self.function = compiled.functions["step"]
         self.stamp: list[tuple[int, int]] = []
         self.tables: dict[int, _Table] = {}
-        self.template = [0] * (3 + len(arrays))
-        self.samples: tuple[object, ...] = ()
-        self.held: list[Tensor] = []  # what the pointers point to
+        # Pointers, what to compare, and the tensors both point to: replaced together, never changed.
+        self.ready: tuple[list[int], tuple[object, ...], list[Tensor]] = ([], (), [])
         self.by_thread: dict[int, _Pointers] = {}
 
     def __call__(self, params: list[Tensor], x: int, batch: int, old: list[int], new: list[int]) -> None:
@@ -74,8 +73,9 @@ class Stepper:
     def _own_pointers(self) -> _Pointers:
         if len(self.by_thread) > 64:
             self.by_thread.clear()
-        pointers = (ctypes.c_void_p * len(self.template))(*self.template)
-        self.by_thread[get_ident()] = mine = (pointers, self.samples, self.held)
+        template, samples, held = self.ready
+        pointers = (ctypes.c_void_p * len(template))(*template)
+        self.by_thread[get_ident()] = mine = (pointers, samples, held)
         return mine
 
     def _make_table(self, batch: int) -> _Table:
@@ -96,16 +96,17 @@ class Stepper:
         ]
         self.compiled.check([*stacked, *vectors], stacked, vectors)
         packed = [self.compiled.pack(w.detach()) for w in stacked]
-        self.template[2] = self.compiled.constants.data_ptr()
-        for m, weights in enumerate(packed):
-            self.template[self.index[f"m{m}"]] = weights.data_ptr()
         vectors = [v.detach().contiguous() for v in vectors]
-        for i, vector in enumerate(vectors):
-            if f"vector{i}" in self.index:
-                self.template[self.index[f"vector{i}"]] = vector.data_ptr()
-        self.samples = self._choose_samples(matrices, packed)
-        self.held = [*matrices, *packed, *vectors]
-        self.stamp, self.by_thread = stamp, {}
+        template = [0] * (3 + len(self.index))
+        template[2] = self.compiled.constants.data_ptr()
+        for name, tensors in (("m", packed), ("vector", vectors)):
+            for i, tensor in enumerate(tensors):
+                if f"{name}{i}" in self.index:
+                    template[self.index[f"{name}{i}"]] = tensor.data_ptr()
+        samples = self._choose_samples(matrices, packed)
+        self.ready = (template, samples, [*matrices, *packed, *vectors])
+        self.by_thread = {}
+        self.stamp = stamp
 
     def _choose_samples(self, matrices: list[Tensor], packed: list[Tensor]) -> tuple[object, ...]:
         """Parameter and packed matrix, part by part, for the comparison."""
