@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import datetime
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -122,8 +121,9 @@ def wrap(loss: LossModule, group: Group) -> nn.Module:
     """``loss`` such that its gradients are averaged over the group. The one place that knows DDP."""
     if group.world == 1:
         return loss
-    # A batch may leave parameters out (sampling, conditional parts); DDP would otherwise wait for them.
-    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
+    # A batch may leave parameters out (sampling, conditional parts); DDP would otherwise wait for them. Where none
+    # is left out it says so on stderr, past Python's warnings and in every process: give it one that always is.
+    loss.register_parameter("idle", nn.Parameter(torch.zeros((), device=group.device)))
     return DistributedDataParallel(loss, find_unused_parameters=True, broadcast_buffers=False)
 
 
