@@ -73,7 +73,7 @@ def test_two_processes_follow_the_curve_of_one_and_resume(tmp_path):
     assert codes[0] == -9
     codes, output = end(start(tmp_path / "two", *words))
     assert codes == [0, 0], output
-    assert [error for _, error in output if "find_unused_parameters" in error] == []
+    assert [error for _, error in output] == ["", ""]  # nor does DDP say anything
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
     assert dev(tmp_path / "two") == pytest.approx(dev(tmp_path / "one"), abs=1e-5)
     one, _ = load_weights(tmp_path / "one" / "model.safetensors")

@@ -124,7 +124,9 @@ def wrap(loss: LossModule, group: Group) -> nn.Module:
     # A batch may leave parameters out (sampling, conditional parts); DDP would otherwise wait for them. Where none
     # is left out it says so on stderr, past Python's warnings and in every process: give it one that always is.
     loss.register_parameter("idle", nn.Parameter(torch.zeros((), device=group.device)))
-    return DistributedDataParallel(loss, find_unused_parameters=True, broadcast_buffers=False)
+    shared = DistributedDataParallel(loss, find_unused_parameters=True)
+    shared.broadcast_buffers = False  # every process computes its own; as an argument torch 2.13 calls it old
+    return shared
 
 
 @contextlib.contextmanager
