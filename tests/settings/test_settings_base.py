@@ -38,6 +38,9 @@ def test_every_mistake_is_told_with_its_place():
     [
         (TrainingSettings, "steps", 2.5, "it must be a whole number"),
         (TrainingSettings, "steps", [1], "it must be a whole number"),
+        (TrainingSettings, "steps", True, "it must be a whole number"),
+        (TrainingSettings, "patience", False, "it must be a whole number"),
+        (TrainingSettings, "lr", True, "it must be a number"),
         (TrainingSettings, "lr", float("inf"), "it must be a finite number"),
         (TrainingSettings, "lr", float("nan"), "it must be a finite number"),
         (Seq2SeqSettings, "bidirectional", "maybe", "it must be true or false"),
@@ -63,3 +66,11 @@ def test_numbers_may_be_written_as_text_or_as_round_floats():
 def test_settings_cannot_be_changed_afterwards():
     with pytest.raises(Exception, match="frozen"):
         TrainingSettings().steps = 3
+
+
+def test_true_stays_true_where_it_belongs():
+    told = problems(TrainingSettings, {"steps": "run.toml:3"}, steps=True)
+    assert told == [
+        "run.toml:3: steps = true cannot be used: it must be a whole number. `anaphora explain steps` says more."
+    ]
+    assert build(Seq2SeqSettings, {"bidirectional": False, "tie": True}, owner="T").tie is True

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from anaphora.errors import SettingsError
 
@@ -15,6 +15,15 @@ class Settings(BaseModel):
     """A frozen set of settings. The description of a field is what ``anaphora explain`` prints."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """To Python ``True`` is 1; to someone who writes ``steps = true`` it is a slip."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and kind in (int, float):
+            raise ValueError("it must be a whole number" if kind is int else "it must be a number")
+        return value
 
 
 S = TypeVar("S", bound=Settings)
