@@ -20,7 +20,7 @@ TRANSLATE = TASKS["translate"]
         ("lstm", {"cell": "lstm", "layers": 2, "bidirectional": False}),
         ("lstm-attention", {"cell": "lstm", "layers": 1, "bidirectional": True, "attention": "bilinear"}),
         ("gru-attention", {"cell": "gru", "bidirectional": True, "attention": "additive"}),
-        ("transformer", {"layers": 3, "schedule": "noam", "warmup": 1000, "joint": True}),
+        ("transformer", {"layers": 3, "schedule": "cosine", "warmup": 800, "joint": True}),
     ],
 )
 def test_a_preset_puts_its_values_in_place_of_the_defaults(model, expected):
@@ -72,6 +72,8 @@ def test_an_unknown_preset_is_told_together_with_other_mistakes():
     assert "'lstm-atention' is not a preset of Translator" in first
     assert "Did you mean lstm-attention?" in first
     assert second.startswith("lr = -1 cannot be used")
+    with pytest.raises(SettingsError, match="model = true is not a preset"):  # as it is written in a file
+        an.Translator(model=True)
 
 
 def test_mistakes_name_their_place_in_a_file():

@@ -11,7 +11,7 @@ from tasks_tiny import is_one_sentence, pairs, tiny
 
 from anaphora.data.holdout import hold_out, reopen_all
 from anaphora.data.readers import open_pairs
-from anaphora.errors import DataError, RunError
+from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.tasks.config import read_config
 
 ROWS = pairs(60)
@@ -212,3 +212,8 @@ def test_a_plan_says_what_fit_would_do(tmp_path):
     }
     # 57 words of 6.5 letters with their end on average, batches of 300
     assert plan["epochs"] == pytest.approx(30 * 300 / (57 * plan["symbols_per_example"]), abs=0.1)
+
+
+def test_a_plan_refuses_a_device_that_is_not_there(tmp_path):
+    with pytest.raises(SettingsError, match="device = 'gpu' is not a device"):
+        tiny(device="gpu").plan(write_tsv(tmp_path)["data"])

@@ -144,8 +144,9 @@ def test_devices_and_precisions():
     assert choose_device("cpu").type == "cpu"
     assert choose_precision("auto", torch.device("cpu")) == "fp32"
     assert choose_precision("bf16", torch.device("cpu")) == "bf16"
-    with pytest.raises(SettingsError, match="is not a device"):
-        choose_device("gpu")
+    for name in ("gpu", "meta", "cpu:x"):
+        with pytest.raises(SettingsError, match=f"{name}' is not a device"):
+            choose_device(name)
     if not torch.cuda.is_available():
         with pytest.raises(SettingsError, match="has 0 CUDA devices"):
             choose_device("cuda:3")

@@ -58,7 +58,7 @@ def _sentence(kind: type[Settings], problem: Any, owner: str, where: Mapping[str
             value, [str(word) for word in get_args(kind.model_fields[key].annotation)], otherwise=""
         )
     return (
-        f"{place}{key} = {_written(value)} cannot be used: {_plain(problem)}.{near}"
+        f"{place}{key} = {written(value)} cannot be used: {_plain(problem)}.{near}"
         f" `anaphora explain {key}` says more."
     )
 
@@ -71,7 +71,7 @@ def suggestion(
     return f" Did you mean {near[0]}?" if near else otherwise
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """A value as it is written in TOML, shortened if it is long."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

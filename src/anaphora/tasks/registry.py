@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anaphora.errors import SettingsError
-from anaphora.settings.base import Settings, build, suggestion
+from anaphora.settings.base import Settings, build, suggestion, written
 from anaphora.tasks.settings import TranslatorSettings
 
 
@@ -127,7 +127,7 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
         place = f"{where['model']}: " if "model" in where else ""
         hint = suggestion(str(name), list(task.presets), otherwise="") if isinstance(name, str) else ""
         known = ", ".join(task.presets)
-        problems.append(f"{place}model = {name!r} is not a preset of {task.name} ({known}).{hint}")
+        problems.append(f"{place}model = {written(name)} is not a preset of {task.name} ({known}).{hint}")
         given["model"] = task.default_preset
         preset = task.presets[task.default_preset]
     else:

@@ -19,12 +19,13 @@ def choose_device(name: str = "auto") -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    unknown = SettingsError([f'device = {name!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1".'])
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise SettingsError(
-            [f'device = {name!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1".']
-        ) from None
+        raise unknown from None
+    if device.type not in ("cpu", "cuda", "mps"):  # torch also names places that cannot compute, such as "meta"
+        raise unknown
     count = torch.cuda.device_count()
     if device.type == "cuda" and (count == 0 or (device.index or 0) >= count):
         raise SettingsError(

@@ -63,7 +63,10 @@ class RunFolder:
         if there and not force:
             what = "already holds a run" if run.exists() else "is not empty"
             remedy = f"continue it with `anaphora resume {run.path}`, " if run.exists() else ""
-            raise RunError(f"{run.path}: {what}; {remedy}choose another folder, or overwrite it with force.")
+            over = "overwrite it" if run.exists() else "write into it"
+            raise RunError(
+                f"{run.path}: {what}; {remedy}choose another folder, or {over} with --force (force=True in Python)."
+            )
         with writing(run.path):
             run.path.mkdir(parents=True, exist_ok=True)
         with run.lock():
