@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two test processes share two cores
 
@@ -11,6 +12,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:  # as in a background job or under nohup; tests send them
+        signal.signal(number, usual)
 torch.set_num_threads(1)
 torch.backends.cudnn.allow_tf32 = False  # parity on a GPU means float32, not its shortened form
 settings.register_profile("anaphora", deadline=None, derandomize=True, print_blob=True)

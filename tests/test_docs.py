@@ -1,7 +1,7 @@
 """Every code block of the README and of docs/ runs, top to bottom, in an empty folder per page.
 
-``python`` blocks of a page share one namespace; ``bash`` blocks run with ``anaphora`` on the path; ``toml`` and
-``json`` blocks must parse, and one that opens with ``# file: NAME`` is written to that file for the blocks below.
+``python`` blocks of a page share one namespace; ``bash`` blocks run with ``anaphora`` on the path; ``toml``,
+``json`` and ``jsonl`` blocks must parse, and one that opens with ``# file: NAME`` is written to that file for the blocks below.
 Other fences (``text``) show output and are not run.
 """
 
@@ -68,6 +68,8 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             tomllib.loads(code)
         elif kind == "json":
             json.loads(code)
+        elif kind == "jsonl":
+            assert all(json.loads(row) for row in code.splitlines())
         else:
             assert kind in {"text", "markdown", ""}, f"{page.name}:{line}: what is a {kind!r} block?"
         named = re.match(r"# file: (\S+)\n", code)

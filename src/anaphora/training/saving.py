@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anaphora._version import __version__
 from anaphora.errors import RunError, TrainingError
+from anaphora.kernels.compiler import compiler
 from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.objective import carried_state
@@ -202,6 +203,9 @@ class Keeper:
             "python": platform.python_version(),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
             "cpu": torch.backends.cpu.get_cpu_capability(),
+            "compiler": Path(
+                compiler() or "none"
+            ).name,  # of the recurrence kernels; without one torch loops run
             "threads": torch.get_num_threads(),
             "world": self.trainer.group.world,
             "precision": self.trainer.precision,
