@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tasks_tiny import is_one_sentence
+from tasks_tiny import is_one_sentence, tiny
 
 import anaphora as an
-from anaphora.errors import RunError
+from anaphora.errors import RunError, SettingsError
 from anaphora.tasks import demo, study
 
 SMALL = {"steps": 4, "hidden": 8, "embedding": 8, "valid_every": 4, "save_every": 4, "valid_examples": 4}
@@ -53,6 +53,29 @@ def test_a_demo_never_replaces_what_is_not_its_own(small_demo, tmp_path):
         demo.run_demo(tmp_path)
     assert is_one_sentence(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "demo").write_text("the script of my film")  # a name is no mark
+    with pytest.raises(RunError, match="`anaphora demo` did not write it"):
+        demo.run_demo(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_demo_replaces_its_run_and_leaves_notes_beside_it(small_demo, tmp_path):
+    demo.run_demo(tmp_path / "demo")
+    (tmp_path / "demo" / "notes.txt").write_text("loss went down")
+    demo.run_demo(tmp_path / "demo")
+    assert (tmp_path / "demo" / "notes.txt").read_text() == "loss went down"
+
+
+def test_a_study_never_replaces_what_is_not_its_own(tmp_path):
+    tiny(model="lstm", steps=2).fit("copy", out=tmp_path / "lstm")
+    kept = (tmp_path / "lstm" / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match="`anaphora study` did not write it") as caught:
+        study.run("length", tmp_path, settings=SMALL)
+    assert is_one_sentence(caught.value)
+    assert (tmp_path / "lstm" / "model.safetensors").read_bytes() == kept
+    with pytest.raises(SettingsError, match="Did you mean hidden"):
+        study.run("length", tmp_path / "new", settings={"hiden": 8})
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("corpus", ["copy", "numbers"])

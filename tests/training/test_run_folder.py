@@ -46,7 +46,9 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path):
         RunFolder.create(run.path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match=r"is not empty; .* write into it with --force \(force=True in Python\)"):
+    with pytest.raises(
+        RunError, match=r"is not empty; .* write into it with --force \(force=True in Python\)"
+    ):
         RunFolder.create(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file"):

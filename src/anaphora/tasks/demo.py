@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+from anaphora.tasks.claim import claim
 from anaphora.tasks.translator import Translator
 from anaphora.training.progress import Reporter
 
@@ -41,14 +41,9 @@ def run_demo(out: str | Path, *, reporter: Reporter | None = None) -> dict[str, 
     and a few outputs.
     """
     folder = Path(out)
-    mark = folder / "demo"
-    ours = mark.is_file() or not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if ours:  # marked before training, so that the next demo may replace one that was stopped
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        mark.write_text("A demo run: `anaphora demo` may replace this folder.\n")
+    claim(folder, "demo")
     begin = time.perf_counter()
-    translator = Translator(**SETTINGS).fit("numbers", out=folder, force=ours, reporter=reporter)
+    translator = Translator(**SETTINGS).fit("numbers", out=folder, force=True, reporter=reporter)
     trained = time.perf_counter() - begin
     if translator.result_.stopped == "interrupted":
         raise KeyboardInterrupt

@@ -13,6 +13,7 @@ from typing import Any
 from anaphora.data.readers import open_pairs
 from anaphora.errors import AnaphoraError
 from anaphora.settings.base import suggestion
+from anaphora.tasks.claim import claim
 from anaphora.tasks.translator import Translator
 from anaphora.training.progress import Reporter
 
@@ -45,15 +46,17 @@ def length(
 ) -> dict[str, Any]:
     """Train with and without attention on ``corpus``; for each test example, its length and whether it came out right.
 
-    Returns ``{"models": {name: [(length, correct), …]}, "corpus": …, "runs": {…}}``; runs of an earlier study in
-    the folder are replaced.
+    Returns ``{"models": {name: [(length, correct), …]}, "corpus": …, "runs": {…}}``; a study that was written to the
+    folder before is replaced.
     """
     folder = Path(out)
     pairs = open_pairs(corpus, role="test")
     sources, references = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
+    values = {**LENGTH_SETTINGS, **(settings or {})}
+    translators = {model: Translator(model=model, **values) for model in LENGTH_MODELS}
+    claim(folder, "study")  # when all settings are right, so that a mistake leaves nothing behind
     rows: dict[str, list[tuple[int, bool]]] = {}
-    for model in LENGTH_MODELS:
-        translator = Translator(model=model, **{**LENGTH_SETTINGS, **(settings or {})})
+    for model, translator in translators.items():
         translator.fit(corpus, out=folder / model, force=True, reporter=reporter)
         if translator.result_.stopped == "interrupted":
             raise KeyboardInterrupt

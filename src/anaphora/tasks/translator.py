@@ -143,7 +143,7 @@ class Translator(Estimator):
         target_field: str | None = None,
     ) -> dict[str, Any]:
         """What ``fit`` would do: rows, vocabulary, parameters, steps, epochs, an estimate of memory. Trains nothing."""
-        choose_device(self.settings_.device)  # a device that is not there is a mistake now, not after the dry run
+        choose_device(self.settings_.device)  # a device that is not there is a mistake already
         pairs, dev = self._open(data, valid, spill=None, source_field=source_field, target_field=target_field)
         self._learn_symbols(pairs)
         return plan_training(self.settings_, self._fresh_model(), self.tokenizer_, pairs, dev)

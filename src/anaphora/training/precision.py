@@ -24,7 +24,7 @@ def choose_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise unknown from None
-    if device.type not in ("cpu", "cuda", "mps"):  # torch also names places that cannot compute, such as "meta"
+    if device.type not in ("cpu", "cuda", "mps"):  # torch knows more, such as "meta", which cannot compute
         raise unknown
     count = torch.cuda.device_count()
     if device.type == "cuda" and (count == 0 or (device.index or 0) >= count):
