@@ -224,6 +224,21 @@ def test_verify_run(run):
     assert damaged == {"model.safetensors", "checkpoints/step-00000015", "metrics.jsonl"}
 
 
+def test_verify_misses_the_weights_of_a_run_that_has_saved(run):
+    from anaphora.training.run import RunFolder
+
+    whole = (run / "model.safetensors").read_bytes()
+    (run / "model.safetensors").unlink()
+    verdict = verify_run(RunFolder(run))[0]
+    assert (verdict.name, verdict.state) == ("model.safetensors", "damaged")
+    assert "anaphora resume" in verdict.detail
+    finish(run, steps=20)  # resuming a finished run does put them back
+    assert (run / "model.safetensors").read_bytes() == whole
+    shutil.rmtree(run / "checkpoints")
+    (run / "model.safetensors").unlink()
+    assert verify_run(RunFolder(run))[0].state == "missing"  # a run that has only begun
+
+
 def test_the_order_of_a_save_survives_a_power_cut(tmp_path, monkeypatch):
     """What was not fsynced may be lost, so nothing may depend on a write that has not been waited for."""
     events = []

@@ -27,6 +27,8 @@ def verify_run(run: RunFolder) -> list[Verdict]:
 
 
 def _model(run: RunFolder) -> Verdict:
+    if not run.model.is_file() and run.has_checkpoints():  # no checkpoint is written before it
+        return Verdict(run.model.name, "damaged", f"is gone; `anaphora resume {run.path}` puts it back")
     if not run.model.is_file():
         return Verdict(run.model.name, "missing", "no weights were written yet")
     try:
