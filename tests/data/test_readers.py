@@ -164,6 +164,10 @@ def test_named_fields(tmp_path: Path) -> None:
     assert open_pairs(tmp_path / "b.jsonl")[0] == ("yes", "ja")
     with pytest.raises(DataError, match="has no field sorce; did you mean src"):
         open_pairs(tmp_path / "b.jsonl", source_field="sorce")
+    (tmp_path / "c.tsv").write_text("en\tde\nyes\tja\n")
+    with pytest.raises(DataError, match="a TSV has no named fields, so none is de"):
+        open_pairs(tmp_path / "c.tsv", target_field="de")
+    assert len(open_pairs(tmp_path / "c.tsv", role="dev", target_field="de")) == 2  # beside a CSV to train on
 
 
 def test_quoted_fields_go_over_lines(tmp_path: Path) -> None:

@@ -55,7 +55,13 @@ def open_pairs(
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
             return _generated(name, variant or None, _SPLITS[role])
-        return _open_file(data, source_field, target_field, bad_rows, spill)
+        pairs = _open_file(data, source_field, target_field, bad_rows, spill)
+        named = source_field or target_field
+        if named and pairs.facts["kind"] == "tsv" and _SPLITS[role] != "dev":  # dev data may differ in form
+            raise DataError(
+                f"{data}: a TSV has no named fields, so none is {named}; leave the name out, or give CSV or JSONL."
+            )
+        return pairs
     if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(one, str | Path) for one in data):
         source, target = (TextFile(Path(str(path)), spill) for path in data)
         return read_parallel(source, target, bad_rows)
