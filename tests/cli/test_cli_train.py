@@ -12,7 +12,7 @@ import pytest
 
 from anaphora.cli import main
 from anaphora.cli.request import read_request
-from anaphora.cli.training import duration, free_name
+from anaphora.cli.training import duration, free_name, report
 from anaphora.errors import SettingsError
 
 
@@ -105,6 +105,25 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on(fake, capsys, m
     monkeypatch.setattr(fake, "stopped", "interrupted")
     assert main.run(["train", "translate", "train.tsv", "-o", "runs/x"]) == 130
     assert "anaphora resume runs/x" in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_what_training_would_refuse(fake, capsys):
+    order = ["train", "translate", "train.tsv", "--dry-run"]
+    assert main.run([*order, "-o", "train.tsv"]) == 2
+    assert "is a file, not a folder" in capsys.readouterr().err
+    assert main.run([*order, "-o", "."]) == 2
+    assert "write into it with --force" in capsys.readouterr().err
+    assert main.run([*order, "-o", ".", "--force"]) == 0
+    assert main.run([*order, "--valid", "dve.tsv"]) == 2
+    assert "dve.tsv is neither a file" in capsys.readouterr().err
+
+
+def test_one_step_is_one_step(fake, capsys):
+    model = fake().fit("train.tsv", reporter=None)
+    for steps, said in ((1, "Trained for 1 step ("), (20, "Trained for 20 steps (")):
+        model.result_.steps = steps
+        report(model, "runs/x", seconds=1.0, as_json=False)
+        assert said in capsys.readouterr().err
 
 
 def test_a_dry_run_trains_nothing(fake, capsys):

@@ -58,7 +58,7 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
         )
         return str(ended.stopped)
     reasons = {
-        "finished": "Trained for {} steps",
+        "finished": "Trained for {} step" if ended.steps == 1 else "Trained for {} steps",
         "patience": "Stopped early at step {}, as the dev metric no longer improved",
         "interrupted": "Interrupted at step {}",
     }
@@ -76,11 +76,16 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
     return str(ended.stopped)
 
 
-def plan(request: Request, *, as_json: bool) -> None:
-    """Say what ``train`` would do, without doing it."""
+def plan(request: Request, *, force: bool, as_json: bool) -> None:
+    """Say what ``train`` would do, without doing it; refuse what it would refuse."""
     check_data(request.data)
+    if request.valid is not None:
+        check_data(request.valid)
     from anaphora.tasks.registry import estimator
+    from anaphora.training.run import RunFolder
 
+    if request.out is not None:
+        RunFolder(request.out).check_free(force=force)
     model = estimator(request.task.command)(**request.given)
     planned: dict[str, Any] = model.plan(request.data, request.valid, **request.fields)
     settings = request.settings.model_dump()

@@ -57,16 +57,7 @@ class RunFolder:
         """A new, empty run. A folder that has something in it is refused; with ``force`` an older run in it is
         removed (only files with a run's names, and not while another process trains there)."""
         run = cls(path)
-        if run.path.exists() and not run.path.is_dir():
-            raise RunError(f"{run.path}: is a file, not a folder; choose another place for the run.")
-        there = run.path.is_dir() and any(entry.name != "lock" for entry in run.path.iterdir())
-        if there and not force:
-            what = "already holds a run" if run.exists() else "is not empty"
-            remedy = f"continue it with `anaphora resume {run.path}`, " if run.exists() else ""
-            over = "overwrite it" if run.exists() else "write into it"
-            raise RunError(
-                f"{run.path}: {what}; {remedy}choose another folder, or {over} with --force (force=True in Python)."
-            )
+        there = run.check_free(force=force)
         with writing(run.path):
             run.path.mkdir(parents=True, exist_ok=True)
         with run.lock():
@@ -75,6 +66,20 @@ class RunFolder:
                     run._clear()
             run.sweep()
         return run
+
+    def check_free(self, *, force: bool = False) -> bool:
+        """Refuse what ``create`` refuses, without touching anything; returns whether there is something to replace."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path}: is a file, not a folder; choose another place for the run.")
+        there = self.path.is_dir() and any(entry.name != "lock" for entry in self.path.iterdir())
+        if there and not force:
+            what = "already holds a run" if self.exists() else "is not empty"
+            remedy = f"continue it with `anaphora resume {self.path}`, " if self.exists() else ""
+            over = "overwrite it" if self.exists() else "write into it"
+            raise RunError(
+                f"{self.path}: {what}; {remedy}choose another folder, or {over} with --force (force=True in Python)."
+            )
+        return there
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:

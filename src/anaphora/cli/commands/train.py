@@ -115,7 +115,7 @@ def command(
     from anaphora.cli.training import plan, train
 
     if dry_run:
-        plan(request, as_json=as_json)
+        plan(request, force=force, as_json=as_json)
         return FINE
     stopped = train(request, force=force, as_json=as_json)
     return INTERRUPTED if stopped == "interrupted" else FINE
