@@ -201,3 +201,21 @@ def test_colour_in_a_terminal_unless_it_is_not_wanted(variable, coloured, argume
         assert process.wait() == 0
     assert shown
     assert (b"\x1b[" in shown) == (coloured and arguments != ["train", "--help"])
+
+
+def test_the_next_command_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After `make demo` the command lies in .venv/bin, which is not on the path of a newcomer's shell."""
+    from anaphora.cli.output import command_name
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("sys.argv", [str(tmp_path / ".venv/bin/anaphora"), "demo"])
+    assert command_name() == ".venv/bin/anaphora"
+    monkeypatch.setattr("sys.argv", ["/elsewhere/bin/anaphora", "demo"])
+    assert command_name() == "/elsewhere/bin/anaphora"
+    monkeypatch.setattr("sys.argv", ["/lib/anaphora/__main__.py", "demo"])
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
+    assert command_name() == ".venv/bin/python -m anaphora"
+    (tmp_path / "nowhere").mkdir()
+    (tmp_path / "nowhere/anaphora").touch(mode=0o755)
+    assert command_name() == "anaphora"

@@ -14,6 +14,16 @@ from typing import Any, TextIO
 import click
 
 
+def command_name() -> str:
+    """What to type to run this command again: ``anaphora``, or where it lies when it is not on the path."""
+    if shutil.which("anaphora"):
+        return "anaphora"
+    by_module = os.path.basename(sys.argv[0]) != "anaphora"
+    program = sys.executable if by_module else sys.argv[0]
+    near = os.path.relpath(program)
+    return (program if near.startswith("..") else near) + (" -m anaphora" if by_module else "")
+
+
 def say(text: str = "") -> None:
     """Talk: for the person at the terminal, on stderr."""
     click.echo(text, err=True, color=colour_for(sys.stderr))

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anaphora.cli.output import emit, faint, heading, number, result, say, table
+from anaphora.cli.output import command_name, emit, faint, heading, number, result, say, table
 from anaphora.cli.request import Data, Request
 from anaphora.errors import DataError
 from anaphora.settings.base import suggestion
@@ -68,11 +68,12 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
             [(key, f"{value:.4g}") for key, value in ended.metrics.items() if isinstance(value, int | float)]
         )
     )
+    name = command_name()
     if ended.stopped == "interrupted":
-        say(f"Go on with it:  anaphora resume {run}")
+        say(f"Go on with it:  {name} resume {run}")
     else:
-        say(f"Use it:      anaphora predict {run} FILE")
-        say(f"Look inside: anaphora inspect {run} --view alignment --text '…'")
+        say(f"Use it:      {name} predict {run} FILE")
+        say(f"Look inside: {name} inspect {run} --view alignment --text '…'")
     return str(ended.stopped)
 
 

@@ -45,7 +45,7 @@ def command(out: str, as_json: bool) -> int:
 
 
 def _show(facts: dict[str, Any], picture: Any) -> None:
-    from anaphora.cli.output import result, say
+    from anaphora.cli.output import command_name, result, say
     from anaphora.cli.pictures import draw
     from anaphora.cli.training import duration
 
@@ -58,6 +58,7 @@ def _show(facts: dict[str, Any], picture: Any) -> None:
     if not facts["passed"]:
         say("This is less than expected: a fault of Anaphora or of this machine; see `anaphora doctor`.")
     say(f"The same picture, to hover over: {facts['html']}\n\nNext:")
-    say(f"  echo 'nine hundred one' | anaphora predict {facts['run']}")
-    say(f"  anaphora inspect {facts['run']} --view alignment --text 'eighty-one thousand six'")
-    say("  anaphora train translate YOUR.tsv -o runs/mine")
+    name = command_name()
+    say(f"  echo 'nine hundred one' | {name} predict {facts['run']}")
+    say(f"  {name} inspect {facts['run']} --view alignment --text 'eighty-one thousand six'")
+    say(f"  {name} train translate YOUR.tsv -o runs/mine")
