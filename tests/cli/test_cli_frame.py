@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import click
 import pytest
@@ -120,6 +121,11 @@ def raising(error):
             "anaphora: runs/x: permission denied; choose",
         ),
         (MemoryError(), 2, "anaphora: memory ran out"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+            2,
+            "anaphora: memory ran out",
+        ),
         (ZeroDivisionError("oh"), 1, "anaphora: something went wrong inside (ZeroDivisionError: oh)."),
     ],
 )

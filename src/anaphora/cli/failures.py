@@ -73,14 +73,23 @@ def _tell(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.errno is not None:
         say(f"anaphora: {_outside(error)}")
         return MISTAKE
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        say("anaphora: memory ran out; lower batch_tokens, or raise accumulate to work in smaller parts.")
+    if _out_of_memory(error):
+        say(
+            "anaphora: memory ran out; lower batch_tokens, raise accumulate to work in smaller parts, "
+            "or make the model smaller (hidden, layers)."
+        )
         return MISTAKE
     if not debug:
         first = (str(error).strip().splitlines() or [""])[0]
         say(f"anaphora: something went wrong inside ({type(error).__name__}: {first}).")
         say("This is a fault of Anaphora. The same command with --debug shows where it happened.")
     return FAULT
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Also when torch says so: by a class of its own on a GPU, by a plain RuntimeError on the CPU."""
+    said = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return said or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def _usage(error: click.UsageError) -> str:
