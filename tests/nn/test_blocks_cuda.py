@@ -38,6 +38,22 @@ def test_fused_equals_written_out_and_empty_rows_are_zero(
         assert tensor.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_within_a_window_places_that_see_nothing_are_zero(dtype: torch.dtype, causal: bool) -> None:
+    near = MultiHead(WIDTH, HEADS, window=2).to("cuda", dtype)
+    x = torch.randn(4, 17, WIDTH, device="cuda", dtype=dtype, requires_grad=True)
+    mask = masks.padding(PADDING.cuda(), 17)
+    fused, _ = near(x, mask=mask, causal=causal)
+    written, _ = near(x, mask=mask, causal=causal, weights=True)
+    torch.testing.assert_close(fused, written, rtol=0, atol=1e-5 if dtype == torch.float32 else 3e-2)
+    assert torch.equal(fused[3], near.outward.bias.expand_as(fused[3]))
+    fused.float().square().sum().backward()
+    for tensor in (x, *near.parameters()):
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all()
+
+
 def test_the_same_as_on_the_cpu() -> None:
     layer = DecoderLayer(
         MultiHead(WIDTH, HEADS), MultiHead(WIDTH, HEADS), FeedForward(WIDTH, 128), norm_first=True

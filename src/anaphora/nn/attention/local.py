@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.nn.attention.scaled_dot import scaled_dot
+
 
 def local_scaled_dot(
     query: Tensor,
@@ -46,6 +48,6 @@ def local_scaled_dot(
     distance = distance - torch.arange(block, device=query.device)[:, None]
     near = (distance >= -window) & (distance <= after)
     mask = (seen.unsqueeze(2) & near).expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    out, _ = scaled_dot(q, k, v, mask, dropout=dropout)
     out = out.reshape(batch, blocks, heads, block, width).transpose(1, 2)
     return out.reshape(batch, heads, blocks * block, width)[:, :, :length]
