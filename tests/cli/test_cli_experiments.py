@@ -40,6 +40,9 @@ def test_the_demo_as_data(small_demo, capsys):
     assert facts["expected"] == 99.0
     assert facts["passed"] is False
     assert facts["html"] == "here/alignment.html"
+    drawn = facts["alignment"]
+    assert [len(row) for row in drawn["weights"]] == [len(drawn["source"])] * len(drawn["output"])
+    assert all(abs(sum(row) - 1) < 0.01 for row in drawn["weights"])
     assert facts["text"]
     assert "trace" not in facts
 

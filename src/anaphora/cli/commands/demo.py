@@ -33,10 +33,17 @@ def command(out: str, as_json: bool) -> int:
 
     say("Training a translator of number words (English to German) on this machine; about two minutes …")
     facts = run_demo(out, reporter=make_reporter())
-    picture = facts.pop("trace").view("alignment")
+    trace = facts.pop("trace")
+    picture = trace.view("alignment")
     page = Path(out) / "alignment.html"
     picture.save(page)
     facts["html"] = str(page)
+    weights = trace.array("alignment", "target", "source")
+    facts["alignment"] = {
+        "source": trace.tokens["source"],
+        "output": trace.tokens["target"],
+        "weights": [[round(float(weight), 4) for weight in row] for row in weights],
+    }
     if as_json:
         emit(facts)
     else:
