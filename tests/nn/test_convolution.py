@@ -107,6 +107,9 @@ def test_a_deep_highway_starts_by_handing_its_input_on() -> None:
     torch.testing.assert_close(deep(x), x, rtol=0, atol=0.2)
 
 
-def test_even_centred_kernels_are_refused() -> None:
+def test_even_centred_kernels_and_empty_ones_are_refused() -> None:
+    for options in ({"kernel": 0, "causal": True}, {"kernel": -1}, {"kernel": 3, "dilation": 0}):
+        with pytest.raises(ValueError, match="must be at least 1"):
+            Convolution(3, 3, **options)
     with pytest.raises(ValueError, match="odd kernel, not 4"):
         Convolution(1, 1, 4)

@@ -213,7 +213,25 @@ def test_dropout_acts_on_weights_in_training_only() -> None:
     assert torch.equal(attention(x)[0], attention(x)[0])
 
 
+@pytest.mark.parametrize("window", [None, 2])
+def test_a_sequence_without_places_gives_one_without_places(window: int | None) -> None:
+    attention = MultiHead(8, 2, window=window)
+    out, weights = attention(torch.randn(3, 0, 8), weights=True)
+    assert out.shape == (3, 0, 8)
+    assert weights is not None
+    assert weights.shape == (3, 2, 0, 0)
+    assert attention(torch.randn(3, 0, 8), causal=True)[0].shape == (3, 0, 8)
+
+
 def test_refusals() -> None:
+    with pytest.raises(ValueError, match="0 does not divide 8"):
+        MultiHead(8, 0)
+    with pytest.raises(ValueError, match="window is a number of places on either side, not -1"):
+        MultiHead(8, 2, window=-1)
+    with pytest.raises(ValueError, match=r"has 2 heads, but its Alibi has 4: make it Alibi\(2\)"):
+        MultiHead(8, 2, positions=Alibi(4))
+    with pytest.raises(ValueError, match="at least one head"):
+        Alibi(0)
     with pytest.raises(ValueError, match="3 does not divide 8"):
         MultiHead(8, 3)
     with pytest.raises(ValueError, match="its own sequence"):

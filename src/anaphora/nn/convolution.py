@@ -23,6 +23,10 @@ class Convolution(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, dilation: int = 1, causal: bool = False):
         super().__init__()
+        if kernel < 1 or dilation < 1:
+            raise ValueError(
+                f"Convolution: kernel and dilation must be at least 1, but are {kernel} and {dilation}"
+            )
         if not causal and kernel % 2 == 0:
             raise ValueError(
                 f"a centred Convolution needs an odd kernel, not {kernel}: make it odd, or causal"

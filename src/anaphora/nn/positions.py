@@ -116,6 +116,8 @@ class Alibi(nn.Module):
 
     def __init__(self, heads: int):
         super().__init__()
+        if heads < 1:
+            raise ValueError(f"Alibi needs at least one head, not {heads}")
         self.slopes = alibi_slopes(heads)
         self._slopes = torch.tensor(self.slopes)
 

@@ -52,9 +52,15 @@ class MultiHead(nn.Module):
         window: int | None = None,
     ):
         super().__init__()
-        if width % heads:
+        if heads < 1 or width % heads:
             raise ValueError(
                 f"MultiHead splits the width among its heads, but {heads} does not divide {width}"
+            )
+        if window is not None and window < 0:
+            raise ValueError(f"MultiHead: window is a number of places on either side, not {window}")
+        if isinstance(positions, Alibi) and len(positions.slopes) != heads:
+            raise ValueError(
+                f"MultiHead has {heads} heads, but its Alibi has {len(positions.slopes)}: make it Alibi({heads})"
             )
         self.width, self.heads, self.dropout = width, heads, dropout
         self.inward = nn.Linear(width, 3 * width)  # W^Q, W^K, W^V of all heads, in this order
@@ -87,7 +93,7 @@ class MultiHead(nn.Module):
         """
         if keys is None:
             q, kv = self._project_self(query, 0)
-            if self.window is not None:
+            if self.window is not None and query.shape[1]:
                 return self._attend_near(q, kv, mask, self.window, causal, weights)
         else:
             q, kv = self.project_query(query), self.project(keys, values)
@@ -179,4 +185,4 @@ class MultiHead(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """``(batch, time, width)`` -> ``(batch, heads, time, width/heads)``."""
-        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)
+        return x.view(*x.shape[:-1], self.heads, self.width // self.heads).transpose(1, 2)
