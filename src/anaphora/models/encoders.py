@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.recurrence.reference import reverse_rows
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import masks
 from anaphora.nn.embedding import Embedding
@@ -65,11 +65,3 @@ class TransformerEncoder(nn.Module):
         mask = masks.padding(lengths, source.shape[1])
         x = self.dropout(self.positions(self.embedding(source)))
         return Memory(self.stack(x, mask), mask)
-
-
-def reverse_rows(x: Tensor, lengths: Tensor) -> Tensor:
-    """The first ``lengths[b]`` places of row b in reverse order, padding left where it is: ``(batch, T, …)``."""
-    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[0], -1)
-    mirrored = lengths[:, None] - 1 - place
-    index = torch.where(mirrored >= 0, mirrored, place)
-    return torch.take_along_dim(x, index.unsqueeze(-1), 1)

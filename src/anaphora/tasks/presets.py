@@ -24,7 +24,7 @@ def build_seq2seq(s: TranslatorSettings, source_symbols: int, target_symbols: in
 
 
 def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
-    source, target = _embeddings(s, source_symbols, target_symbols, s.embedding, scaled=True)
+    source, target = _embeddings(s, source_symbols, target_symbols, s.embedding)
     output = _output(s, target, width=s.embedding if s.tie else s.hidden)
     reader = Recurrent(
         _cell(s, s.embedding), layers=s.layers, bidirectional=s.bidirectional, dropout=s.dropout
@@ -70,7 +70,7 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
 
 
 def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
-    source, target = _embeddings(s, source_symbols, target_symbols, s.hidden, scaled=True)
+    source, target = _embeddings(s, source_symbols, target_symbols, s.hidden)
 
     def heads() -> MultiHead:
         return MultiHead(s.hidden, s.heads)  # dropout where the paper has it: after sublayers and embeddings
@@ -100,12 +100,12 @@ def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int
 
 
 def _embeddings(
-    s: TranslatorSettings, source_symbols: int, target_symbols: int, width: int, *, scaled: bool = False
+    s: TranslatorSettings, source_symbols: int, target_symbols: int, width: int
 ) -> tuple[Embedding, Embedding]:
-    source = Embedding(source_symbols, width, scaled=scaled)
+    source = Embedding(source_symbols, width, scaled=True)
     if s.tie and s.joint:
         return source, source
-    return source, Embedding(target_symbols, width, scaled=scaled)
+    return source, Embedding(target_symbols, width, scaled=True)
 
 
 def _output(s: TranslatorSettings, target: Embedding, *, width: int) -> Output:
