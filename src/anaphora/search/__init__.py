@@ -16,5 +16,6 @@ from anaphora.search._beam import beam
 from anaphora.search._greedy import greedy
 from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
 from anaphora.search._rows import select_rows
+from anaphora.search._sample import sample
 
-__all__ = ["BeamNode", "BeamStep", "Hypothesis", "NBest", "Step", "beam", "greedy", "select_rows"]
+__all__ = ["BeamNode", "BeamStep", "Hypothesis", "NBest", "Step", "beam", "greedy", "sample", "select_rows"]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import best_symbols
-from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, Step, normalised
+from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, Step, lengths_of, normalised
 from anaphora.search._rows import row_index, select_rows
 
 PRUNED_SHOWN = 3
@@ -42,8 +42,8 @@ def beam(
     batch, and nothing about one item depends on another. Hypotheses cut at `max_length` fill the list
     only where finished ones are missing.
     """
-    limits = _limits(max_length, len(start))
-    _check(width, n_best, min_length, limits, length_penalty)
+    limits = lengths_of(max_length, len(start), min_length)
+    _check(width, n_best, length_penalty)
     best_of = width if n_best is None else n_best
     items = [_Item(width, limit, best_of, eos, length_penalty, keep_tree) for limit in limits]
     active, symbols = items, start
@@ -120,21 +120,8 @@ class _Item:
         return found
 
 
-def _limits(max_length: int | Tensor, items: int) -> list[int]:
-    if isinstance(max_length, int):
-        return [max_length] * items
-    limits = [int(limit) for limit in max_length.tolist()]
-    if len(limits) != items:
-        raise AnaphoraError(f"max_length names {len(limits)} lengths for {items} items; give one for each.")
-    return limits
-
-
-def _check(width: int, n_best: int | None, min_length: int, limits: list[int], length_penalty: float) -> None:
+def _check(width: int, n_best: int | None, length_penalty: float) -> None:
     if width < 1 or (n_best is not None and n_best < 1):
         raise AnaphoraError(f"width and n_best must be at least 1, but are {width} and {n_best}.")
-    if limits and min(limits) < max(1, min_length):
-        raise AnaphoraError(
-            f"max_length must be at least 1 and not below min_length = {min_length}, but is {min(limits)}."
-        )
     if not 0 <= length_penalty <= 10:
         raise AnaphoraError(f"length_penalty must lie between 0 and 10, but is {length_penalty}.")

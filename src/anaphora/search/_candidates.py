@@ -21,11 +21,7 @@ def best_symbols(
     The numbers leave the device in one transfer and are summed in double precision on the host, so that
     neither the device nor the other rows can change an order.
     """
-    if log_probs.ndim != 2 or log_probs.shape[0] != rows:
-        raise AnaphoraError(
-            f"step must return log-probabilities of shape ({rows}, symbols) for {rows} rows, "
-            f"but returned {tuple(log_probs.shape)}."
-        )
+    check_shape(log_probs, rows)
     if forbidden is not None:
         log_probs = log_probs.index_fill(1, torch.tensor([forbidden], device=log_probs.device), -math.inf)
     # One more than asked for: when it equals the last one wanted, topk may have kept either of the two.
@@ -35,7 +31,7 @@ def best_symbols(
     table = torch.cat((values.to(exact), symbols.to(exact)), dim=1).tolist()
     best = []
     for row, numbers in enumerate(table):
-        _check(numbers[0])
+        check_greatest(numbers[0])  # topk puts NaN first, so it tells about the whole row
         pairs = [(p, int(symbol)) for p, symbol in zip(numbers[:shown], numbers[shown:], strict=True)]
         edge = pairs[-1][0]
         if shown > count and pairs[count - 1][0] == edge > -math.inf:
@@ -46,8 +42,16 @@ def best_symbols(
     return best
 
 
-def _check(greatest: float) -> None:
-    """topk puts NaN first, so the first number of a row tells about all of it."""
+def check_shape(log_probs: Tensor, rows: int) -> None:
+    if log_probs.ndim != 2 or log_probs.shape[0] != rows:
+        raise AnaphoraError(
+            f"step must return log-probabilities of shape ({rows}, symbols) for {rows} rows, "
+            f"but returned {tuple(log_probs.shape)}."
+        )
+
+
+def check_greatest(greatest: float) -> None:
+    """The greatest number of a row (NaN if there is one) must be a log-probability."""
     if math.isnan(greatest):
         raise AnaphoraError(
             "step returned NaN as a log-probability; look for overflow or damaged weights in the model."

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from anaphora.errors import AnaphoraError
+
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 """step(symbols (rows,), state) -> (log_probs (rows, V), state)"""
 
@@ -25,10 +27,12 @@ class Hypothesis:
     """log p of each symbol given those before it; the last one is EOS's if the hypothesis is finished."""
     finished: bool
     """False if it was cut at the greatest length, or could not go on."""
+    sampled: list[float] | None = None
+    """From `sample`: log q of each symbol under the distribution it was drawn from."""
 
 
 class NBest(list[Hypothesis]):
-    """The hypotheses for one input: finished ones first, each group best first."""
+    """The hypotheses for one input: finished ones first, each group best first; samples as they were drawn."""
 
     tree: list[BeamStep] | None = None
     """One `BeamStep` per step of the search if it was asked for with `keep_tree`."""
@@ -84,3 +88,15 @@ class BeamStep:
 def normalised(log_prob: float, length: int, length_penalty: float) -> float:
     """score = log p / lengthᵅ with α = length_penalty; a hypothesis without symbols keeps its log p."""
     return log_prob / math.pow(max(length, 1), length_penalty)
+
+
+def lengths_of(max_length: int | Tensor, items: int, min_length: int) -> list[int]:
+    """The greatest length of each item, from one number for all or one for each."""
+    limits = [max_length] * items if isinstance(max_length, int) else [int(n) for n in max_length.tolist()]
+    if len(limits) != items:
+        raise AnaphoraError(f"max_length names {len(limits)} lengths for {items} items; give one for each.")
+    if limits and min(limits) < max(1, min_length):
+        raise AnaphoraError(
+            f"max_length must be at least 1 and not below min_length = {min_length}, but is {min(limits)}."
+        )
+    return limits

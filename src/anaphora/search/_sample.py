@@ -1,0 +1,123 @@
+"""Sampling: outputs drawn at random from the model's own distribution, or from a filtered one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.errors import AnaphoraError
+from anaphora.search._candidates import check_greatest, check_shape
+from anaphora.search._filters import Filters, Floats
+from anaphora.search._hypothesis import Hypothesis, NBest, Step, lengths_of, normalised
+from anaphora.search._rows import row_index, select_rows
+
+
+@torch.no_grad()
+def sample(
+    step: Step,
+    state: Any,
+    *,
+    start: Tensor,
+    eos: int,
+    max_length: int | Tensor,
+    min_length: int = 0,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    seeds: Sequence[int] | Tensor,
+    n: int = 1,
+    length_penalty: float = 1.0,
+) -> list[NBest]:
+    """`n` outputs for each item of `start` (items,), each symbol drawn from q(· | y₁ … yₜ₋₁) until EOS.
+
+        q(i) ∝ p(i)^(1/T)  for the symbols that pass top_k, top_p and min_p (see `Filters`), else 0
+
+    `seeds` has one number per item. Draw j of an item uses one uniform number per symbol, made from
+    (seed, j, place) alone: it does not change with the rest of the batch, nor with n. Each hypothesis
+    keeps `steps`, log p under the model without filters, and `sampled`, log q. The lists are in the order
+    of drawing, so that they stay independent samples. Lengths count EOS; below `min_length` it is not drawn.
+    """
+    if n < 1:
+        raise AnaphoraError(f"n must be at least 1, but is {n}.")
+    filters = Filters(temperature, top_k, top_p, min_p)
+    limits = lengths_of(max_length, len(start), min_length)
+    draws = [
+        [_Draw(row, limit, seed, j) for j in range(n)]
+        for row, (limit, seed) in enumerate(zip(limits, _seeds(seeds, len(start)), strict=True))
+    ]
+    live = [draw for item in draws for draw in item]
+    symbols = start
+    for length in range(1, max(limits, default=0) + 1):
+        if not live:
+            break
+        log_probs, state = step(symbols, state)
+        table = _on_host(log_probs, len(symbols), forbidden=eos if length < min_length else None)
+        for draw in live:
+            draw.extend(table[draw.row], filters, eos)
+        live = [draw for draw in live if not draw.done]
+        rows = [draw.row for draw in live]
+        if rows and rows != list(range(len(symbols))):
+            state = select_rows(state, row_index(rows, start.device))
+        symbols = row_index([draw.tokens[-1] for draw in live], start.device)
+        for row, draw in enumerate(live):
+            draw.row = row
+    return [NBest(draw.hypothesis(length_penalty) for draw in item) for item in draws]
+
+
+class _Draw:
+    """One output being drawn: its symbols so far, its own source of chance, and its row in the batch."""
+
+    def __init__(self, row: int, limit: int, seed: int, place: int):
+        self.row, self.limit = row, limit
+        self.chance = np.random.Generator(np.random.Philox(key=np.array([seed, place], dtype=np.uint64)))
+        self.tokens: list[int] = []
+        self.steps: list[float] = []
+        self.sampled: list[float] = []
+        self.done = self.finished = False
+
+    def extend(self, log_probs: Floats, filters: Filters, eos: int) -> None:
+        """One more symbol by inversion: the first whose cumulated q exceeds a uniform number."""
+        if log_probs.max() == -math.inf:  # every symbol is forbidden
+            self.done = True
+            return
+        symbols, q = filters(log_probs)
+        cumulated = np.cumsum(q)
+        place = int(np.searchsorted(cumulated, self.chance.random() * cumulated[-1], side="right"))
+        place = min(place, len(q) - 1)  # the product may round up to the whole mass
+        symbol = int(symbols[place])
+        self.steps.append(min(float(log_probs[symbol]), 0.0))
+        self.sampled.append(math.log(q[place]))
+        self.finished = symbol == eos
+        if not self.finished:
+            self.tokens.append(symbol)
+        self.done = self.finished or len(self.steps) == self.limit
+
+    def hypothesis(self, length_penalty: float) -> Hypothesis:
+        log_prob = sum(self.steps)
+        score = normalised(log_prob, len(self.steps), length_penalty)
+        return Hypothesis(self.tokens, score, log_prob, self.steps, self.finished, self.sampled)
+
+
+def _on_host(log_probs: Tensor, rows: int, *, forbidden: int | None) -> Floats:
+    """The rows in double precision, where sums run in the same order whatever the batch and the device."""
+    check_shape(log_probs, rows)
+    table: Floats = log_probs.cpu().double().numpy()
+    if forbidden is not None:
+        table = table.copy()
+        table[:, forbidden] = -math.inf
+    for greatest in table.max(axis=1):
+        check_greatest(float(greatest))
+    return table
+
+
+def _seeds(seeds: Sequence[int] | Tensor, items: int) -> list[int]:
+    numbers = [int(seed) for seed in (seeds.tolist() if isinstance(seeds, Tensor) else seeds)]
+    if len(numbers) != items or not all(0 <= seed < 2**64 for seed in numbers):
+        raise AnaphoraError(f"seeds must be {items} whole numbers from 0 to 2⁶⁴ − 1, one for each item.")
+    return numbers
