@@ -17,5 +17,17 @@ from anaphora.search._greedy import greedy
 from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
 from anaphora.search._rows import select_rows
 from anaphora.search._sample import sample
+from anaphora.search.ctc import ctc_loss
 
-__all__ = ["BeamNode", "BeamStep", "Hypothesis", "NBest", "Step", "beam", "greedy", "sample", "select_rows"]
+__all__ = [
+    "BeamNode",
+    "BeamStep",
+    "Hypothesis",
+    "NBest",
+    "Step",
+    "beam",
+    "ctc_loss",
+    "greedy",
+    "sample",
+    "select_rows",
+]

@@ -1,0 +1,99 @@
+"""What all CTC functions take: scores over frames, and targets, each with its lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anaphora.errors import DataError
+
+Lengths: TypeAlias = Tensor | NDArray[np.integer] | Sequence[int] | None
+Targets: TypeAlias = Tensor | NDArray[np.integer] | Sequence[Sequence[int]]
+
+
+def checked_scores(
+    name: str, scores: Tensor | NDArray[np.floating], lengths: Lengths, blank: int
+) -> tuple[Tensor, Tensor]:
+    """Scores ``(batch, time, symbols)`` as a tensor and their lengths ``(batch,)`` on the CPU."""
+    scores = torch.as_tensor(scores)
+    if scores.dim() != 3 or not scores.is_floating_point():
+        raise ValueError(
+            f"{name}: scores must be floats (batch, time, symbols), got {tuple(scores.shape)} of {scores.dtype}."
+        )
+    if not 0 <= blank < scores.shape[2]:
+        raise ValueError(f"{name}: blank={blank} must be one of the {scores.shape[2]} symbols.")
+    return scores, checked_lengths(name, lengths, scores.shape[0], scores.shape[1])
+
+
+def checked_lengths(name: str, lengths: Lengths, rows: int, most: int) -> Tensor:
+    """Lengths ``(batch,)`` on the CPU, each between 0 and `most`, which stands for None."""
+    if lengths is None:
+        return torch.full((rows,), most)
+    found = torch.as_tensor(lengths).detach().to("cpu", torch.int64)
+    if found.shape != (rows,) or bool(((found < 0) | (found > most)).any()):
+        raise ValueError(f"{name}: lengths must be {rows} numbers from 0 to {most}, got {found.tolist()}.")
+    return found
+
+
+def checked_targets(
+    name: str, targets: Targets, lengths: Lengths, rows: int, symbols: int, blank: int
+) -> tuple[Tensor, Tensor]:
+    """Targets ``(batch, longest)`` and their lengths ``(batch,)`` on the CPU; places past a row's end hold the blank."""
+    if isinstance(targets, Tensor | np.ndarray):
+        padded = torch.as_tensor(targets).detach().to("cpu", torch.int64)
+        if padded.dim() != 2 or padded.shape[0] != rows:
+            raise ValueError(
+                f"{name}: targets must be ({rows}, longest) or {rows} lists, got {tuple(padded.shape)}."
+            )
+        sizes = checked_lengths(name, lengths, rows, padded.shape[1])
+    else:
+        if len(targets) != rows:
+            raise ValueError(f"{name}: {rows} rows of scores need {rows} targets, got {len(targets)}.")
+        sizes = torch.tensor([len(target) for target in targets], dtype=torch.int64)
+        if lengths is not None:
+            raise ValueError(
+                f"{name}: targets given as lists have their own lengths; leave target_lengths out."
+            )
+        padded = torch.full((rows, max([0, *sizes.tolist()])), blank)
+        for row, target in zip(padded, targets, strict=True):
+            row[: len(target)] = torch.as_tensor(target, dtype=torch.int64)
+    real = torch.arange(padded.shape[1]) < sizes[:, None]
+    padded = padded.masked_fill(~real, blank)
+    wrong = real & ((padded == blank) | (padded < 0) | (padded >= symbols))
+    if bool(wrong.any()):
+        row, place = wrong.nonzero()[0].tolist()
+        raise DataError(
+            f"{name}: target {row} holds {int(padded[row, place])} at place {place}; symbols of a target are "
+            f"0 to {symbols - 1} without the blank {blank}."
+        )
+    return padded.contiguous(), sizes
+
+
+def frames_needed(targets: Tensor, target_lengths: Tensor) -> Tensor:
+    """The fewest frames ``(batch,)`` that can spell each target: one per symbol and a blank between equal neighbours."""
+    if targets.shape[1] < 2:
+        return target_lengths
+    within = torch.arange(1, targets.shape[1]) < target_lengths[:, None]
+    return target_lengths + ((targets[:, 1:] == targets[:, :-1]) & within).sum(1)
+
+
+def refuse(
+    name: str, rows: Sequence[int], lengths: Tensor, targets: Tensor, target_lengths: Tensor
+) -> DataError:
+    """The error for targets that no path spells; it names the first few rows and says why."""
+    needed = frames_needed(targets, target_lengths)
+    reasons = []
+    for row in rows[:5]:
+        have, want = int(lengths[row]), int(needed[row])
+        short = f"{int(target_lengths[row])} symbols need {want} frames, there are {have}"
+        reasons.append(f"{row} ({short if want > have else 'every path has probability 0'})")
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return DataError(
+        f"{name}: no path spells target {', '.join(reasons)}{more}; drop such rows, give the model more frames"
+        + (' or pass impossible="zero".' if name == "ctc_loss" else ".")
+    )

@@ -1,0 +1,173 @@
+"""The CTC loss: minus the log of the summed probability of all paths that spell the target."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.search.ctc._inputs import (
+    Lengths,
+    Targets,
+    checked_scores,
+    checked_targets,
+    frames_needed,
+    refuse,
+)
+
+
+def ctc_loss(
+    logits: Tensor,
+    targets: Targets,
+    logit_lengths: Lengths = None,
+    target_lengths: Lengths = None,
+    *,
+    blank: int = 0,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    normalized: bool = False,
+    impossible: Literal["raise", "zero"] = "raise",
+) -> Tensor:
+    """−log p(y | x), summed over all paths that collapse to y, with its gradient:
+
+        p(y | x) = Σ_{π: collapse(π) = y} Π_t p_t(π_t),    ∂(−log p)/∂logits_t(k) = p_t(k) − γ_t(k)
+
+    where γ_t(k) is the share of paths, by probability, that are at symbol k at frame t.
+
+    logits: ``(batch, time, symbols)``, any real numbers; p = softmax(logits). With ``normalized=True`` they are
+        log p itself and taken as they are; the gradient is then −γ. A softmax before that is differentiated as usual.
+    targets: ``(batch, longest)`` with ``target_lengths``, or a list of lists of symbols, without blanks.
+    reduction: "none" gives ``(batch,)``, "sum" their sum, "mean" (1/B) Σ_b loss_b / max(U_b, 1) as PyTorch does.
+    impossible: a target that no path spells (more symbols, plus a blank between equal neighbours, than frames; or
+        probability 0) raises `DataError` with its row, or with "zero" adds neither loss nor gradient.
+
+    On the CPU all sums are in float64, and the gradient is exact for float32 input to about 1e-7. A GPU uses
+    PyTorch's kernel, with the gradient corrected for ``normalized=True``. Differentiable once.
+    """
+    if reduction not in ("mean", "sum", "none") or impossible not in ("raise", "zero"):
+        raise ValueError(
+            f"ctc_loss: reduction is mean, sum or none, impossible is raise or zero; got {reduction}, {impossible}."
+        )
+    logits, lengths = checked_scores("ctc_loss", logits, logit_lengths, blank)
+    labels, sizes = checked_targets(
+        "ctc_loss", targets, target_lengths, logits.shape[0], logits.shape[2], blank
+    )
+    wanted = torch.is_grad_enabled() and logits.requires_grad
+    losses: Tensor = _Losses.apply(logits, labels, lengths, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return (losses / sizes.clamp(min=1).to(losses)).sum() / max(len(sizes), 1)
+
+
+class _Losses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        labels: Tensor,
+        lengths: Tensor,
+        sizes: Tensor,
+        blank: int,
+        normalized: bool,
+        impossible: str,
+        wanted: bool,
+    ) -> Tensor:
+        possible = frames_needed(labels, sizes) <= lengths
+        rows = _rows_cpu if logits.device.type == "cpu" else _rows_torch
+        losses, gradient = rows(logits, labels, lengths, sizes, possible, blank, normalized, wanted)
+        lost = torch.isinf(losses).nonzero().flatten().tolist()
+        if lost and impossible == "raise":
+            raise refuse("ctc_loss", lost, lengths, labels, sizes)
+        if lost:
+            losses[lost] = 0.0
+            if wanted:
+                gradient[lost] = 0.0
+        ctx.save_for_backward(gradient.to(logits.dtype))
+        return losses.to(logits.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return (gradient * upstream[:, None, None], *(None,) * 7)
+
+
+def _rows_cpu(
+    logits: Tensor,
+    labels: Tensor,
+    lengths: Tensor,
+    sizes: Tensor,
+    possible: Tensor,
+    blank: int,
+    normalized: bool,
+    wanted: bool,
+) -> tuple[Tensor, Tensor]:
+    """Losses ``(batch,)`` in float64, infinite where impossible, and their gradient if wanted, else nothing."""
+    from anaphora.kernels.ctc_loss import ctc_rows
+    from anaphora.kernels.ctc_loss_log import ctc_row_log
+
+    scores = logits.detach().to(torch.float64)
+    probabilities = (scores.exp() if normalized else scores.softmax(-1)).contiguous()
+    gradient = _start(probabilities, lengths, normalized) if wanted else scores.new_zeros(0, 1, 1)
+    losses = scores.new_empty(len(scores))
+    p, spent = probabilities.numpy(), gradient.numpy()
+    y, loss_of = labels.numpy(), losses.numpy()
+    ctc_rows(p, np.where(possible, lengths, 0), y, sizes.numpy(), blank, loss_of, spent)
+    for row in np.flatnonzero(np.isnan(loss_of)):
+        frames = int(lengths[row])
+        real = scores[row, :frames]
+        log_p: NDArray[np.float64] = (real if normalized else real.log_softmax(-1)).contiguous().numpy()
+        start = np.zeros_like(log_p) if normalized else np.exp(log_p)
+        loss_of[row] = ctc_row_log(log_p, y[row, : int(sizes[row])], blank, start)
+        if wanted:
+            spent[row, :frames] = start
+    return losses, gradient
+
+
+def _start(probabilities: Tensor, lengths: Tensor, normalized: bool) -> Tensor:
+    """What the posteriors are taken from: p on real frames, zero where p is not a function of the input."""
+    if normalized:
+        return torch.zeros_like(probabilities)
+    gradient = probabilities.clone()
+    for row, frames in enumerate(lengths.tolist()):
+        gradient[row, frames:] = 0.0
+    return gradient
+
+
+def _rows_torch(
+    logits: Tensor,
+    labels: Tensor,
+    lengths: Tensor,
+    sizes: Tensor,
+    possible: Tensor,
+    blank: int,
+    normalized: bool,
+    wanted: bool,
+) -> tuple[Tensor, Tensor]:
+    """The same by PyTorch's kernel, in float32 or better.
+
+    Its gradient is that of a log-softmax folded in, p − γ, whatever came before; so p is taken off again where the
+    input is log p itself.
+    """
+    scores = logits.detach().to(torch.promote_types(logits.dtype, torch.float32))
+    if not scores.shape[0] or not scores.shape[1]:
+        losses = torch.where(possible, 0.0, torch.inf).to(scores)
+        return losses, torch.zeros_like(scores)
+    log_p = (scores if normalized else scores.log_softmax(-1)).requires_grad_(wanted)
+    places = labels.to(scores.device)
+    with torch.set_grad_enabled(wanted):
+        losses = F.ctc_loss(
+            log_p.transpose(0, 1), places, lengths, sizes, blank, reduction="none", zero_infinity=False
+        )
+    if not wanted:
+        return losses, scores.new_zeros(0)
+    (gradient,) = torch.autograd.grad(losses.sum(), log_p)
+    real = (torch.arange(scores.shape[1]) < lengths[:, None]).to(scores.device)
+    if normalized:
+        gradient = gradient - log_p.detach().exp()
+    return losses.detach().clone(), gradient.masked_fill(~real[:, :, None], 0.0)
