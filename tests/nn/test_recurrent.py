@@ -447,3 +447,17 @@ def test_exports_as_plain_torch_operations() -> None:
     x = torch.randn(B, T, I)
     program = torch.export.export(recurrent, (x, LENGTHS))
     torch.testing.assert_close(program.module()(x, LENGTHS), recurrent(x, LENGTHS), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_steps_under_autocast_on_the_cpu_equal_the_sequence(dtype: torch.dtype) -> None:
+    recurrent = nn.Recurrent(nn.LSTM(I, H), layers=2).eval()
+    x = torch.randn(B, T, I)
+    with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
+        y, _ = recurrent(x.to(dtype))
+        state = recurrent.initial_state(B, x)
+        steps = []
+        for now in x.to(dtype).unbind(1):
+            out, state = recurrent.step(now, state)
+            steps.append(out)
+    torch.testing.assert_close(torch.stack(steps, 1), y, atol=1e-5, rtol=1e-5)

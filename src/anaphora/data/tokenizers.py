@@ -64,6 +64,11 @@ class Tokenizer:
     def __len__(self) -> int:
         return self.size
 
+    def normalized(self, text: str) -> str:
+        """``text`` as it comes back from a perfect round trip: single spaces, lower case if that is the setting."""
+        single = vocabularies.single_spaced(text)
+        return single.lower() if self.lowercase else single
+
     def encode(self, text: str) -> list[int]:
         """Symbol ids of ``text``, without BOS and EOS."""
         return self.encode_batch([text])[0]

@@ -202,6 +202,11 @@ class Recurrent(nn.Module):
     def _streamed(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         if self.connections != "plain":
             return None
+        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            # As for whole sequences: compiled kernels keep to the weights' precision.
+            with torch.autocast("cpu", enabled=False):
+                dtype = next(self.parameters()).dtype
+                return self._streamed(x.to(dtype), tuple(s.to(dtype) for s in state))
         if self._stream is None or not self._stream.current(x):
             cells = [cell for cell in self.cells if isinstance(cell, Cell)]
             self._stream = Stream(cells, self.zoneout, x, state)

@@ -65,7 +65,7 @@ class TranslationObjective:
         if not self._dev:
             return {}
         sources = encode_sources(self.tokenizer, [s for s, _ in self._dev], self.settings.max_tokens)
-        references = [t for _, t in self._dev]
+        references = [self.tokenizer.target.normalized(t) for _, t in self._dev]
         nbest = search_outputs(
             model, sources, beam=1, length_penalty=0.0, max_length=self.settings.max_length
         )

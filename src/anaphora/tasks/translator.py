@@ -241,19 +241,28 @@ class Translator(Estimator):
         return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
 
     def score(
-        self, data: Data, *, source_field: str | None = None, target_field: str | None = None, **search: Any
+        self,
+        data: Data,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        bad_rows: str | None = None,
+        **search: Any,
     ) -> dict[str, Any]:
-        """BLEU and chrF (with sacrebleu's signatures) and exact match of the outputs for ``data``, in percent."""
+        """BLEU and chrF (with sacrebleu's signatures) and exact match of the outputs for ``data``, in percent.
+
+        References are compared as the model knows them: with single spaces, and in lower case if it was trained so.
+        """
         pairs = open_pairs(
             data,
             role="test",
             source_field=source_field,
             target_field=target_field,
-            bad_rows=self.settings_.bad_rows,
+            bad_rows=bad_rows or self.settings_.bad_rows,
         )
         rows = list(pairs)
         outputs = self.predict([source for source, _ in rows], **search)
-        references = [target for _, target in rows]
+        references = [self.tokenizer_.target.normalized(target) for _, target in rows]
         return translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
 
     def probe(self, text: str, target: str | None = None, *, beam: int | None = None) -> Trace:

@@ -19,6 +19,12 @@ anaphora score runs/x test.en --target test.de
 @click.argument("data", metavar="DATA")
 @click.option("--target", metavar="FILE", help="Second of two parallel files.")
 @click.option("--beam", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses kept at each step.")
+@click.option("--length-penalty", type=float, metavar="A", help="α in score = log p / lengthᵅ.")
+@click.option(
+    "--bad-rows",
+    type=click.Choice(["strict", "skip"]),
+    help="Stop at a broken row, or leave it out; as in training if not given.",
+)
 @source_field_option
 @target_field_option
 @json_option
@@ -27,6 +33,8 @@ def command(
     data: str,
     target: str | None,
     beam: int | None,
+    length_penalty: float | None,
+    bad_rows: str | None,
     source_field: str | None,
     target_field: str | None,
     as_json: bool,
@@ -47,7 +55,13 @@ def command(
 
     from anaphora.tasks.load import load
 
-    options = {"source_field": source_field, "target_field": target_field, "beam": beam}
+    options = {
+        "source_field": source_field,
+        "target_field": target_field,
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "bad_rows": bad_rows,
+    }
     scores = load(run).score(both, **{key: value for key, value in options.items() if value is not None})
     if as_json:
         emit({"run": run, "data": both, **scores})

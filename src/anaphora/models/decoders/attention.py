@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from anaphora.models.decoders.base import Decoder
+from anaphora.models.decoders.attentive import AttentiveDecoder, AttentiveState
 from anaphora.models.memory import Memory
 from anaphora.nn import inside
-from anaphora.nn.attention import Attended, Attention
+from anaphora.nn.attention import Attention
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 
 
-@dataclass(frozen=True)
-class AttentiveState:
-    """states: one per state of the cell, each ``(layers, rows, hidden)``; attended: the annotations and what
-    attention prepared of them; vector: the last attentional vector ``(rows, width)`` for input feeding.
-    """
-
-    states: tuple[Tensor, ...]
-    attended: Attended
-    vector: Tensor | None = None
-
-    def select(self, rows: Tensor) -> AttentiveState:
-        return AttentiveState(
-            tuple(state.index_select(1, rows) for state in self.states),
-            self.attended.select(rows),
-            None if self.vector is None else self.vector.index_select(0, rows),
-        )
-
-
-class AttentionDecoder(Decoder):
+class AttentionDecoder(AttentiveDecoder):
     """The recurrent layer runs first, then each of its states attends to the annotations:
 
         s_t = f(s_{t−1}, E y_{t−1}),   a_t = Σ_j α_tj h_j,   α_t = softmax score(s_t, h_j)
@@ -58,21 +40,9 @@ class AttentionDecoder(Decoder):
         dropout: float = 0.0,
         input_feeding: bool = False,
     ):
-        super().__init__()
-        self.embedding = embedding
-        self.recurrent = recurrent
-        self.attention = attention
-        self.bridge = bridge
-        self.readout = nn.Linear(annotations + recurrent.output_size, output.width)
-        nn.init.xavier_uniform_(self.readout.weight)
-        nn.init.zeros_(self.readout.bias)
-        self.output = output
-        self.dropout = nn.Dropout(dropout)
+        seen = annotations + recurrent.output_size
+        super().__init__(embedding, recurrent, attention, output, bridge=bridge, seen=seen, dropout=dropout)
         self.input_feeding = input_feeding
-
-    @property
-    def attentions(self) -> list[nn.Module]:
-        return [self.attention]
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
         x = self.dropout(self.embedding(target_in))
@@ -93,12 +63,11 @@ class AttentionDecoder(Decoder):
         return torch.stack(vectors, 1)
 
     def start(self, memory: Memory) -> AttentiveState:
-        annotations = memory.annotations
-        attended = Attended.of((annotations, self.attention.prepare(annotations)), memory.mask)
-        nothing = (
-            annotations.new_zeros(annotations.shape[0], self.output.width) if self.input_feeding else None
-        )
-        return AttentiveState(self.bridge(memory), attended, nothing)
+        state = super().start(memory)
+        if not self.input_feeding:
+            return state
+        nothing = memory.annotations.new_zeros(memory.annotations.shape[0], self.output.width)
+        return replace(state, vector=nothing)
 
     def step(self, symbols: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
         vector, state = self._advance(self.dropout(self.embedding(symbols)), state)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anaphora.models.decoders.attention import AttentiveState
-from anaphora.models.decoders.base import Decoder
+from anaphora.models.decoders.attentive import AttentiveDecoder, AttentiveState
 from anaphora.models.memory import Memory
 from anaphora.nn import inside
-from anaphora.nn.attention import Attended, Attention
+from anaphora.nn.attention import Attention
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 
 
-class BahdanauDecoder(Decoder):
+class BahdanauDecoder(AttentiveDecoder):
     """Attention from the previous state; what it finds is part of the recurrent layer's input:
 
         a_t = Σ_j α_tj h_j,   α_t = softmax score(s_{t−1}, h_j)
@@ -37,20 +36,8 @@ class BahdanauDecoder(Decoder):
         annotations: int,
         dropout: float = 0.0,
     ):
-        super().__init__()
-        self.embedding = embedding
-        self.recurrent = recurrent
-        self.attention = attention
-        self.bridge = bridge
-        self.readout = nn.Linear(recurrent.output_size + annotations + embedding.width, output.width)
-        nn.init.xavier_uniform_(self.readout.weight)
-        nn.init.zeros_(self.readout.bias)
-        self.output = output
-        self.dropout = nn.Dropout(dropout)
-
-    @property
-    def attentions(self) -> list[nn.Module]:
-        return [self.attention]
+        seen = recurrent.output_size + annotations + embedding.width
+        super().__init__(embedding, recurrent, attention, output, bridge=bridge, seen=seen, dropout=dropout)
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
         x = self.dropout(self.embedding(target_in))
@@ -61,11 +48,6 @@ class BahdanauDecoder(Decoder):
             found.append(found_now)
         # The output layer needs no earlier step, so it sees all of them at once.
         return self._logits(torch.stack(found, 1), x)
-
-    def start(self, memory: Memory) -> AttentiveState:
-        annotations = memory.annotations
-        attended = Attended.of((annotations, self.attention.prepare(annotations)), memory.mask)
-        return AttentiveState(self.bridge(memory), attended)
 
     def step(self, symbols: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
         x = self.dropout(self.embedding(symbols))
