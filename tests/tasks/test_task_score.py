@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anaphora as an
 import pytest
+
+import anaphora as an
 from anaphora.data.pairs import MemoryPairs
 from anaphora.data.tokenizers import PairTokenizer
 
