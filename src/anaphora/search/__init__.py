@@ -17,15 +17,21 @@ from anaphora.search._greedy import greedy
 from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
 from anaphora.search._rows import select_rows
 from anaphora.search._sample import sample
-from anaphora.search.ctc import ctc_loss
+from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
 
 __all__ = [
+    "Alignment",
     "BeamNode",
     "BeamStep",
     "Hypothesis",
     "NBest",
+    "Span",
     "Step",
     "beam",
+    "ctc_align",
+    "ctc_beam",
+    "ctc_collapse",
+    "ctc_greedy",
     "ctc_loss",
     "greedy",
     "sample",

@@ -30,6 +30,21 @@ def checked_scores(
     return scores, checked_lengths(name, lengths, scores.shape[0], scores.shape[1])
 
 
+def checked_log_probs(
+    name: str, log_probs: Tensor | NDArray[np.floating], lengths: Lengths, blank: int
+) -> tuple[Tensor, Tensor]:
+    """As `checked_scores`, without a gradient, and without NaN on real frames: no search can rank it."""
+    scores, frames = checked_scores(name, log_probs, lengths, blank)
+    scores = scores.detach()
+    spoilt = scores.isnan().any(-1).cpu() & (torch.arange(scores.shape[1]) < frames[:, None])
+    if bool(spoilt.any()):
+        row, frame = spoilt.nonzero()[0].tolist()
+        raise DataError(
+            f"{name}: row {row} holds NaN at frame {frame}; look for the first NaN in the model that made it."
+        )
+    return scores, frames
+
+
 def checked_lengths(name: str, lengths: Lengths, rows: int, most: int) -> Tensor:
     """Lengths ``(batch,)`` on the CPU, each between 0 and `most`, which stands for None."""
     if lengths is None:
