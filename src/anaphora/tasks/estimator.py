@@ -1,24 +1,50 @@
-"""What all estimators share: settings as keywords, in the manner of scikit-learn."""
+"""What all estimators share: settings in the manner of scikit-learn, and the life of a run.
+
+A task says how its data are opened, what is learnt besides weights (a tokenizer, say), which model the settings
+name and what is minimised; training, resuming, saving and loading are written here, once.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import contextlib
+import shutil
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from anaphora.settings.base import Settings
+from torch import Tensor, nn
+
+from anaphora.errors import AnaphoraError, RunError
+from anaphora.settings import SearchSettings, TrainingSettings
+from anaphora.tasks.card import model_card
+from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
+from anaphora.training import distributed
+from anaphora.training.loop import Trainer, TrainingResult
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.precision import choose_device
+from anaphora.training.progress import Reporter
+from anaphora.training.run import RunFolder
+from anaphora.training.weights import first_not_finite, save_weights, snapshot
 
 
-class Estimator:
+class Estimator(ABC):
     """Settings are keyword arguments; unknown ones are refused with a suggestion.
 
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.
     """
 
     command: ClassVar[str]
+    model_: Any
+    result_: TrainingResult
+    _trained_with: Any
 
     def __init__(self, model: str | None = None, **settings: Any):
         self._given: dict[str, Any] = dict(settings) if model is None else {"model": model, **settings}
-        self.settings_: Settings = resolve(self.task(), self._given)
+        self.settings_: Any = resolve(self.task(), self._given)
 
     @classmethod
     def task(cls) -> TaskInfo:
@@ -28,7 +54,7 @@ class Estimator:
         """Every setting that means something to the preset, with its value, as scikit-learn's tools expect."""
         return meaningful(self.task(), self.settings_)
 
-    def set_params(self, **settings: Any) -> Estimator:
+    def set_params(self, **settings: Any) -> Self:
         """Change settings; the preset's defaults apply anew where nothing was given."""
         given = {**self._given, **settings}
         self.settings_ = resolve(self.task(), given)
@@ -38,3 +64,160 @@ class Estimator:
     def __repr__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self._given.items())
         return f"{type(self).__name__}({given})"
+
+    # ------------------------------------------------------------------ what a task says of itself
+
+    @abstractmethod
+    def _fresh_model(self) -> nn.Module:
+        """The model the settings name, with weights that follow from the seed."""
+
+    @abstractmethod
+    def _write_learnt(self, run: RunFolder) -> None:
+        """Write what was learnt from the data besides weights."""
+
+    @abstractmethod
+    def _read_learnt(self, run: RunFolder) -> None:
+        """Read what ``_write_learnt`` wrote."""
+
+    @abstractmethod
+    def _vocabulary(self) -> dict[str, int]:
+        """Sizes of the vocabularies, by name."""
+
+    @abstractmethod
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Any, Any]:
+        """The training and dev data of a run again, or a sentence saying what has changed."""
+
+    @abstractmethod
+    def _lesson(self, data: Any, dev: Any) -> tuple[Objective, Batches]:
+        """What is minimised, and the batches it is minimised on."""
+
+    # ------------------------------------------------------------------ training
+
+    def _fit(
+        self,
+        opened: Callable[[RunFolder], tuple[Any, Any]],
+        out: str | Path | None,
+        force: bool,
+        reporter: Reporter | None,
+    ) -> Self:
+        """Train on what ``opened(run)`` opens and learns from. Under torchrun rank 0 prepares the folder."""
+        group = distributed.join(self.settings_.device)
+        run = RunFolder(group.share(self._folder(out) if group.main else Path()))
+        data: list[Any] = []
+        with contextlib.ExitStack() as held:
+
+            def prepare() -> None:
+                RunFolder.create(run.path, force=force)
+                held.enter_context(run.lock())
+                data.extend(self._prepare(run, opened))
+
+            group.on_main(prepare)
+            if not group.main:
+                self._read_learnt(run)
+                data.extend(self._reopen(run, read_config(run.path)))
+            self._train(run, data[0], data[1], reporter, resume=False)
+        return self
+
+    def _prepare(self, run: RunFolder, opened: Callable[[RunFolder], tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Open the data and learn from them; the folder then holds all that ``resume`` needs."""
+        try:
+            data, dev = opened(run)
+        except BaseException:
+            shutil.rmtree(run.path / "data", ignore_errors=True)  # so that the next try finds an empty folder
+            raise
+        self._write_learnt(run)
+        config = RunConfig(self.task(), self.settings_, {"train": data.describe(), "valid": dev.describe()})
+        run.write_text("config.json", config.to_json())
+        return data, dev
+
+    @classmethod
+    def resume(cls, run: str | Path, *, reporter: Reporter | None = None) -> Self:
+        """Go on with a run that was interrupted; the result is that of a run that never was."""
+        folder = RunFolder.open(Path(run))
+        config = read_config(folder.path)
+        if not config.data:
+            raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
+        self = cls(**meaningful(config.task, config.settings))
+        self._read_learnt(folder)
+        group = distributed.join(self.settings_.device)
+        with contextlib.ExitStack() as held:
+            group.on_main(lambda: held.enter_context(folder.lock()))
+            self._train(folder, *self._reopen(folder, config), reporter, resume=True)
+        return self
+
+    def _train(self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool) -> None:
+        settings: TrainingSettings = self.settings_
+        self.model_ = self._fresh_model()
+        objective, batches = self._lesson(data, dev)
+        trainer = Trainer(self.model_, objective, batches, settings, run, reporter)
+        if resume:
+            trainer.resume()
+        self.result_ = trainer.run()
+        group = distributed.join(settings.device)
+        if group.main:
+            run.write_text("README.md", self._card(read_config(run.path)))
+        group.barrier()
+        self._take_weights(run, run.load_model()[0])
+        self._trained_with = settings
+
+    def _folder(self, out: str | Path | None) -> Path:
+        if out is not None:
+            return Path(out)
+        temporary = tempfile.mkdtemp(prefix="anaphora-")
+        weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        return Path(temporary) / "run"
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the model alone (no data, no checkpoints) to a folder that ``an.load`` reads."""
+        self._check_trained()
+        run = RunFolder.create(Path(folder), force=force)
+        self._write_learnt(run)
+        searched = [key for key in SearchSettings.model_fields if hasattr(self.settings_, key)]
+        searching = {key: getattr(self.settings_, key) for key in searched}
+        # set_params may have changed the others since, which says nothing about these weights
+        config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
+        run.write_text("config.json", config.to_json())
+        step = self.result_.best_step if hasattr(self, "result_") else None
+        facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
+        save_weights(run.model, snapshot(self.model_), facts=facts)
+        run.write_text("README.md", self._card(config))
+
+    @classmethod
+    def from_folder(cls, folder: Path, config: RunConfig, *, device: str = "auto") -> Self:
+        """The trained estimator in a run folder; ``an.load`` calls this."""
+        self = cls(**meaningful(config.task, config.settings))
+        run = RunFolder(folder)
+        tensors, _ = run.load_model()  # first: it verifies the files the rest is built from
+        self._read_learnt(run)
+        self.model_ = self._fresh_model()
+        self._take_weights(run, tensors)
+        self.model_.to(choose_device(device)).eval()
+        self._trained_with = self.settings_
+        return self
+
+    def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor]) -> None:
+        broken = first_not_finite(tensors)
+        if broken is not None:
+            raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
+        try:
+            self.model_.load_state_dict(tensors)
+        except RuntimeError:
+            raise RunError(
+                f"{run.model}: holds the weights of another model; restore the whole folder."
+            ) from None
+        self.model_.eval()
+
+    def _check_trained(self) -> None:
+        if not hasattr(self, "model_"):
+            name = type(self).__name__
+            raise AnaphoraError(f"this {name} has not been trained: call fit(…) first, or an.load(RUN).")
+
+    def _card(self, config: RunConfig) -> str:
+        return model_card(
+            config,
+            parameters=sum(weight.numel() for weight in self.model_.parameters()),
+            vocabulary=self._vocabulary(),
+            result=getattr(self, "result_", None),
+        )

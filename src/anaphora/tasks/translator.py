@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-
-from torch import Tensor
 
 from anaphora.data.batching import PairBatches
 from anaphora.data.holdout import hold_out, reopen_all
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import Data, open_pairs
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
+from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.settings import SearchSettings, build
-from anaphora.tasks.card import model_card
-from anaphora.tasks.config import RunConfig, read_config
+from anaphora.tasks.config import RunConfig
 from anaphora.tasks.decoding import encode_sources, search_outputs
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.metrics import translation_scores
@@ -32,13 +25,11 @@ from anaphora.tasks.plan import plan_training
 from anaphora.tasks.presets import build_seq2seq
 from anaphora.tasks.settings import TranslatorSettings
 from anaphora.tasks.translation import TranslationObjective
-from anaphora.training import distributed
-from anaphora.training.loop import Trainer, TrainingResult
+from anaphora.training.objective import Batches, Objective
 from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
-from anaphora.training.weights import first_not_finite, save_weights, snapshot
 
 
 @dataclass(frozen=True)
@@ -65,8 +56,6 @@ class Translator(Estimator):
     settings_: TranslatorSettings
     model_: Seq2Seq
     tokenizer_: PairTokenizer
-    result_: TrainingResult
-    _trained_with: TranslatorSettings
 
     # ------------------------------------------------------------------ training
 
@@ -87,52 +76,14 @@ class Translator(Estimator):
         pairs) is held out. ``out`` is the run folder; without it the run lives in a temporary folder as long as
         the estimator. Under ``torchrun`` every process calls this; the first one prepares the folder.
         """
-        group = distributed.join(self.settings_.device)
         fields = {"source_field": source_field, "target_field": target_field}
-        run = RunFolder(group.share(self._folder(out) if group.main else Path()))
-        opened: list[Pairs] = []
-        with contextlib.ExitStack() as held:
 
-            def prepare() -> None:
-                RunFolder.create(run.path, force=force)
-                held.enter_context(run.lock())
-                opened.extend(self._prepare(run, data, valid, **fields))
-
-            group.on_main(prepare)
-            if not group.main:
-                self.tokenizer_ = _read_tokenizer(run.path)
-                opened.extend(_reopened(run, read_config(run.path)))
-            pairs, dev = opened
-            self._train(run, pairs, dev, reporter, resume=False)
-        return self
-
-    def _prepare(self, run: RunFolder, data: Data, valid: Data | None, **fields: Any) -> tuple[Pairs, Pairs]:
-        """Open the data and learn its symbols; the folder then holds all that ``resume`` needs."""
-        try:
+        def opened(run: RunFolder) -> tuple[Pairs, Pairs]:
             pairs, dev = self._open(data, valid, spill=run.path / "data", **fields)
             self._learn_symbols(pairs)
-        except BaseException:
-            shutil.rmtree(run.path / "data", ignore_errors=True)  # so that the next try finds an empty folder
-            raise
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
-        config = RunConfig(self.task(), self.settings_, {"train": pairs.describe(), "valid": dev.describe()})
-        run.write_text("config.json", config.to_json())
-        return pairs, dev
+            return pairs, dev
 
-    @classmethod
-    def resume(cls, run: str | Path, *, reporter: Reporter | None = None) -> Self:
-        """Go on with a run that was interrupted; the result is that of a run that never was."""
-        folder = RunFolder.open(Path(run))
-        config = read_config(folder.path)
-        if not config.data:
-            raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
-        self = cls(**_given(config))
-        self.tokenizer_ = _read_tokenizer(folder.path)
-        group = distributed.join(self.settings_.device)
-        with contextlib.ExitStack() as held:
-            group.on_main(lambda: held.enter_context(folder.lock()))
-            self._train(folder, *_reopened(folder, config), reporter, resume=True)
-        return self
+        return self._fit(opened, out, force, reporter)
 
     def plan(
         self,
@@ -180,33 +131,28 @@ class Translator(Estimator):
         seed_everything(self.settings_.seed, "model")
         return build_seq2seq(self.settings_, self.tokenizer_.source.size, self.tokenizer_.target.size)
 
-    def _train(
-        self, run: RunFolder, pairs: Pairs, dev: Pairs, reporter: Reporter | None, *, resume: bool
-    ) -> None:
+    def _lesson(self, data: Pairs, dev: Pairs) -> tuple[Objective, Batches]:
         s = self.settings_
-        self.model_ = self._fresh_model()
         batches = PairBatches(
-            pairs, self.tokenizer_, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+            data, self.tokenizer_, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
         )
         shown = dev.read(range(min(len(dev), s.valid_examples)))
-        objective = TranslationObjective(s, self.tokenizer_, shown)
-        trainer = Trainer(self.model_, objective, batches, s, run, reporter)
-        if resume:
-            trainer.resume()
-        self.result_ = trainer.run()
-        group = distributed.join(s.device)
-        if group.main:
-            run.write_text("README.md", self._card(read_config(run.path)))
-        group.barrier()
-        self._take_weights(run.path, run.load_model()[0])
-        self._trained_with = s
+        return TranslationObjective(s, self.tokenizer_, shown), batches
 
-    def _folder(self, out: str | Path | None) -> Path:
-        if out is not None:
-            return Path(out)
-        temporary = tempfile.mkdtemp(prefix="anaphora-")
-        weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
-        return Path(temporary) / "run"
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Pairs, Pairs]:
+        return reopen_all(config.data, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            self.tokenizer_ = PairTokenizer.from_json(run.read_text("tokenizer.json"))
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {"source": self.tokenizer_.source.size, "target": self.tokenizer_.target.size}
 
     # ------------------------------------------------------------------ use
 
@@ -293,8 +239,7 @@ class Translator(Estimator):
         )
 
     def _encode(self, texts: Iterable[str]) -> list[list[int]]:
-        if not hasattr(self, "model_"):
-            raise AnaphoraError("this Translator has not been trained: call fit(…) first, or an.load(RUN).")
+        self._check_trained()
         if isinstance(texts, str):
             raise DataError("predict takes a list of texts: write [text] for a single one.")
         given = list(texts)
@@ -312,69 +257,3 @@ class Translator(Estimator):
         usual = {key: getattr(self.settings_, key) for key in asked}
         given = {key: value for key, value in asked.items() if value is not None}
         return build(SearchSettings, {**usual, **given}, owner="predict").model_dump()
-
-    # ------------------------------------------------------------------ files
-
-    def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the model alone (no data, no checkpoints) to a folder that ``an.load`` reads."""
-        self._encode([])  # refuses politely when nothing was trained
-        run = RunFolder.create(Path(folder), force=force)
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
-        searching = {key: getattr(self.settings_, key) for key in SearchSettings.model_fields}
-        # set_params may have changed the others since, which says nothing about these weights
-        config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
-        run.write_text("config.json", config.to_json())
-        step = self.result_.best_step if hasattr(self, "result_") else None
-        facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
-        save_weights(run.model, snapshot(self.model_), facts=facts)
-        run.write_text("README.md", self._card(config))
-
-    @classmethod
-    def from_folder(cls, folder: Path, config: RunConfig, *, device: str = "auto") -> Self:
-        """The trained estimator in a run folder; ``an.load`` calls this."""
-        self = cls(**_given(config))
-        tensors, _ = RunFolder(folder).load_model()  # first: it verifies the files the rest is built from
-        self.tokenizer_ = _read_tokenizer(folder)
-        self.model_ = self._fresh_model()
-        self._take_weights(folder, tensors)
-        self.model_.to(choose_device(device)).eval()
-        self._trained_with = self.settings_
-        return self
-
-    def _take_weights(self, folder: Path, tensors: dict[str, Tensor]) -> None:
-        place = RunFolder(folder).model
-        broken = first_not_finite(tensors)
-        if broken is not None:
-            raise RunError(f"{place}: the weights {broken} are not finite numbers; use another copy.")
-        try:
-            self.model_.load_state_dict(tensors)
-        except RuntimeError:
-            raise RunError(
-                f"{place}: holds the weights of another model; restore the whole folder."
-            ) from None
-        self.model_.eval()
-
-    def _card(self, config: RunConfig) -> str:
-        return model_card(
-            config,
-            parameters=sum(weight.numel() for weight in self.model_.parameters()),
-            vocabulary={"source": self.tokenizer_.source.size, "target": self.tokenizer_.target.size},
-            result=getattr(self, "result_", None),
-        )
-
-
-def _given(config: RunConfig) -> dict[str, Any]:
-    from anaphora.tasks.registry import meaningful
-
-    return meaningful(config.task, config.settings)
-
-
-def _reopened(run: RunFolder, config: RunConfig) -> tuple[Pairs, Pairs]:
-    return reopen_all(config.data, spill=run.path / "data")
-
-
-def _read_tokenizer(folder: Path) -> PairTokenizer:
-    try:
-        return PairTokenizer.from_json(RunFolder(folder).read_text("tokenizer.json"))
-    except DataError as error:
-        raise RunError(f"{folder / 'tokenizer.json'}: {error}") from None
