@@ -1,0 +1,1 @@
+"""The models before the networks: counts, hidden Markov chains, linear dynamics, autoregression."""
