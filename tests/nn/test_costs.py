@@ -1,4 +1,4 @@
-"""What the blocks cost, counted: the exponents of Vaswani et al. 2017, table 1 (curriculum G5)."""
+"""What the blocks cost, counted: the exponents of Vaswani et al. 2017, table 1."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_an_unknown_study_is_refused_with_a_suggestion(tmp_path):
 
 @pytest.mark.slow
 def test_attention_keeps_long_inputs_right_where_one_state_does_not(tmp_path):
-    """Curriculum F4, at a tenth of the size: the curves part where sentences get long."""
+    """Bahdanau 2015, figure 2, at a tenth of the size: the curves part where sentences get long."""
     settings = {"steps": 1000, "hidden": 64, "valid_every": 1000, "save_every": 1000, "valid_examples": 50}
     models = study.run("length", tmp_path, settings=settings)["models"]
 

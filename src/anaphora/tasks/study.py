@@ -1,6 +1,6 @@
 """Studies: small experiments of the lectures, run on the spot.
 
-``length`` (curriculum F4, Bahdanau 2015 figure 2): an encoder-decoder without attention must press a sentence into
+``length`` (Bahdanau 2015, figure 2): an encoder-decoder without attention must press a sentence into
 one state and gets worse with length; with attention it does not.
 """
 
