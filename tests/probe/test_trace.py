@@ -101,3 +101,13 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         small().save(tmp_path / "file" / "x.trace")
+
+
+def test_a_trace_says_what_there_is_to_look_at() -> None:
+    trace = Trace(
+        {"source": ["a", "b"]},
+        {"weights": Array(("head", "source"), np.zeros((3, 2)))},
+        {},
+        {"beam": [{"step": 0}]},
+    )
+    assert repr(trace) == "Trace\n  source (a, b)\n  weights: head 3, source 2\n  beam: 1 records"

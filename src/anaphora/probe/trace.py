@@ -42,7 +42,7 @@ class Array(NamedTuple):
     values: NDArray[Any]
 
 
-@dataclass
+@dataclass(repr=False)
 class Trace:
     """Everything seen inside one run of a model.
 
@@ -66,6 +66,15 @@ class Trace:
         _check_sizes(self.tokens, self.arrays)
         for name, array in self.arrays.items():
             _check_axes(name, array, self.tokens)
+
+    def __repr__(self) -> str:
+        """What there is to look at, not the numbers themselves."""
+        lines = [f"  {name} ({', '.join(tokens)})" for name, tokens in self.tokens.items()]
+        for name, (axes, values) in sorted(self.arrays.items()):
+            sizes = ", ".join(f"{axis} {size}" for axis, size in zip(axes, values.shape, strict=True))
+            lines.append(f"  {name}: {sizes}")
+        lines += [f"  {name}: {len(rows)} records" for name, rows in sorted(self.tables.items())]
+        return "\n".join(["Trace", *lines])
 
     @property
     def max_difference(self) -> float | None:
