@@ -180,6 +180,39 @@ def test_forms_of_targets_and_lengths_agree() -> None:
     assert lists == padded == arrays
 
 
+def test_threads_and_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.randn(11, 15, 6, requires_grad=True)
+    logits.data[4] *= 400  # a row for the log domain, somewhere in the middle
+    targets = torch.randint(1, 6, (11, 4))
+
+    def both() -> list[Tensor]:
+        losses = ctc_loss(logits, targets, reduction="none")
+        return [losses.detach(), *torch.autograd.grad(losses.sum(), logits)]
+
+    expected = both()
+    threads = torch.get_num_threads()
+    monkeypatch.setattr("anaphora.search.ctc._loss._ELEMENTS", 1)
+    try:
+        torch.set_num_threads(3)
+        found = both()
+    finally:
+        torch.set_num_threads(threads)
+    for a, b in zip(expected, found, strict=True):
+        assert torch.equal(a, b)
+    with torch.no_grad():
+        assert torch.equal(ctc_loss(logits, targets, reduction="none"), expected[0])
+
+
+def test_half_precision_input_has_a_float32_loss() -> None:
+    logits = torch.randn(2, 9, 4).bfloat16().requires_grad_()
+    loss = ctc_loss(logits, [[1, 2], [3]], reduction="none")
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, ctc_loss(logits.float(), [[1, 2], [3]], reduction="none"))
+    loss.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.dtype == torch.bfloat16
+
+
 def test_degenerate_shapes() -> None:
     assert ctc_loss(torch.zeros(0, 5, 3), torch.zeros(0, 2, dtype=torch.long), reduction="sum") == 0
     empty = ctc_loss(torch.zeros(1, 4, 2), [[]], reduction="sum")  # blanks only, each of probability 1/2

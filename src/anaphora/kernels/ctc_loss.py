@@ -138,12 +138,13 @@ def ctc_rows(p, lengths, targets, target_lengths, blank, losses, gradient):  # t
 
     p (B, T, V) are probabilities. losses is NaN for a row left to the log domain; its gradient is not to be used.
     """
-    B, T, _ = p.shape
+    B, T, V = p.shape
     most = targets.shape[1]
     alpha_b, alpha_l = np.empty((T, most + 1)), np.empty((T, most))
     scales, emission, skip = np.empty(T), np.empty(most), np.zeros(most + 1)
     gamma_l, beta = np.empty(most), np.empty((4, most + 1))
     with_gradient = gradient.shape[0] > 0
+    unused = np.zeros((0 if with_gradient else T, V))
     for n in range(B):
         U, frames = target_lengths[n], lengths[n]
         if frames == 0:
@@ -155,9 +156,12 @@ def ctc_rows(p, lengths, targets, target_lengths, blank, losses, gradient):  # t
             skip[i] = 1.0 if y[i] != y[i - 1] else 0.0
         a_b, a_l = alpha_b[:, : U + 1], alpha_l[:, :U]
         log_p = _forward(p[n], frames, y, skip, blank, a_b, a_l, scales, emission)
-        agreed = not np.isnan(log_p)
-        if agreed and with_gradient:
-            agreed = _backward(
-                p[n], frames, y, skip, blank, a_b, a_l, scales, log_p, gamma_l, beta[:, : U + 1], gradient[n]
-            )
+        if np.isnan(log_p):
+            losses[n] = np.nan
+            continue
+        # Also without a gradient: only the way back shows whether the way there lost something.
+        spent = gradient[n] if with_gradient else unused
+        agreed = _backward(
+            p[n], frames, y, skip, blank, a_b, a_l, scales, log_p, gamma_l, beta[:, : U + 1], spent
+        )
         losses[n] = -log_p if agreed else np.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,9 @@ from anaphora.search.ctc._inputs import (
     frames_needed,
     refuse,
 )
+
+_ELEMENTS = 2**22
+"""Scores that are in float64 at the same time."""
 
 
 def ctc_loss(
@@ -44,8 +48,9 @@ def ctc_loss(
     impossible: a target that no path spells (more symbols, plus a blank between equal neighbours, than frames; or
         probability 0) raises `DataError` with its row, or with "zero" adds neither loss nor gradient.
 
-    On the CPU all sums are in float64, and the gradient is exact for float32 input to about 1e-7. A GPU uses
-    PyTorch's kernel, with the gradient corrected for ``normalized=True``. Differentiable once.
+    On the CPU all sums are in float64, and the gradient is exact for float32 input to about 1e-7; rows are shared out
+    over `torch.get_num_threads()` threads, which changes no result. CUDA uses PyTorch's kernel, with the gradient
+    corrected for ``normalized=True``. Differentiable once.
     """
     if reduction not in ("mean", "sum", "none") or impossible not in ("raise", "zero"):
         raise ValueError(
@@ -78,7 +83,7 @@ class _Losses(torch.autograd.Function):
         wanted: bool,
     ) -> Tensor:
         possible = frames_needed(labels, sizes) <= lengths
-        rows = _rows_cpu if logits.device.type == "cpu" else _rows_torch
+        rows = _rows_torch if logits.device.type == "cuda" else _rows_cpu
         losses, gradient = rows(logits, labels, lengths, sizes, possible, blank, normalized, wanted)
         lost = torch.isinf(losses).nonzero().flatten().tolist()
         if lost and impossible == "raise":
@@ -87,14 +92,14 @@ class _Losses(torch.autograd.Function):
             losses[lost] = 0.0
             if wanted:
                 gradient[lost] = 0.0
-        ctx.save_for_backward(gradient.to(logits.dtype))
-        return losses.to(logits.dtype)
+        ctx.save_for_backward(gradient.to(logits))
+        return losses.to(logits.device, torch.promote_types(logits.dtype, torch.float32))
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return (gradient * upstream[:, None, None], *(None,) * 7)
+        return ((gradient * upstream[:, None, None]).to(gradient.dtype), *(None,) * 7)
 
 
 def _rows_cpu(
@@ -107,36 +112,74 @@ def _rows_cpu(
     normalized: bool,
     wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Losses ``(batch,)`` in float64, infinite where impossible, and their gradient if wanted, else nothing."""
-    from anaphora.kernels.ctc_loss import ctc_rows
-    from anaphora.kernels.ctc_loss_log import ctc_row_log
+    """Losses ``(batch,)`` in float64, infinite where impossible, and their gradient if wanted, else nothing.
 
-    scores = logits.detach().to(torch.float64)
-    probabilities = (scores.exp() if normalized else scores.softmax(-1)).contiguous()
-    gradient = _start(probabilities, lengths, normalized) if wanted else scores.new_zeros(0, 1, 1)
-    losses = scores.new_empty(len(scores))
-    p, spent = probabilities.numpy(), gradient.numpy()
-    y, loss_of = labels.numpy(), losses.numpy()
-    ctc_rows(p, np.where(possible, lengths, 0), y, sizes.numpy(), blank, loss_of, spent)
-    for row in np.flatnonzero(np.isnan(loss_of)):
-        frames = int(lengths[row])
-        real = scores[row, :frames]
-        log_p: NDArray[np.float64] = (real if normalized else real.log_softmax(-1)).contiguous().numpy()
-        start = np.zeros_like(log_p) if normalized else np.exp(log_p)
-        loss_of[row] = ctc_row_log(log_p, y[row, : int(sizes[row])], blank, start)
-        if wanted:
-            spent[row, :frames] = start
+    Some rows at a time, so that the copies in float64 stay small, shared out over PyTorch's number of threads.
+    """
+    logits = logits.detach().cpu()
+    threads = torch.get_num_threads()
+    together = max(threads, _ELEMENTS // max(logits.shape[1] * logits.shape[2], 1))
+    losses = logits.new_empty(len(logits), dtype=torch.float64)
+    gradient = torch.zeros_like(logits) if wanted else logits.new_zeros(0)
+    frames = torch.where(possible, lengths, 0)
+    with ThreadPoolExecutor(threads) as pool:  # starts its threads when they get work
+        run = pool.map if threads > 1 else map
+        for first in range(0, len(logits), together):
+            some = slice(first, first + together)
+            job = _Job(logits[some], labels[some], frames[some], sizes[some], blank, normalized, wanted)
+            share = -(-len(job.losses) // threads)
+            list(run(job, (slice(at, at + share) for at in range(0, len(job.losses), share))))
+            losses[some] = torch.from_numpy(job.losses)
+            if wanted:
+                gradient[some] = torch.from_numpy(job.gradient)
     return losses, gradient
 
 
-def _start(probabilities: Tensor, lengths: Tensor, normalized: bool) -> Tensor:
-    """What the posteriors are taken from: p on real frames, zero where p is not a function of the input."""
-    if normalized:
-        return torch.zeros_like(probabilities)
-    gradient = probabilities.clone()
-    for row, frames in enumerate(lengths.tolist()):
-        gradient[row, frames:] = 0.0
-    return gradient
+class _Job:
+    """Some rows of a batch as arrays; calling it with a slice of them fills in their losses and gradients."""
+
+    def __init__(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        frames: Tensor,
+        sizes: Tensor,
+        blank: int,
+        normalized: bool,
+        wanted: bool,
+    ):
+        scores = logits.to(torch.float64)
+        self.scores, self.normalized, self.blank, self.wanted = scores, normalized, blank, wanted
+        self.p = (scores.exp() if normalized else scores.softmax(-1)).contiguous().numpy()
+        self.labels, self.frames, self.sizes = labels.numpy(), frames.numpy(), sizes.numpy()
+        self.losses = np.empty(len(self.p))
+        self.gradient = np.zeros(self.p.shape if wanted else (0, 1, 1))
+        if wanted and not normalized:  # the posteriors are taken off p
+            for row, end in enumerate(self.frames):
+                self.gradient[row, :end] = self.p[row, :end]
+
+    def __call__(self, rows: slice) -> None:
+        from anaphora.kernels.ctc_loss import ctc_rows
+
+        gradient = self.gradient[rows]
+        losses = self.losses[rows]
+        ctc_rows(
+            self.p[rows], self.frames[rows], self.labels[rows], self.sizes[rows], self.blank, losses, gradient
+        )
+        for row in np.flatnonzero(np.isnan(losses)):
+            self._in_logarithms(rows.start + int(row))
+
+    def _in_logarithms(self, row: int) -> None:
+        """One row again, where probabilities became too small to be added as they are."""
+        from anaphora.kernels.ctc_loss_log import ctc_row_log
+
+        end = int(self.frames[row])
+        real = self.scores[row, :end]
+        log_p: NDArray[np.float64] = (real if self.normalized else real.log_softmax(-1)).contiguous().numpy()
+        gradient = np.zeros_like(log_p) if self.normalized else np.exp(log_p)
+        self.losses[row] = ctc_row_log(log_p, self.labels[row, : self.sizes[row]], self.blank, gradient)
+        if self.wanted:
+            self.gradient[row, :end] = gradient
 
 
 def _rows_torch(
