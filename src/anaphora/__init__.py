@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anaphora import nn as nn
     from anaphora import search as search
     from anaphora.errors import AnaphoraError as AnaphoraError
+    from anaphora.models.classical.hmm import HMM as HMM
     from anaphora.models.classical.kalman import Kalman as Kalman
     from anaphora.tasks.load import load as load
     from anaphora.tasks.translator import Translator as Translator
@@ -33,12 +34,13 @@ _cpu.avoid_broken_amx()
 _HOMES = {
     "AnaphoraError": "anaphora.errors",
     "Kalman": "anaphora.models.classical.kalman",
+    "HMM": "anaphora.models.classical.hmm",
     "Translator": "anaphora.tasks.translator",
     "load": "anaphora.tasks.load",
 }
 _ROOMS = ("nn", "search")
 
-__all__ = ["AnaphoraError", "Kalman", "Translator", "__version__", "load", "nn", "search"]
+__all__ = ["HMM", "AnaphoraError", "Kalman", "Translator", "__version__", "load", "nn", "search"]
 
 
 def __getattr__(name: str) -> Any:
