@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anaphora.errors import AnaphoraError as AnaphoraError
     from anaphora.models.classical.hmm import HMM as HMM
     from anaphora.models.classical.kalman import Kalman as Kalman
+    from anaphora.models.classical.ngram import NGram as NGram
     from anaphora.tasks.load import load as load
     from anaphora.tasks.translator import Translator as Translator
 
@@ -33,6 +34,7 @@ _cpu.avoid_broken_amx()
 
 _HOMES = {
     "AnaphoraError": "anaphora.errors",
+    "NGram": "anaphora.models.classical.ngram",
     "Kalman": "anaphora.models.classical.kalman",
     "HMM": "anaphora.models.classical.hmm",
     "Translator": "anaphora.tasks.translator",
@@ -40,7 +42,7 @@ _HOMES = {
 }
 _ROOMS = ("nn", "search")
 
-__all__ = ["HMM", "AnaphoraError", "Kalman", "Translator", "__version__", "load", "nn", "search"]
+__all__ = ["HMM", "AnaphoraError", "Kalman", "NGram", "Translator", "__version__", "load", "nn", "search"]
 
 
 def __getattr__(name: str) -> Any:
