@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
-from anaphora.search._candidates import best_symbols
-from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, Step, lengths_of, normalised
+from anaphora.search._candidates import best_symbols, check_shape
+from anaphora.search._constraints import Constraints, Phrases, add_wanted, constrained
+from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
+from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping
 from anaphora.search._rows import row_index, select_rows
-
-PRUNED_SHOWN = 3
-"""How many of the pruned candidates of a step the tree keeps."""
 
 
 @torch.no_grad()
@@ -27,7 +27,15 @@ def beam(
     max_length: int | Tensor,
     min_length: int = 0,
     length_penalty: float = 1.0,
+    normalisation: Normalisation = "power",
     n_best: int | None = 1,
+    stopping: Stopping = "exact",
+    prefixes: Sequence[Sequence[int]] | None = None,
+    forbid: Sequence[Phrases] | None = None,
+    require: Sequence[Phrases] | None = None,
+    no_repeat: int = 0,
+    groups: int = 1,
+    diversity: float = 0.5,
     keep_tree: bool = False,
 ) -> list[NBest]:
     """The best outputs for each item of `start` (items,), keeping `width` hypotheses at every step.
@@ -41,17 +49,24 @@ def beam(
     can only fall, so log p / max_lengthᵅ bounds all that may follow. Items that are done leave the
     batch, and nothing about one item depends on another. Hypotheses cut at `max_length` fill the list
     only where finished ones are missing.
+
+    `normalisation`: other scores, see `normalised`. `stopping="first"`: done as soon as `width`
+    hypotheses are finished. `prefixes`: symbols each item's output begins with. `forbid`, `require`: for
+    each item the phrases (lists of symbols) its output must not, must contain. `no_repeat` = n: no n
+    symbols in a row come twice. `groups` > 1: diverse beams of width / groups each, which move in turn;
+    one chooses by log p − diversity · (how often the groups before it took the symbol at this step).
     """
     limits = lengths_of(max_length, len(start), min_length)
-    _check(width, n_best, length_penalty)
-    best_of = width if n_best is None else n_best
-    items = [_Item(width, limit, best_of, eos, length_penalty, keep_tree) for limit in limits]
+    plan = Plan(
+        eos, width, width if n_best is None else n_best, length_penalty, normalisation,
+        stopping, groups, diversity, keep_tree,
+    )  # fmt: skip
+    rules = _rules(eos, limits, prefixes, forbid, require, no_repeat)
+    items = [Item(plan, limit, of_item) for limit, of_item in zip(limits, rules, strict=True)]
     active, symbols = items, start
     for length in range(1, max(limits, default=0) + 1):
         log_probs, state = step(symbols, state)
-        forbidden = eos if length < min_length else None
-        count = width + PRUNED_SHOWN if keep_tree else width
-        best = best_symbols(log_probs, count, rows=len(symbols), forbidden=forbidden)
+        best = _candidates(log_probs, active, plan, len(symbols), eos if length < min_length else None)
         rows: list[int] = []
         row = 0
         for item in active:
@@ -69,59 +84,49 @@ def beam(
     return [item.result() for item in items]
 
 
-class _Item:
-    """The hypotheses of one input: those alive, those finished, and the rule when to stop."""
+def _candidates(
+    log_probs: Tensor, active: list[Item], plan: Plan, rows: int, forbidden: int | None
+) -> Candidates:
+    """The best next symbols of each row that its item's rules allow.
 
-    def __init__(
-        self, width: int, max_length: int, n_best: int, eos: int, length_penalty: float, keep_tree: bool
-    ):
-        self.width, self.max_length, self.n_best, self.eos = width, max_length, n_best, eos
-        self.length_penalty = length_penalty
-        self.live = [BeamNode(None, -1, 0.0, 0.0, 0.0, 0)]
-        self.finished: list[BeamNode] = []
-        self.tree: list[BeamStep] | None = [] if keep_tree else None
-        self.done = False
-
-    def extend(self, best: list[list[tuple[float, int]]]) -> None:
-        """One step: `best` holds the best next (log p, symbol) of each live hypothesis."""
-        nodes = [
-            self._node(parent, symbol, p)
-            for parent, row in zip(self.live, best, strict=True)
-            for p, symbol in row
-        ]
-        if not nodes:  # every continuation is forbidden: what is alive is the best there is
-            self.done = True
-            return
-        nodes.sort(key=lambda node: (-node.log_prob, node.parent.rank if node.parent else 0, node.symbol))
-        chosen = nodes[: self.width]
-        ended = [node for node in chosen if node.symbol == self.eos]
-        self.live = [node for node in chosen if node.symbol != self.eos]
-        for rank, node in enumerate(self.live):
-            node.rank = rank
-        self.finished = sorted(self.finished + ended, key=lambda node: -node.score)[: self.n_best]
-        if self.tree is not None:
-            self.tree.append(BeamStep(self.live, ended, nodes[self.width : self.width + PRUNED_SHOWN]))
-        self.done = chosen[0].length == self.max_length or not any(map(self._can_win, self.live))
-
-    def _node(self, parent: BeamNode, symbol: int, p: float) -> BeamNode:
-        log_prob, length = parent.log_prob + p, parent.length + 1
-        score = normalised(log_prob, length, self.length_penalty)
-        return BeamNode(parent, symbol, p, log_prob, score, length)
-
-    def _can_win(self, node: BeamNode) -> bool:
-        bound = normalised(node.log_prob, self.max_length, self.length_penalty)
-        return len(self.finished) < self.n_best or bound > self.finished[-1].score
-
-    def result(self) -> NBest:
-        found = NBest(node.hypothesis(finished=True) for node in self.finished)
-        cut = sorted(self.live, key=lambda node: -node.score)[: self.n_best - len(found)]
-        found.extend(node.hypothesis(finished=False) for node in cut)
-        found.tree = self.tree
-        return found
+    `width` of them are enough for every group: the others' choices can push back at most as many as
+    those groups are wide.
+    """
+    count = plan.width + PRUNED_SHOWN if plan.keep_tree else plan.width
+    ruled = [(item.rules, node) for item in active for node in item.live if item.rules]
+    if not ruled:
+        return best_symbols(log_probs, count, rows=rows, forbidden=forbidden)
+    check_shape(log_probs, rows)
+    log_probs, wanted = constrained(log_probs, ruled)
+    best = best_symbols(log_probs, count, rows=rows, forbidden=forbidden)
+    add_wanted(best, log_probs, wanted)
+    return best
 
 
-def _check(width: int, n_best: int | None, length_penalty: float) -> None:
-    if width < 1 or (n_best is not None and n_best < 1):
-        raise AnaphoraError(f"width and n_best must be at least 1, but are {width} and {n_best}.")
-    if not 0 <= length_penalty <= 10:
-        raise AnaphoraError(f"length_penalty must lie between 0 and 10, but is {length_penalty}.")
+def _rules(
+    eos: int,
+    limits: list[int],
+    prefixes: Sequence[Sequence[int]] | None,
+    forbid: Sequence[Phrases] | None,
+    require: Sequence[Phrases] | None,
+    no_repeat: int,
+) -> Sequence[Constraints | None]:
+    """The constraints of each item; none where nothing is asked."""
+    given = {"prefixes": prefixes, "forbid": forbid, "require": require}
+    for name, per_item in given.items():
+        if per_item is not None and len(per_item) != len(limits):
+            raise AnaphoraError(
+                f"{name} has {len(per_item)} entries for {len(limits)} items; give one for each."
+            )
+    if no_repeat < 0:
+        raise AnaphoraError(f"no_repeat must be at least 0 (0 allows repeats), but is {no_repeat}.")
+    if not no_repeat and all(per_item is None for per_item in given.values()):
+        return [None] * len(limits)
+    none: list[list[Any]] = [[] for _ in limits]
+    per_items = zip(limits, prefixes or none, forbid or none, require or none, strict=True)
+    rules = []
+    for limit, prefix, forbidden, required in per_items:
+        if len(prefix) > limit:
+            raise AnaphoraError(f"A prefix has {len(prefix)} symbols, more than max_length = {limit} allows.")
+        rules.append(Constraints(eos, prefix, forbidden, required, no_repeat))
+    return rules

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
+
+Normalisation = Literal["power", "gnmt", "reward"]
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 """step(symbols (rows,), state) -> (log_probs (rows, V), state)"""
@@ -17,7 +19,7 @@ Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 
 @dataclass
 class Hypothesis:
-    """One output. `score = log_prob / len(steps)ᵅ`, and `log_prob = sum(steps)`."""
+    """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` unless asked otherwise."""
 
     tokens: list[int]
     """The symbols without the start symbol and without EOS."""
@@ -52,6 +54,8 @@ class BeamNode:
     length: int
     rank: int = 0
     """Its place among the nodes kept at its step: the next step's nodes name their parent by it."""
+    progress: tuple[int, ...] = ()
+    """How far the required and forbidden phrases have come, see `Constraints`."""
 
     def path(self) -> Iterator[BeamNode]:
         """The nodes from the first symbol to this one."""
@@ -85,9 +89,21 @@ class BeamStep:
     """The best few that found no place in the beam."""
 
 
-def normalised(log_prob: float, length: int, length_penalty: float) -> float:
-    """score = log p / lengthᵅ with α = length_penalty; a hypothesis without symbols keeps its log p."""
-    return log_prob / math.pow(max(length, 1), length_penalty)
+def normalised(
+    log_prob: float, length: int, length_penalty: float, normalisation: Normalisation = "power"
+) -> float:
+    """The score of log p with α = length_penalty; a hypothesis without symbols keeps its log p.
+
+        "power"   log p / lengthᵅ
+        "gnmt"    log p / ((5 + length) / 6)ᵅ      (Wu et al. 2016)
+        "reward"  log p + α · length               (He et al. 2016)
+
+    With α ≥ 0 each of them grows with the length, which the exact stopping rule relies on.
+    """
+    if normalisation == "reward":
+        return log_prob + length_penalty * length
+    base = max(length, 1) if normalisation == "power" else (5 + max(length, 1)) / 6
+    return log_prob / math.pow(base, length_penalty)
 
 
 def lengths_of(max_length: int | Tensor, items: int, min_length: int) -> list[int]:

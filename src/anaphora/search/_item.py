@@ -1,0 +1,162 @@
+"""The beam of one input: what is alive, what is finished, and when to stop."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal, get_args
+
+from anaphora.errors import AnaphoraError
+from anaphora.search._constraints import Constraints
+from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, Normalisation, normalised
+
+Stopping = Literal["exact", "first"]
+Candidates = list[list[tuple[float, int]]]
+"""For each row of an input the best next (log p, symbol)."""
+
+PRUNED_SHOWN = 3
+"""How many of the pruned candidates of a step the tree keeps."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a beam; the same for all inputs."""
+
+    eos: int
+    width: int
+    n_best: int
+    length_penalty: float
+    normalisation: Normalisation
+    stopping: Stopping
+    groups: int
+    diversity: float
+    keep_tree: bool
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.n_best < 1:
+            raise AnaphoraError(
+                f"width and n_best must be at least 1, but are {self.width} and {self.n_best}."
+            )
+        if not 0 <= self.length_penalty <= 10:
+            raise AnaphoraError(f"length_penalty must lie between 0 and 10, but is {self.length_penalty}.")
+        if self.groups < 1 or self.width % self.groups:
+            raise AnaphoraError(
+                f"groups must share width = {self.width} equally, but there are {self.groups} of them."
+            )
+        if not 0 <= self.diversity < float("inf"):
+            raise AnaphoraError(f"diversity must be a number from 0 on, but is {self.diversity}.")
+        _check_name("normalisation", self.normalisation, get_args(Normalisation))
+        _check_name("stopping", self.stopping, get_args(Stopping))
+
+    def score(self, log_prob: float, length: int) -> float:
+        return normalised(log_prob, length, self.length_penalty, self.normalisation)
+
+
+class Item:
+    """The groups of one input, which move in turn: each sees the symbols that those before it have taken."""
+
+    def __init__(self, plan: Plan, max_length: int, rules: Constraints | None):
+        root = BeamNode(None, -1, 0.0, 0.0, 0.0, 0, progress=rules.start if rules else ())
+        self.plan, self.rules = plan, rules
+        self.groups = [_Group(plan, max_length, rules, root) for _ in range(plan.groups)]
+        self.live = [root]
+        self.tree: list[BeamStep] | None = [] if plan.keep_tree else None
+        self.done = False
+
+    def extend(self, best: Candidates) -> None:
+        """One step of every group; a live hypothesis finds its candidates at its rank."""
+        taken: Counter[int] = Counter()
+        active = [group for group in self.groups if not group.done]
+        steps = [step for group in active if (step := group.extend(best, taken))]
+        self.live = [node for group in active if not group.done for node in group.live]
+        self.done = all(group.done for group in active)
+        kept = self.live + [node for group in active if group.done for node in group.live]
+        for rank, node in enumerate(kept):
+            node.rank = rank
+        if self.tree is not None and steps:
+            finished = sorted((n for step in steps for n in step.finished), key=lambda n: -n.log_prob)
+            pruned = sorted((n for step in steps for n in step.pruned), key=lambda n: -n.log_prob)
+            self.tree.append(BeamStep(kept, finished, pruned[:PRUNED_SHOWN]))
+
+    def result(self) -> NBest:
+        finished = _distinct(node for group in self.groups for node in group.finished)
+        found = NBest(node.hypothesis(finished=True) for node in finished[: self.plan.n_best])
+        cut = _distinct(node for group in self.groups for node in group.live)
+        room = self.plan.n_best - len(found)
+        found.extend(node.hypothesis(finished=False) for node in cut[:room])
+        found.tree = self.tree
+        return found
+
+
+class _Group:
+    """A beam of its own: the hypotheses alive and finished, and the rule when to stop."""
+
+    def __init__(self, plan: Plan, max_length: int, rules: Constraints | None, root: BeamNode):
+        self.plan, self.max_length, self.rules = plan, max_length, rules
+        self.width = plan.width // plan.groups
+        self.n_best = -(-plan.n_best // plan.groups)
+        self.live = [root]
+        self.finished: list[BeamNode] = []
+        self.ended = 0
+        self.done = False
+
+    def extend(self, best: Candidates, taken: Counter[int]) -> BeamStep | None:
+        """One step; `taken` counts the symbols that other groups took, and those taken here are added."""
+        nodes = [self._node(parent, symbol, p) for parent in self.live for p, symbol in best[parent.rank]]
+        if not nodes:  # every continuation is forbidden: what is alive is the best there is
+            self.done = True
+            return None
+        penalty = self.plan.diversity
+        nodes.sort(key=lambda n: (penalty * taken[n.symbol] - n.log_prob, _parent_rank(n), n.symbol))
+        chosen = self._choose(nodes)
+        taken.update(node.symbol for node in chosen)
+        ended = [node for node in chosen if node.symbol == self.plan.eos]
+        self.live = [node for node in chosen if node.symbol != self.plan.eos]
+        self.finished = sorted(self.finished + ended, key=lambda node: -node.score)[: self.n_best]
+        self.ended += len(ended)
+        self.done = chosen[0].length == self.max_length or not any(map(self._can_win, self.live))
+        if self.plan.stopping == "first" and self.ended >= self.width:
+            self.done = True
+        known = set(chosen)
+        return BeamStep(self.live, ended, [n for n in nodes if n not in known][:PRUNED_SHOWN])
+
+    def _choose(self, nodes: list[BeamNode]) -> list[BeamNode]:
+        """The first `width`; with required phrases, as many from each stage of meeting them.
+
+        Without these shares, hypotheses that put the phrases off would crowd out all others
+        (Hokamp & Liu 2017; Post & Vilar 2018). The furthest stage comes first in every round.
+        """
+        if self.rules is None or not self.rules.required:
+            return nodes[: self.width]
+        stages: dict[int, list[tuple[int, BeamNode]]] = defaultdict(list)
+        for place, node in enumerate(nodes):
+            stages[self.rules.met(node)].append((place, node))
+        rounds = zip_longest(*(stages[met] for met in sorted(stages, reverse=True)))
+        in_turn = [pair for turn in rounds for pair in turn if pair is not None]
+        return [nodes[place] for place in sorted(place for place, _ in in_turn[: self.width])]
+
+    def _node(self, parent: BeamNode, symbol: int, p: float) -> BeamNode:
+        log_prob, length = parent.log_prob + p, parent.length + 1
+        progress = self.rules.after(parent.progress, symbol) if self.rules else ()
+        return BeamNode(parent, symbol, p, log_prob, self.plan.score(log_prob, length), length, 0, progress)
+
+    def _can_win(self, node: BeamNode) -> bool:
+        bound = self.plan.score(node.log_prob, self.max_length)
+        return len(self.finished) < self.n_best or bound > self.finished[-1].score
+
+
+def _parent_rank(node: BeamNode) -> int:
+    return node.parent.rank if node.parent else 0
+
+
+def _distinct(nodes: Iterable[BeamNode]) -> list[BeamNode]:
+    """Best score first; of equal outputs, which different groups may find, only one."""
+    by_output = {tuple(n.symbol for n in node.path()): node for node in sorted(nodes, key=lambda n: -n.score)}
+    return list(by_output.values())
+
+
+def _check_name(option: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise AnaphoraError(f"{option} must be one of {', '.join(names)}, but is {name!r}.")
