@@ -16,8 +16,9 @@ from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
 from anaphora.models.classical import hmm_files, hmm_inference
 from anaphora.models.classical.hmm_emissions import Categorical, Emissions, Floats, stochastic
 from anaphora.models.classical.hmm_fitting import Fitted, Structure, baum_welch, first_groups
-from anaphora.models.classical.hmm_gaussian import AxisGaussian, FullGaussian
+from anaphora.models.classical.hmm_gaussian import gaussian
 from anaphora.models.classical.hmm_inference import Chain
+from anaphora.models.classical.hmm_mixture import Mixture
 from anaphora.models.classical.hmm_sequences import Steps, read_labels
 from anaphora.models.classical.hmm_settings import HMMSettings, follows
 
@@ -27,15 +28,16 @@ Ints = NDArray[np.int64]
 class HMM:
     """A hidden Markov model with K ``states``, float64 throughout.
 
-    Data is one sequence or a list of sequences of any lengths. ``emissions="gaussian"`` takes vectors
-    (time, features), NaN where an entry is missing; ``"categorical"`` takes whole numbers (time,), −1 where one is
+    Data is one sequence or a list of sequences of any lengths. ``emissions="gaussian"`` and ``"mixture"`` take
+    vectors (time, features), NaN where an entry is missing; ``"categorical"`` takes whole numbers (time,), −1 where one is
     missing. One sequence in gives one result out, a list gives a list.
 
     Args:
         states: K, how many states.
-        emissions: ``"gaussian"`` or ``"categorical"``.
+        emissions: ``"gaussian"``, ``"mixture"`` (of Gaussians) or ``"categorical"``.
+        components: M, how many Gaussians each state of a mixture has.
         covariance: of Gaussians: ``"diagonal"`` (K, D), ``"spherical"`` (K,), ``"tied"`` (D, D) or ``"full"``
-            (K, D, D).
+            (K, D, D); in a mixture with (K, M) in place of (K,).
         symbols: how many symbols there are; by default as many as the data fitted to shows.
         topology: ``"ergodic"`` (any state may follow any), ``"left-to-right"`` (begin in state 0, then stay or
             go on to the next), or a (K, K) array that is True where state j may follow state i.
@@ -50,6 +52,7 @@ class HMM:
         *,
         emissions: str = "gaussian",
         covariance: str = "diagonal",
+        components: int = 2,
         symbols: int | None = None,
         topology: Any = "ergodic",
         start_prior: float = 0.0,
@@ -59,7 +62,7 @@ class HMM:
         seed: int = 0,
     ):
         self.settings = HMMSettings(
-            states, emissions, covariance, symbols, topology, start_prior, transition_prior, emission_prior,
+            states, emissions, covariance, components, symbols, topology, start_prior, transition_prior, emission_prior,
             min_covariance, seed,
         ).checked()  # fmt: skip
         allowed, forward = follows(topology, states)
@@ -72,7 +75,7 @@ class HMM:
 
     def set(self, **parameters: Any) -> Self:
         """Set any of ``start`` (K,), ``transitions`` (K, K), and ``probabilities`` (K, symbols) or ``means`` (K, D)
-        and ``covariances``. ``fit`` starts from what is set and guesses the rest; all of them make a model."""
+        and ``covariances`` (in a mixture ``weights`` (K, M) and ``means`` (K, M, D)). ``fit`` starts from what is set and guesses the rest; all of them make a model."""
         emissions = self._fresh()
         unknown = sorted(set(parameters) - {"start", "transitions", *emissions.names})
         if unknown:
@@ -236,10 +239,11 @@ class HMM:
         emissions: Emissions
         if s.emissions == "categorical":
             emissions = Categorical(s.states, s.symbols, prior=s.emission_prior)
-        elif s.covariance in {"diagonal", "spherical"}:
-            emissions = AxisGaussian(s.states, kind=s.covariance, floor=s.min_covariance)
+        elif s.emissions == "mixture":
+            limits = {"floor": s.min_covariance, "prior": s.emission_prior}
+            emissions = Mixture(s.states, s.components, kind=s.covariance, **limits)
         else:
-            emissions = FullGaussian(s.states, kind=s.covariance, floor=s.min_covariance)
+            emissions = gaussian(s.states, kind=s.covariance, floor=s.min_covariance)
         emissions.set({n: self._given[n] for n in emissions.names if n in self._given})
         return emissions
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.models.classical.hmm_clusters import clusters
 from anaphora.models.classical.hmm_emissions import Emissions, Floats, log_dirichlet, normalised
 from anaphora.models.classical.hmm_inference import (
     Chain,
@@ -27,7 +28,6 @@ from anaphora.models.classical.hmm_inference import (
 from anaphora.models.classical.hmm_sequences import Steps
 
 NOTHING = 1e-100  # an expected share this small is none: it would only slow down the recursions
-ROWS = 10_000  # enough of them to find the first means
 
 
 @dataclass(frozen=True)
@@ -141,24 +141,3 @@ def first_groups(
         groups[np.isin(groups, known)] = -1  # a state that has labels begins with these alone
         groups = np.where(labels >= 0, labels, groups)
     return np.where(emissions.seen(steps.x), groups, -1)
-
-
-def clusters(x: Floats, K: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """k-means with spread-out seeds; missing entries stand at their feature's mean."""
-    mean, spread = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
-    z = np.nan_to_num((x - mean) / np.where(spread > 0, spread, 1.0))
-    some = z if len(z) <= ROWS else z[rng.choice(len(z), ROWS, replace=False)]
-    centres = some[rng.integers(len(some))][None]
-    for _ in range(K - 1):
-        far = _squares(some, centres).min(1)
-        chances = far / far.sum() if far.sum() > 0 else None
-        centres = np.vstack([centres, some[rng.choice(len(some), p=chances)]])
-    for _ in range(10):
-        nearest = _squares(some, centres).argmin(1)
-        for k in np.unique(nearest):
-            centres[k] = some[nearest == k].mean(0)
-    return np.asarray(_squares(z, centres).argmin(1))
-
-
-def _squares(x: Floats, centres: Floats) -> Floats:
-    return np.asarray(np.maximum((x**2).sum(1)[:, None] - 2 * x @ centres.T + (centres**2).sum(1), 0.0))

@@ -206,6 +206,12 @@ class FullGaussian(Gaussian):
         self.covariances = np.where(used[:, None, None], fitted, self.covariances)
 
 
+def gaussian(states: int, *, kind: str, floor: float) -> Gaussian:
+    """Emissions with covariances of a kind, none below ``floor``."""
+    family = AxisGaussian if kind in {"diagonal", "spherical"} else FullGaussian
+    return family(states, kind=kind, floor=floor)
+
+
 def _patterns(x: Floats) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Rows that have the same entries, with the numbers of these entries; rows without any are left out."""
     missing = np.isnan(x)

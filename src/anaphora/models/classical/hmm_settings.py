@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from anaphora.errors import SettingsError
 
-EMISSIONS = ("gaussian", "categorical")
+EMISSIONS = ("gaussian", "mixture", "categorical")
 COVARIANCES = ("diagonal", "full", "tied", "spherical")
 
 
@@ -21,6 +21,7 @@ class HMMSettings:
     states: int
     emissions: str
     covariance: str
+    components: int
     symbols: int | None
     topology: Any
     start_prior: float
@@ -35,9 +36,11 @@ class HMMSettings:
         if not _whole(self.states, 1):
             problems.append(f"states: {self.states!r} is not a whole number from 1 up.")
         if self.emissions not in EMISSIONS:
-            problems.append(f"emissions: {self.emissions!r} is not known; use {' or '.join(EMISSIONS)}.")
+            problems.append(f"emissions: {self.emissions!r} is not known; use {', '.join(EMISSIONS)}.")
         if self.covariance not in COVARIANCES:
             problems.append(f"covariance: {self.covariance!r} is not known; use {', '.join(COVARIANCES)}.")
+        if not _whole(self.components, 1):
+            problems.append(f"components: {self.components!r} is not a whole number from 1 up.")
         if self.symbols is not None and (self.emissions != "categorical" or not _whole(self.symbols, 1)):
             problems.append(f"symbols: {self.symbols!r} is no number of symbols of categorical emissions.")
         for name in ("start_prior", "transition_prior", "emission_prior"):
