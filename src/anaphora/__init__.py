@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anaphora.models.classical.hmm import HMM as HMM
     from anaphora.models.classical.kalman import Kalman as Kalman
     from anaphora.models.classical.ngram import NGram as NGram
+    from anaphora.models.classical.var import VAR as VAR
     from anaphora.tasks.load import load as load
     from anaphora.tasks.translator import Translator as Translator
 
@@ -37,12 +38,24 @@ _HOMES = {
     "NGram": "anaphora.models.classical.ngram",
     "Kalman": "anaphora.models.classical.kalman",
     "HMM": "anaphora.models.classical.hmm",
+    "VAR": "anaphora.models.classical.var",
     "Translator": "anaphora.tasks.translator",
     "load": "anaphora.tasks.load",
 }
 _ROOMS = ("nn", "search")
 
-__all__ = ["HMM", "AnaphoraError", "Kalman", "NGram", "Translator", "__version__", "load", "nn", "search"]
+__all__ = [
+    "HMM",
+    "VAR",
+    "AnaphoraError",
+    "Kalman",
+    "NGram",
+    "Translator",
+    "__version__",
+    "load",
+    "nn",
+    "search",
+]
 
 
 def __getattr__(name: str) -> Any:
