@@ -13,8 +13,10 @@ is not counted.
 from __future__ import annotations
 
 from anaphora.search._beam import beam
+from anaphora.search._combine import ensemble, fuse
 from anaphora.search._greedy import greedy
 from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
+from anaphora.search._risk import mbr, ngram_f
 from anaphora.search._rows import select_rows
 from anaphora.search._sample import sample
 from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
@@ -33,7 +35,11 @@ __all__ = [
     "ctc_collapse",
     "ctc_greedy",
     "ctc_loss",
+    "ensemble",
+    "fuse",
     "greedy",
+    "mbr",
+    "ngram_f",
     "sample",
     "select_rows",
 ]

@@ -1,0 +1,69 @@
+"""Minimum Bayes risk: of many samples, the one that agrees best with all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+
+from anaphora.errors import AnaphoraError
+from anaphora.search._hypothesis import Hypothesis, NBest
+
+Utility = Callable[[Sequence[int], Sequence[int]], float]
+"""utility(tokens of a candidate, tokens of a reference) -> how good the candidate is, greater is better"""
+
+
+def mbr(hypotheses: Sequence[Hypothesis], utility: Utility | None = None) -> NBest:
+    """The distinct outputs among `hypotheses`, best expected utility first; their `score` is that utility.
+
+        score(y) = 1/N Σₙ utility(y, yₙ)
+
+    over all N hypotheses as stand-ins for the unknown reference, each output as often as it was drawn: with
+    samples from p this estimates the mean of utility(y, y') over y' ~ p (Eikema & Aziz 2020). The utility is
+    asked once for each pair of distinct outputs; it is `ngram_f` if none is given. Outputs of equal utility
+    stay in the order of the list.
+    """
+    if not hypotheses:
+        raise AnaphoraError("mbr needs at least one hypothesis; draw some with sample first.")
+    measure = ngram_f if utility is None else utility
+    first: dict[tuple[int, ...], Hypothesis] = {}
+    for hypothesis in hypotheses:
+        first.setdefault(tuple(hypothesis.tokens), hypothesis)
+    times = Counter(tuple(hypothesis.tokens) for hypothesis in hypotheses)
+    ranked = NBest()
+    for tokens, hypothesis in first.items():
+        total = sum(count * measure(tokens, other) for other, count in times.items())
+        ranked.append(replace(hypothesis, score=total / len(hypotheses)))
+    ranked.sort(key=lambda hypothesis: -hypothesis.score)
+    return ranked
+
+
+def ngram_f(
+    candidate: Sequence[Hashable], reference: Sequence[Hashable], *, order: int = 4, beta: float = 1.0
+) -> float:
+    """How much two sequences overlap in runs of 1 to `order` symbols, from 0 to 1.
+
+        P = mean over n of  matches_n / runs_n(candidate)       R = mean over n of  matches_n / runs_n(reference)
+        F = (1 + β²) P R / (β² P + R)
+
+    A run counts as often as both have it. Lengths n for which neither has a run are left out; two empty
+    sequences are equal, F = 1. On text, `order=6, beta=2` is chrF (Popović 2015) with spaces counted.
+    """
+    precision = recall = lengths = 0.0
+    for n in range(1, order + 1):
+        ours, theirs = _runs(candidate, n), _runs(reference, n)
+        if not ours and not theirs:
+            break
+        matches = (ours & theirs).total()
+        precision += matches / max(ours.total(), 1)
+        recall += matches / max(theirs.total(), 1)
+        lengths += 1
+    if not lengths:
+        return 1.0
+    if not precision:
+        return 0.0
+    return (1 + beta**2) * precision * recall / (beta**2 * precision + recall) / lengths
+
+
+def _runs(sequence: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]:
+    return Counter(tuple(sequence[i : i + n]) for i in range(len(sequence) - n + 1))
