@@ -156,28 +156,39 @@ def exact(
 
 
 @compiled
-def viterbi(log_b: Floats, log_start: Floats, log_A: Floats, path: Ints) -> float:
-    """Fill the most probable path (T,) and give log p(x, path): δ_t(j) = b_t(j) max_i δ_{t−1}(i) A_ij."""
-    T, K = log_b.shape
-    pointers = np.zeros((T, K), dtype=np.int32)
-    delta = log_start + log_b[0]
+def viterbi(
+    delta: Floats, bounds: Ints, log_start: Floats, log_A: Floats, path: Ints, scores: Floats
+) -> None:
+    """Fill the most probable paths (N,) and their log p(x, path) (S,); ``delta`` (N, K) comes as log b.
+
+    δ_t(j) = b_t(j) max_i δ_{t−1}(i) A_ij. Which i it was is asked again on the way back, for one j only: cheaper
+    than keeping it for all of them.
+    """
+    K = log_start.shape[0]
     best = np.empty(K)
-    for t in range(1, T):
-        best[:] = -np.inf
-        for i in range(K):
+    for s in range(bounds.shape[0] - 1):
+        low, high = bounds[s], bounds[s + 1]
+        delta[low] += log_start
+        for t in range(low + 1, high):
+            best[:] = -np.inf
+            for i in range(K):
+                before = delta[t - 1, i]
+                for j in range(K):
+                    score = before + log_A[i, j]
+                    best[j] = score if score > best[j] else best[j]
             for j in range(K):
-                score = delta[i] + log_A[i, j]
-                if score > best[j]:
-                    best[j] = score
-                    pointers[t, j] = i
-        for j in range(K):
-            delta[j] = best[j] + log_b[t, j]
-    state = int(np.argmax(delta))
-    result = float(delta[state])
-    for t in range(T - 1, -1, -1):
-        path[t] = state
-        state = pointers[t, state]
-    return result
+                delta[t, j] += best[j]
+        state = int(np.argmax(delta[high - 1]))
+        scores[s] = delta[high - 1, state]
+        path[high - 1] = state
+        for t in range(high - 2, low - 1, -1):
+            top, earlier = -np.inf, 0
+            for i in range(K):
+                score = delta[t, i] + log_A[i, state]
+                if score > top:
+                    top, earlier = score, i
+            state = earlier
+            path[t] = state
 
 
 @compiled

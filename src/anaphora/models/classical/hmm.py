@@ -167,18 +167,14 @@ class HMM:
         if method != "viterbi":
             raise SettingsError([f"method: {method!r} is not known; use 'viterbi' or 'posterior'."])
         chain, steps = self._read(data)
-        paths = hmm_inference.viterbi(chain, steps)[1]
-        return paths[0] if steps.single else paths
+        return steps.split(hmm_inference.viterbi(chain, steps)[1])
 
     def viterbi(self, data: Any, *, k: int = 1) -> Any:
         """The ``k`` most probable paths per sequence, best first: a list of ``(log p(x, path), path (time,))``,
         shorter than ``k`` where fewer paths are possible."""
         _at_least_one(k=k)
         chain, steps = self._read(data)
-        if k == 1:
-            found = [[pair] for pair in zip(*hmm_inference.viterbi(chain, steps), strict=True)]
-        else:
-            found = hmm_inference.k_best(chain, steps, k)
+        found = hmm_inference.k_best(chain, steps, k)
         return found[0] if steps.single else found
 
     def sample(self, length: int, *, seed: int = 0) -> tuple[NDArray[Any], Ints]:

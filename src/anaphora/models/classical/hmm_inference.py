@@ -81,16 +81,13 @@ def counted(chain: Chain, steps: Steps, labels: Labels) -> Expectations:
     return Expectations(np.add.reduceat(logs, steps.bounds[:-1]), np.eye(K)[labels], pairs)
 
 
-def viterbi(chain: Chain, steps: Steps) -> tuple[list[float], list[Labels]]:
-    """The most probable path of every sequence and its log p(x, path)."""
-    scores, paths = [], []
-    logs = chain.logs()
-    for s, log_b in _logs_of(chain, steps, None, np.ones(len(steps), dtype=bool)):
-        path = np.zeros(len(log_b), dtype=np.int64)
-        scores.append(kernels.viterbi(log_b, *logs, path))
-        refuse_impossible(np.array(scores[-1:]), steps, first=s)
-        paths.append(path)
-    return scores, paths
+def viterbi(chain: Chain, steps: Steps) -> tuple[Floats, Labels]:
+    """The most probable paths (N,) and log p(x, path) (S,)."""
+    path, scores = np.empty(len(steps.x), dtype=np.int64), np.empty(len(steps))
+    log_b = np.ascontiguousarray(chain.emissions.log_density(steps.x))
+    kernels.viterbi(log_b, steps.bounds, *chain.logs(), path, scores)
+    refuse_impossible(scores, steps)
+    return scores, path
 
 
 def k_best(chain: Chain, steps: Steps, k: int) -> list[list[tuple[float, Labels]]]:
