@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Literal, get_args
 
 from anaphora.errors import AnaphoraError
@@ -119,8 +119,9 @@ class _Group:
         self.done = chosen[0].length == self.max_length or not any(map(self._can_win, self.live))
         if self.plan.stopping == "first" and self.ended >= self.width:
             self.done = True
-        known = set(chosen)
-        return BeamStep(self.live, ended, [n for n in nodes if n not in known][:PRUNED_SHOWN])
+        kept = set(chosen)
+        pruned = (node for node in nodes if node not in kept)
+        return BeamStep(self.live, ended, list(islice(pruned, PRUNED_SHOWN)))
 
     def _choose(self, nodes: list[BeamNode]) -> list[BeamNode]:
         """The first `width`; with required phrases, as many from each stage of meeting them.
