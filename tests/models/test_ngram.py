@@ -292,6 +292,8 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
         an.NGram().fit([4, 5])
     with pytest.raises(DataError, match="ids from 1"):
         an.NGram().fit(["a"]).query(np.array([2, 99]))
+    with pytest.raises(DataError, match="99 is not among the model's 5"):
+        an.NGram().fit(["a"]).step(torch.tensor([99]), torch.tensor([0]))
     path = tmp_path / "bad.txt"
     path.write_bytes(b"fine\nbr\xffken\n")
     with pytest.raises(DataError, match=r"bad\.txt:2: broken UTF-8 at byte 3"):

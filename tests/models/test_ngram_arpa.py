@@ -90,6 +90,7 @@ def test_a_file_of_srilm_by_hand(tmp_path: Path) -> None:
     [
         ("\\data\\", "data", r"there is no \\data\\ line; give an ARPA file"),
         ("ngram 2=3", "ngram 2=4", r":17: 3 2-grams before this line, but \\data\\ says 4"),
+        ("ngram 1=4", "ngram 1=99999999999999", r":12: 4 1-grams before this line"),
         ("ngram 2=3", "ngram 2=2", r":15: expected \\end\\ here"),
         ("a b\n", "a zebra\n", r":14: 'zebra' is not among the 1-grams"),
         ("-0.3010300\ta b", "x\ta b", r":14: a probability or a backoff weight is not a number"),

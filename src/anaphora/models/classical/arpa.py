@@ -13,6 +13,7 @@ import contextlib
 import math
 import os
 import re
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,10 +116,13 @@ def read(path: str | Path, tokens: str = "word") -> tuple[BackoffTable, Words]:
     for n, size in enumerate(sizes, start=1):
         if header != f"\\{n}-grams:":
             raise reader.wrong(f"expected \\{n}-grams: here, not {header[:40]!r}")
-        rows, log_probs, backoffs = [], np.empty(size), np.zeros(size)
-        lines = np.empty(size, dtype=np.int64)
+        # grown row by row: a damaged header may promise more n-grams than there is memory for
+        rows, log_probs, backoffs, lines = [], array("d"), array("d"), array("q")
         for i in range(size):
-            words, log_probs[i], backoffs[i] = _read_row(reader, n, i, size)
+            words, log_prob, backoff = _read_row(reader, n, i, size)
+            log_probs.append(log_prob)
+            backoffs.append(backoff)
+            lines.append(reader.number)
             if n == 1:
                 word = " " if tokens == "char" and words[0] == SPACE else words[0]
                 rows.append([ids.setdefault(word, len(ids) - 1)])  # <UNK> is no word of its own
@@ -127,10 +131,10 @@ def read(path: str | Path, tokens: str = "word") -> tuple[BackoffTable, Words]:
                     rows.append([ids[" " if tokens == "char" and w == SPACE else w] for w in words])
                 except KeyError as error:
                     raise reader.wrong(f"{error} is not among the 1-grams") from None
-            lines[i] = reader.number
         header = reader.line().strip()
         builder = builder or _Builder(path, len(ids) - 1)
-        builder.add(np.array(rows, dtype=np.int64).reshape(size, n), log_probs, backoffs, lines)
+        columns = (np.array(column) for column in (log_probs, backoffs, lines))
+        builder.add(np.array(rows, dtype=np.int64).reshape(size, n), *columns)
     if header != "\\end\\":
         raise reader.wrong(f"expected \\end\\ here, not {header[:40]!r}: more n-grams than \\data\\ says")
     assert builder is not None
@@ -171,7 +175,7 @@ def _read_row(reader: _Reader, n: int, done: int, size: int) -> tuple[list[str],
         raise reader.wrong("a probability or a backoff weight is not a number") from None
     if not log_prob <= 0 or not -math.inf < backoff < math.inf:
         raise reader.wrong(f"log10 p = {fields[0]} is above 0 or a weight is not finite")
-    return fields[1 : n + 1], log_prob, backoff
+    return fields[1 : n + 1], log_prob if log_prob > -math.inf else NO_UNKNOWN, backoff
 
 
 class _Builder:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.symbols import BOS
+from anaphora.errors import DataError
 from anaphora.models.classical.ngram_counts import Level
 from anaphora.models.classical.ngram_smoothing import Estimate
 
@@ -87,6 +88,11 @@ class BackoffTable:
         from anaphora.kernels import ngram as kernels
 
         nodes, words = (np.ascontiguousarray(a, dtype=np.int64) for a in (nodes, words))
+        for values, bound in ((nodes, len(self.word)), (words, self.symbols)):
+            if len(values) and not 0 <= values.min() <= values.max() < bound:
+                raise DataError(
+                    f"{values.max()} is not among the model's {bound}; give its own ids and states."
+                )
         found: Array = kernels.advance(*self.arcs, nodes, words)
         return found
 
