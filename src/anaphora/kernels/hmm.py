@@ -170,21 +170,26 @@ def viterbi(
         low, high = bounds[s], bounds[s + 1]
         delta[low] += log_start
         for t in range(low + 1, high):
+            last, here = delta[t - 1], delta[t]
             best[:] = -np.inf
-            for i in range(K):
-                before = delta[t - 1, i]
+            for i in range(0, K - 1, 2):  # two at a time: half the trips of ``best`` to memory and back
                 for j in range(K):
-                    score = before + log_A[i, j]
+                    one, two = last[i] + log_A[i, j], last[i + 1] + log_A[i + 1, j]
+                    score = one if one > two else two
+                    best[j] = score if score > best[j] else best[j]
+            if K % 2:
+                for j in range(K):
+                    score = last[K - 1] + log_A[K - 1, j]
                     best[j] = score if score > best[j] else best[j]
             for j in range(K):
-                delta[t, j] += best[j]
+                here[j] += best[j]
         state = int(np.argmax(delta[high - 1]))
         scores[s] = delta[high - 1, state]
         path[high - 1] = state
         for t in range(high - 2, low - 1, -1):
-            top, earlier = -np.inf, 0
+            top, earlier, here = -np.inf, 0, delta[t]
             for i in range(K):
-                score = delta[t, i] + log_A[i, state]
+                score = here[i] + log_A[i, state]
                 if score > top:
                     top, earlier = score, i
             state = earlier

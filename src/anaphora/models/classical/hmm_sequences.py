@@ -40,20 +40,28 @@ def read_symbols(data: Any, symbols: int | None) -> Steps:
             raise DataError(
                 f"{where} has shape {array.shape}; give one symbol number per step, shape (time,)."
             )
-        try:
-            values = np.asarray(array, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError(f"{where} holds something that is not a number; give symbol numbers.") from None
-        values = np.where(np.isnan(values), -1.0, values)
-        bad = np.flatnonzero((values != np.floor(values)) | (values < -1) | (values >= (symbols or np.inf)))
-        if bad.size:
-            limit = f"0 to {symbols - 1}" if symbols else "0 or more"
-            raise DataError(
-                f"{where}: {array[bad[0]]} at step {bad[0]} is not a symbol; use whole numbers, {limit}, "
-                "and -1 for a missing one."
-            )
-        parts.append(values.astype(np.int64))
+        if array.dtype.kind in "iu" and array.min() >= -1 and array.max() < (symbols or np.inf):
+            parts.append(array.astype(np.int64))
+        else:
+            parts.append(_symbols(where, array, symbols))
     return _joined(parts, single)
+
+
+def _symbols(where: str, array: Array, symbols: int | None) -> Array:
+    """Whole numbers from whatever was given, or what is wrong with it."""
+    try:
+        values = np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{where} holds something that is not a number; give symbol numbers.") from None
+    values = np.where(np.isnan(values), -1.0, values)
+    bad = np.flatnonzero((values != np.floor(values)) | (values < -1) | (values >= (symbols or np.inf)))
+    if bad.size:
+        limit = f"0 to {symbols - 1}" if symbols else "0 or more"
+        raise DataError(
+            f"{where}: {array[bad[0]]} at step {bad[0]} is not a symbol; use whole numbers, {limit}, "
+            "and -1 for a missing one."
+        )
+    return values.astype(np.int64)
 
 
 def read_vectors(data: Any, width: int | None) -> Steps:
