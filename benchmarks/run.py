@@ -22,7 +22,19 @@ from rows import KEYS
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 SECONDS = 1800  # for one benchmark
-BENCHMARKS = ("startup", "memory", "recurrence", "streaming", "crf", "cost_table")
+BENCHMARKS = (
+    "startup",
+    "memory",
+    "recurrence",
+    "streaming",
+    "crf",
+    "cost_table",
+    "ctc",
+    "hmm",
+    "kalman",
+    "var",
+    "ngram",
+)
 HEAD = """# Benchmarks
 
 Written by `make bench` (or `python benchmarks/run.py`). A ratio says how many times better we are than the peer,
