@@ -89,15 +89,14 @@ def _forward(p: dict[str, Floats], y: Floats, x: Floats) -> _Run:
 
 def _covariances(p: dict[str, Floats], real: NDArray[np.bool_]) -> list[_Pattern]:
     if real.all():
-        distinct, which = real[:1], np.zeros(len(real), dtype=np.intp)
+        rows_of = {b"": list(range(len(real)))}
     else:
-        packed, which = np.unique(
-            np.packbits(real.reshape(len(real), -1), axis=1), axis=0, return_inverse=True
-        )
-        which = which.reshape(-1)
-        distinct = real[[int(np.argmax(which == i)) for i in range(len(packed))]]
+        rows_of = {}
+        for row, pattern in enumerate(real):
+            rows_of.setdefault(pattern.tobytes(), []).append(row)
     patterns = []
-    for i, pattern in enumerate(distinct):
+    for rows in rows_of.values():
+        pattern = real[rows[0]]
         predicted, filtered, gain, whitening, log_determinant, singular = kernel.forward_covariances(
             p["A"], p["C"], p["Q"], p["R"], p["covariance"], pattern
         )
@@ -108,9 +107,7 @@ def _covariances(p: dict[str, Floats], real: NDArray[np.bool_]) -> list[_Pattern
             )
         constant = -0.5 * (pattern.sum() * np.log(2 * np.pi) + log_determinant.sum())
         patterns.append(
-            _Pattern(
-                np.flatnonzero(which == i), pattern, predicted, filtered, gain, whitening, float(constant)
-            )
+            _Pattern(np.array(rows), pattern, predicted, filtered, gain, whitening, float(constant))
         )
     return patterns
 
