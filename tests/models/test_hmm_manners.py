@@ -25,6 +25,10 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     same = an.HMM.load(path)
     assert same.log_likelihood(vectors()).tolist() == model.log_likelihood(vectors()).tolist()
     assert same.settings.to_json() == model.settings.to_json()
+    an.HMM(np.int64(2), seed=np.int64(1)).set(**model.parameters | {"covariances": np.ones((2, 2))}).save(
+        path
+    )
+    assert an.HMM.load(path).settings.seed == 1
     whole = path.read_bytes()
     for damaged in (whole[:-9], whole[:40], b"", whole[:-8] + bytes(8), whole.replace(b'"hmm', b'"hmn')):
         path.write_bytes(damaged)
@@ -67,6 +71,7 @@ def test_vectors_that_cannot_be_used(data: Any, sentence: str) -> None:
         ([[0, 1]], [[0, 1], [0]], "2 sequences of labels for 1"),
         ([[0, 1]], [[0.0, 1.0]], "not whole numbers"),
         ([[-1, -1]], None, "every observation is missing"),
+        ("abc", None, "text is not a sequence of numbers"),
     ],
 )
 def test_symbols_and_labels_that_cannot_be_used(data: Any, labels: Any, sentence: str) -> None:
@@ -115,5 +120,9 @@ def test_other_mistakes() -> None:
         an.HMM(2, topology="left-to-right").set(start=[0.5, 0.5])
     with pytest.raises(SettingsError, match="topology"):
         an.HMM(2, topology="ring")
+    with pytest.raises(SettingsError, match="tolerance: 'small'"):
+        an.HMM(2).fit([[1.0, 2.0]], tolerance="small")
+    with pytest.raises(DataError, match="symbol 999999999999 asks for too large a table"):
+        an.HMM(2, emissions="categorical").fit([0, 10**12 - 1])
     with pytest.raises(SettingsError, match="iterations: 0"):
         an.HMM(2).fit([[1.0, 2.0]], iterations=0)

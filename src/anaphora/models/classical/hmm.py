@@ -115,6 +115,8 @@ class HMM:
         ``history`` holds log p(x) (plus the log prior, where there is one) before every iteration and at the end.
         """
         _at_least_one(iterations=iterations, restarts=restarts)
+        if tolerance is not None and not isinstance(tolerance, int | float):
+            raise SettingsError([f"tolerance: {tolerance!r} is not a number of nats per step, nor None."])
         names = self._fixed(fixed)
         emissions = self._fresh()
         steps = emissions.read(data)

@@ -12,12 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.errors import SettingsError
+from anaphora.errors import DataError, SettingsError
 from anaphora.kernels import hmm as kernels
 from anaphora.models.classical.hmm_sequences import Steps, read_symbols
 
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
+
+LARGEST = 10**9  # entries of a table of symbols; more is a symbol that is no number of one
 
 
 class Emissions(Protocol):
@@ -71,7 +73,12 @@ class Categorical:
 
     def prepare(self, steps: Steps) -> None:
         if self.symbols is None:
-            self.symbols = int(max(steps.x.max() + 1, 1))
+            found = int(max(steps.x.max() + 1, 1))
+            if found * self.states > LARGEST:
+                raise DataError(
+                    f"symbol {found - 1} asks for too large a table; number symbols without gaps."
+                )
+            self.symbols = found
 
     def arrays(self) -> dict[str, Floats]:
         return {} if self.probabilities is None else {"probabilities": self.probabilities}

@@ -116,6 +116,8 @@ def _arrays(data: Any, axes: int) -> tuple[list[Array], bool]:
     A list is several sequences unless its items are single numbers; an array is one sequence unless it has one
     axis more than a sequence has.
     """
+    if isinstance(data, str | bytes):
+        raise DataError("text is not a sequence of numbers; number its symbols first.")
     if isinstance(data, np.ndarray) or not isinstance(data, Sequence):
         array = np.asarray(data)
         if array.ndim == 0:

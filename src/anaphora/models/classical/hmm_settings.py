@@ -56,7 +56,8 @@ class HMMSettings:
 
     def to_json(self) -> dict[str, Any]:
         topology = self.topology if isinstance(self.topology, str) else np.asarray(self.topology).tolist()
-        return {**asdict(self), "topology": topology}
+        plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in asdict(self).items()}
+        return {**plain, "topology": topology}
 
 
 def follows(topology: Any, states: int) -> tuple[NDArray[np.bool_], bool]:
