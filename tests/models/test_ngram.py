@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
+from anaphora.models.classical import ngram_disk
 from anaphora.models.classical.ngram import SMOOTHINGS
 
 SAM = ["I am Sam", "Sam I am", "I do not like green eggs and ham"]  # Jurafsky and Martin, chapter 3
@@ -246,6 +247,19 @@ def test_ids_are_taken_as_they_are() -> None:
     assert wide.distribution()[49] > 0
 
 
+@settings(max_examples=40, deadline=None)
+@given(corpora, st.integers(1, 4), st.integers(1, 9), st.booleans())
+def test_training_on_disk_gives_the_same_model(tmp_path_factory, sentences, order, chunk, as_ids) -> None:
+    data = [["abcd".index(w) + 4 for w in s] for s in sentences] if as_ids else sentences
+    whole = an.NGram(order, vocab_size=7).fit(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngram_disk, "CHUNK", chunk)
+        spilled = an.NGram(order, vocab_size=7).fit(data, spill=tmp_path_factory.getbasetemp())
+    for name in ("parent", "word", "suffix", "log_prob", "backoff"):
+        np.testing.assert_array_equal(getattr(spilled.table, name), getattr(whole.table, name))
+    assert (spilled.table.bounds, spilled.words) == (whole.table.bounds, whole.words)
+
+
 # -- search and sampling
 
 
@@ -286,6 +300,8 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
         an.NGram().fit([])
     with pytest.raises(DataError, match="sentence 2: </s> is added"):
         an.NGram().fit(["a", "b </s>"])
+    with pytest.raises(DataError, match="sentence 2: </s> is added"):
+        an.NGram().fit(["a", "b </s>"], spill=tmp_path)
     with pytest.raises(DataError, match="sentence 1: 2 is not the id of a symbol"):
         an.NGram().fit([[2, 4]])
     with pytest.raises(DataError, match="list of sentences"):
@@ -298,6 +314,8 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
     path.write_bytes(b"fine\nbr\xffken\n")
     with pytest.raises(DataError, match=r"bad\.txt:2: broken UTF-8 at byte 3"):
         an.NGram().fit(path)
+    with pytest.raises(DataError, match="is not a folder"):
+        an.NGram().fit(["a"], spill=path)
     with pytest.raises(DataError, match="cannot be read"):
         an.NGram().fit(tmp_path / "none.txt")
 

@@ -15,6 +15,7 @@ from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.models.classical import arpa, ngram_files
 from anaphora.models.classical.ngram_counts import count_levels, kept_by_count
+from anaphora.models.classical.ngram_disk import count_levels_on_disk
 from anaphora.models.classical.ngram_smoothing import estimate
 from anaphora.models.classical.ngram_table import BackoffTable, assemble
 from anaphora.models.classical.ngram_text import Sentence, Text, Words, learn
@@ -65,10 +66,22 @@ class NGram:
         self._words: Words | None = None
         self._table: BackoffTable | None = None
 
-    def fit(self, data: Text) -> NGram:
-        """Count and smooth. ``data``: a path (a sentence per line) or sentences (texts, lists of words, lists of ids)."""
-        ids, words = learn(data, self.tokens, vocab_size=self.vocab_size, min_count=self.min_count)
-        levels = count_levels(ids, self.order, words.size)
+    def fit(self, data: Text, *, spill: str | Path | None = None) -> NGram:
+        """Count and smooth. ``data``: a path (a sentence per line) or sentences (texts, lists of words, lists of ids).
+
+        ``spill`` is a folder for texts larger than memory: what grows with the text (12 to 16 bytes a token) goes
+        there, into nameless files; memory holds the distinct n-grams alone. The model is the same.
+        """
+        folder = None if spill is None else Path(spill)
+        if folder is not None and not folder.is_dir():
+            raise DataError(f"{folder} is not a folder; give spill one that is there.")
+        ids, words = learn(
+            data, self.tokens, vocab_size=self.vocab_size, min_count=self.min_count, spill=folder
+        )
+        if folder is None:
+            levels = count_levels(ids, self.order, words.size)
+        else:
+            levels = count_levels_on_disk(ids, self.order, words.size, folder)
         least = [self.prune[min(n, len(self.prune) - 1)] for n in range(self.order)]
         kept = kept_by_count(levels, least)
         estimates, used = estimate(levels, kept, self.smoothing, self.k)

@@ -31,17 +31,20 @@ class Level:
         return len(self.word)
 
 
+def first_level(count: Array) -> Level:
+    """The unigrams, from how often each symbol occurs. <s> is history only: its own count becomes 0."""
+    words = np.arange(len(count), dtype=np.int64)
+    nothing = np.zeros(len(count), dtype=np.int64)
+    return Level(nothing, words, nothing, np.where(words == BOS, 0, count), words == BOS)
+
+
 def count_levels(ids: Array, order: int, symbols: int) -> list[Level]:
     """Levels 1 … ``order`` of ``ids (tokens,)``, sentences one after the other, each from <s> to </s>.
 
     The place of the n-gram that ends at each token is carried from order to order, so that an n-gram is one
-    integer, place(w₁…wₙ₋₁) · V + wₙ, and counting is sorting. <s> is history only: its own count is 0.
+    integer, place(w₁…wₙ₋₁) · V + wₙ, and counting is sorting.
     """
-    words = np.arange(symbols, dtype=np.int64)
-    nothing = np.zeros(symbols, dtype=np.int64)
-    count = np.bincount(ids, minlength=symbols)
-    count[BOS] = 0
-    levels = [Level(nothing, words, nothing, count, words == BOS)]
+    levels = [first_level(np.bincount(ids, minlength=symbols))]
     positions = np.arange(len(ids), dtype=np.int64)
     since_start = positions - np.maximum.accumulate(np.where(ids == BOS, positions, 0))
     place = ids.astype(np.int64)

@@ -16,6 +16,7 @@ import numpy as np
 from anaphora.data.files import CHUNK, TextFile
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
+from anaphora.models.classical.ngram_disk import Spool, chunks, count_symbols
 
 Array = np.ndarray[Any, Any]
 Sentence = str | Sequence[str] | Sequence[int] | Array
@@ -69,49 +70,50 @@ def split(text: Text, tokens: str) -> Iterator[tuple[str, Sequence[Any]]]:
         yield f"sentence {number}", sentence
 
 
-def learn(text: Text, tokens: str, *, vocab_size: int | None, min_count: int) -> tuple[Array, Words]:
-    """The ids of a training text and its vocabulary, the most frequent word first."""
+def learn(
+    text: Text, tokens: str, *, vocab_size: int | None, min_count: int, spill: Path | None = None
+) -> tuple[Array, Words]:
+    """The ids of a training text and its vocabulary, the most frequent word first; on disk with ``spill``."""
     sentences = split(text, tokens)
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{_name(text)} holds no sentence; give at least one.")
     together = _chain(first, sentences)
-    if len(first[1]) and isinstance(first[1][0], int | np.integer):
-        return _learn_ids(together, vocab_size)
-    return _learn_words(together, vocab_size, min_count)
+    with Spool(spill) as spool:
+        if len(first[1]) and isinstance(first[1][0], int | np.integer):
+            return _learn_ids(together, vocab_size, spool)
+        return _learn_words(together, vocab_size, min_count, spool)
 
 
-def _learn_ids(sentences: Iterable[tuple[str, Sequence[Any]]], vocab_size: int | None) -> tuple[Array, Words]:
-    flat = array("i")
+def _learn_ids(
+    sentences: Iterable[tuple[str, Sequence[Any]]], vocab_size: int | None, spool: Spool
+) -> tuple[Array, Words]:
     for where, sentence in sentences:
-        flat.append(BOS)
-        flat.extend(_as_ids(sentence, where))
-        flat.append(EOS)
-    ids = np.frombuffer(flat, dtype=np.int32)
+        spool.add(_as_ids(sentence, where))
+    ids = spool.finish()
     size = max(int(ids.max()) + 1, len(SPELLINGS)) if vocab_size is None else vocab_size
-    return np.where(ids < size, ids, UNK).astype(np.int32), Words(size, None)
+    for part in chunks(len(ids)):
+        ids[part] = np.where(ids[part] < size, ids[part], UNK)
+    return ids, Words(size, None)
 
 
 def _learn_words(
-    sentences: Iterable[tuple[str, Sequence[Any]]], vocab_size: int | None, min_count: int
+    sentences: Iterable[tuple[str, Sequence[Any]]], vocab_size: int | None, min_count: int, spool: Spool
 ) -> tuple[Array, Words]:
     seen: defaultdict[str, int] = defaultdict(count(len(SPELLINGS)).__next__)
     for special, spelling in enumerate(SPELLINGS):
         seen[spelling] = special
-    flat = array("i")
     for where, sentence in sentences:
-        flat.append(BOS)
         try:
-            flat.extend([seen[w] for w in sentence])
+            spool.add([seen[w] for w in sentence])
         except TypeError:
             raise DataError(f"{where}: a token is not a string; give strings or ids throughout.") from None
-        flat.append(EOS)
         if not SEALED.isdisjoint(sentence):
             raise _reserved(sentence, where)
     if not all(isinstance(word, str) for word in seen):
         raise DataError("The sentences mix strings with other tokens; give strings or ids throughout.")
-    ids = np.frombuffer(flat, dtype=np.int32)
-    counts = np.bincount(ids, minlength=len(seen))[len(SPELLINGS) :]
+    ids = spool.finish()
+    counts = count_symbols(ids, len(seen))[len(SPELLINGS) :]
     by_count = np.argsort(-counts, kind="stable")
     chosen = by_count[counts[by_count] >= min_count]
     if vocab_size is not None:
@@ -121,7 +123,9 @@ def _learn_words(
     renumber[chosen + len(SPELLINGS)] = np.arange(len(chosen)) + len(SPELLINGS)
     words = list(seen)[len(SPELLINGS) :]
     spellings = [*SPELLINGS, *(words[i] for i in chosen.tolist())]
-    return renumber[ids], Words(len(spellings), spellings)
+    for part in chunks(len(ids)):
+        ids[part] = renumber[ids[part]]
+    return ids, Words(len(spellings), spellings)
 
 
 SEALED = frozenset(SPELLINGS[i] for i in (PAD, BOS, EOS))
