@@ -189,6 +189,14 @@ def test_fixed_parts_stay_and_the_rest_moves() -> None:
         np.testing.assert_array_equal(kept.parameters[name], model.parameters[name])
 
 
+def test_a_fitted_model_can_be_changed_in_part() -> None:
+    model = an.HMM(2).fit(vectors())
+    before = model.parameters
+    after = model.set(transitions=[[0.5, 0.5], [0.5, 0.5]]).parameters
+    assert (after["transitions"] == 0.5).all()
+    np.testing.assert_array_equal(after["means"], before["means"])
+
+
 def test_left_to_right_keeps_its_shape() -> None:
     rng = np.random.default_rng(0)
     data = [np.repeat([0.0, 5.0, 10.0], n)[:, None] + rng.standard_normal((3 * n, 1)) for n in (5, 8, 6)]

@@ -5,7 +5,7 @@ p(x, z) = p(z_1) Π_t p(z_t | z_{t−1}) Π_t p(x_t | z_t)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,22 +75,25 @@ class HMM:
 
     def set(self, **parameters: Any) -> Self:
         """Set any of ``start`` (K,), ``transitions`` (K, K), and ``probabilities`` (K, symbols) or ``means`` (K, D)
-        and ``covariances`` (in a mixture ``weights`` (K, M) and ``means`` (K, M, D)). ``fit`` starts from what is set and guesses the rest; all of them make a model."""
+        and ``covariances`` (in a mixture ``weights`` (K, M) and ``means`` (K, M, D)). ``fit`` starts from what was ever set and guesses the rest; all of them make a model,
+        and some of them change a fitted one."""
         emissions = self._fresh()
         unknown = sorted(set(parameters) - {"start", "transitions", *emissions.names})
         if unknown:
             known = ", ".join(("start", "transitions", *emissions.names))
             raise SettingsError([f"{unknown[0]}: this model has no such parameter; it has {known}."])
-        K, given = self.settings.states, dict(self._given)
+        K, now = self.settings.states, {}
         for name, allowed in (("start", self._structure.begins), ("transitions", self._structure.follows)):
             if name in parameters:
-                given[name] = stochastic(name, parameters[name], (K,) if name == "start" else (K, K))
-                if (given[name][~allowed] > 0).any():
+                now[name] = stochastic(name, parameters[name], (K,) if name == "start" else (K, K))
+                if (now[name][~allowed] > 0).any():
                     raise SettingsError([f"{name}: gives a chance to what the topology forbids."])
         emissions.set({n: np.asarray(parameters[n]) for n in emissions.names if n in parameters})
-        self._given = {**given, **emissions.arrays()}
-        if {"start", "transitions", *emissions.names} <= set(self._given):
-            self._chain = Chain(self._given["start"], self._given["transitions"], emissions)
+        now |= {n: value for n, value in emissions.arrays().items() if n in parameters}
+        self._given |= now
+        current = {**self._given, **(self.parameters if self._chain else {}), **now}
+        if {"start", "transitions", *emissions.names} <= set(current):
+            self._chain = Chain(current["start"], current["transitions"], self._fresh(current))
         return self
 
     def fit(
@@ -231,9 +234,9 @@ class HMM:
             reason = str(error).splitlines()[0].rstrip(".")
             raise RunError(f"{path}: is not a model of this version ({reason}); use another copy.") from None
 
-    def _fresh(self) -> Emissions:
-        """Emissions that know what was set, and nothing of earlier fits."""
-        s = self.settings
+    def _fresh(self, known: Mapping[str, Floats] | None = None) -> Emissions:
+        """Emissions that know what was set (or ``known``), and nothing of earlier fits."""
+        s, known = self.settings, self._given if known is None else known
         emissions: Emissions
         if s.emissions == "categorical":
             emissions = Categorical(s.states, s.symbols, prior=s.emission_prior)
@@ -242,7 +245,7 @@ class HMM:
             emissions = Mixture(s.states, s.components, kind=s.covariance, **limits)
         else:
             emissions = gaussian(s.states, kind=s.covariance, floor=s.min_covariance)
-        emissions.set({n: self._given[n] for n in emissions.names if n in self._given})
+        emissions.set({n: known[n] for n in emissions.names if n in known})
         return emissions
 
     def _first(self, steps: Steps, labels: Ints | None, restart: int) -> Chain:
