@@ -143,6 +143,7 @@ def test_granger_finds_the_cause_and_only_it():
     assert model.granger(1, 0).p_value < 1e-6  # A1[0, 1] = 0.2
     assert model.granger(2, 0).p_value > 0.01  # column 0 never looks at column 2
     found = model.granger([0, 2], 1)
+    assert found == model.granger(np.array([0, 2]), np.int64(1))
     assert found.degrees == (4, 3 * (1900 - 2 - 7))
     assert found.p_value > 0.01
 

@@ -230,7 +230,7 @@ class VAR:
         """
         self._fitted()
         m = len(self.covariance)
-        causes, effects = ([i] if isinstance(i, int) else list(i) for i in (cause, effect))
+        causes, effects = (np.atleast_1d(columns).tolist() for columns in (cause, effect))
         if (
             not causes
             or not effects

@@ -21,16 +21,15 @@ def triangle(M: Floats) -> Floats:
     """
     gram = M.T @ M
     try:
-        R: Floats = np.linalg.cholesky(gram).T
+        R = np.linalg.cholesky(gram).T.astype(np.float64)
         if (np.diag(R) >= NEAR * np.sqrt(np.diag(gram))).all():
             return R
     except np.linalg.LinAlgError:
         pass
     if len(M) < M.shape[1]:
         M = np.concatenate([M, np.zeros((M.shape[1] - len(M), M.shape[1]))])
-    R = np.linalg.qr(M, mode="r")
-    signed: Floats = R * np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]
-    return signed
+    R = np.asarray(np.linalg.qr(M, mode="r"), dtype=np.float64)
+    return R * np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
