@@ -74,9 +74,12 @@ class HMM:
         self.converged = False
 
     def set(self, **parameters: Any) -> Self:
-        """Set any of ``start`` (K,), ``transitions`` (K, K), and ``probabilities`` (K, symbols) or ``means`` (K, D)
-        and ``covariances`` (in a mixture ``weights`` (K, M) and ``means`` (K, M, D)). ``fit`` starts from what was ever set and guesses the rest; all of them make a model,
-        and some of them change a fitted one."""
+        """Set any parameters: ``start`` (K,), ``transitions`` (K, K), and those of the emissions: ``probabilities``
+        (K, symbols), or ``means`` (K, D) and ``covariances``, in a mixture also ``weights`` (K, M).
+
+        ``fit`` starts from what was ever set and guesses the rest. All of them make a model without fitting; some
+        of them change a fitted one.
+        """
         emissions = self._fresh()
         unknown = sorted(set(parameters) - {"start", "transitions", *emissions.names})
         if unknown:
