@@ -208,6 +208,18 @@ def test_perplexity_with_and_without_unknown_words() -> None:
     ]
 
 
+def test_lines_and_lists_of_words_are_encoded_alike() -> None:
+    model = an.NGram(2).fit(TEXT)
+    asked = ["the  zebra sat ", "", "a\tcat <unk>"]
+    ids = model.encode(asked)
+    assert ids.tolist() == model.encode([s.split() for s in asked]).tolist()
+    assert ids.tolist().count(2) == 3
+    assert model.words.spell(ids[:5]) == ["<s>", "the", "<unk>", "sat", "</s>"]
+    for special in ("<s>", "</s>", "<pad>"):
+        with pytest.raises(DataError, match=f"sentence 2: {special} is added"):
+            model.encode(["a cat", f"a {special} cat"])
+
+
 def test_rare_words_become_unknown() -> None:
     model = an.NGram(2, min_count=3).fit(TEXT)
     assert set(model.words.spellings or []) == {

@@ -7,7 +7,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ class Words:
 
     def encode(self, text: Text, tokens: str) -> Array:
         """``(tokens,)`` int32; what is not known becomes <unk>."""
+        if tokens == "word" and isinstance(text, list) and all(type(sentence) is str for sentence in text):
+            ids = self._encode_lines(text)
+            if ids is not None:
+                return ids
         flat = array("i")
         for where, sentence in split(text, tokens):
             flat.append(BOS)
@@ -45,6 +49,16 @@ class Words:
                 flat.extend(_known(sentence, self.ids, where))
             flat.append(EOS)
         return np.frombuffer(flat, dtype=np.int32) if flat else np.zeros(0, np.int32)
+
+    def _encode_lines(self, lines: list[str]) -> Array | None:
+        """All lines cut and looked up at once; None where that will not do, as when a line spells <s> itself."""
+        begin, end = SPELLINGS[BOS], SPELLINGS[EOS]
+        if self.spellings is None or not lines:
+            return None
+        words = f"{begin} {f' {end} {begin} '.join(lines)} {end}".split()
+        ids = np.fromiter(map(self.ids.get, words, repeat(UNK)), dtype=np.int32, count=len(words))
+        added = [np.count_nonzero(ids == special) for special in (PAD, BOS, EOS)]
+        return ids if added == [0, len(lines), len(lines)] else None
 
     def spell(self, ids: Iterable[int]) -> list[Any]:
         """The words (or the ids themselves, where there are no words)."""
