@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
-from anaphora.models.classical import hmm_files, hmm_inference
+from anaphora.models.classical import hmm_inference
+from anaphora.models.classical.arrays import load_arrays, save_arrays
 from anaphora.models.classical.hmm_emissions import Categorical, Emissions, Floats, stochastic
 from anaphora.models.classical.hmm_fitting import Fitted, Structure, baum_welch, first_groups
 from anaphora.models.classical.hmm_gaussian import gaussian
@@ -225,12 +226,12 @@ class HMM:
 
     def save(self, path: Path | str) -> None:
         """Write the model to one safetensors file."""
-        hmm_files.write(Path(path), self.settings.to_json(), self.parameters)
+        save_arrays(path, "hmm", self.parameters, self.settings.to_json())
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read a model that ``save`` wrote; runs no code from the file."""
-        settings, arrays = hmm_files.read(Path(path))
+        arrays, settings = load_arrays(path, "hmm")
         try:
             return cls(**settings).set(**arrays)
         except (AnaphoraError, TypeError) as error:
