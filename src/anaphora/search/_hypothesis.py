@@ -19,7 +19,10 @@ Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 
 @dataclass
 class Hypothesis:
-    """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` unless asked otherwise."""
+    """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` unless asked otherwise.
+
+    CTC sums over paths and has no probability per symbol: there `steps` is empty and `score` is `log_prob`.
+    """
 
     tokens: list[int]
     """The symbols without the start symbol and without EOS."""
