@@ -217,3 +217,15 @@ def test_a_plan_says_what_fit_would_do(tmp_path):
 def test_a_plan_refuses_a_device_that_is_not_there(tmp_path):
     with pytest.raises(SettingsError, match="device = 'gpu' is not a device"):
         tiny(device="gpu").plan(write_tsv(tmp_path)["data"])
+
+
+def test_data_that_cannot_be_read_leave_no_folder_behind(tmp_path):
+    broken = tmp_path / "broken.tsv"
+    broken.write_text("no tab here\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"broken\.tsv:1"):
+        tiny().fit(broken, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(DataError, match=r"broken\.tsv:1"):
+        tiny().fit(broken, out=tmp_path / "mine")
+    assert (tmp_path / "mine").exists()

@@ -106,20 +106,39 @@ class Estimator(ABC):
         """Train on what ``opened(run)`` opens and learns from. Under torchrun rank 0 prepares the folder."""
         group = distributed.join(self.settings_.device)
         run = RunFolder(group.share(self._folder(out) if group.main else Path()))
-        data: list[Any] = []
-        with contextlib.ExitStack() as held:
-
-            def prepare() -> None:
-                RunFolder.create(run.path, force=force)
-                held.enter_context(run.lock())
-                data.extend(self._prepare(run, opened))
-
-            group.on_main(prepare)
-            if not group.main:
-                self._read_learnt(run)
-                data.extend(self._reopen(run, read_config(run.path)))
-            self._train(run, data[0], data[1], reporter, resume=False)
+        existed = run.path.exists()
+        try:
+            with contextlib.ExitStack() as held:
+                data, dev = self._ready(run, group, held, opened, force)
+                self._train(run, data, dev, reporter, resume=False)
+        except BaseException:
+            if group.main and not existed:
+                with contextlib.suppress(OSError):
+                    run.path.rmdir()  # succeeds only where nothing was written yet
+            raise
         return self
+
+    def _ready(
+        self,
+        run: RunFolder,
+        group: distributed.Group,
+        held: contextlib.ExitStack,
+        opened: Callable[[RunFolder], tuple[Any, Any]],
+        force: bool,
+    ) -> tuple[Any, Any]:
+        """The data, in every process; the folder, locked and filled by the first one."""
+        data: list[Any] = []
+
+        def prepare() -> None:
+            RunFolder.create(run.path, force=force)
+            held.enter_context(run.lock())
+            data.extend(self._prepare(run, opened))
+
+        group.on_main(prepare)
+        if not group.main:
+            self._read_learnt(run)
+            data.extend(self._reopen(run, read_config(run.path)))
+        return data[0], data[1]
 
     def _prepare(self, run: RunFolder, opened: Callable[[RunFolder], tuple[Any, Any]]) -> tuple[Any, Any]:
         """Open the data and learn from them; the folder then holds all that ``resume`` needs."""
