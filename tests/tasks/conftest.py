@@ -14,7 +14,7 @@ import anaphora as an
 @pytest.fixture(scope="session")
 def copier() -> an.Translator:
     """Turns letters into capitals and, on words like those it saw, gets nearly all right."""
-    return tiny(steps=800).fit(pairs(400), valid=pairs(20, seed=1))
+    return tiny(steps=800).fit(pairs(1600), valid=pairs(20, seed=1))
 
 
 @pytest.fixture(scope="session")
