@@ -10,14 +10,17 @@ from types import SimpleNamespace
 import pytest
 
 from anaphora.cli import main
-from anaphora.cli.lines import line_batches
+from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.translator import Translator
 
 
-class Reverser:
+class Reverser(Translator):
     """Stands in for a trained model: an output is its input backwards."""
 
     def __init__(self):
+        super().__init__()
         self.batches = []
 
     def search(self, texts, *, n_best=1, **options):
@@ -38,6 +41,8 @@ def model(monkeypatch, tmp_path):
     found = Reverser()
     monkeypatch.setattr(load, "load", lambda run: found)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(RunConfig(found.task(), found.settings_).to_json())
     return found
 
 
@@ -77,7 +82,9 @@ def test_lines_before_a_broken_one_are_answered(model, tmp_path, capsys):
         (["none.txt"], "none.txt: there is no such file."),
         (["."], ". is a folder"),
         (["in.txt", "--beam", "0"], "--beam: beam = 0 cannot be used: it must be at least 1."),
-        (["in.txt", "--n-best", "0"], "--n-best"),
+        (["in.txt", "--n-best", "0"], "--n-best: n_best = 0 cannot be used: it must be at least 1."),
+        (["in.txt", "--set", "beem=3"], "beem is not a setting of predicting with a Translator."),
+        (["in.txt", "--set", "beam"], "must have the form key=value"),
     ],
 )
 def test_bad_requests(model, tmp_path, capsys, arguments, told):

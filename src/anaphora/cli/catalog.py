@@ -26,4 +26,4 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
-TASK_COMMANDS = ("translate",)
+TASK_COMMANDS = ("translate", "classify", "tag", "language", "forecast")

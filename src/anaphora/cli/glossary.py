@@ -7,11 +7,19 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from anaphora.settings import SearchSettings, Seq2SeqSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings import (
+    NetworkSettings,
+    SearchSettings,
+    Seq2SeqSettings,
+    Settings,
+    TextSettings,
+    TrainingSettings,
+)
 from anaphora.tasks.registry import TaskInfo
 
 GROUPS: dict[type[Settings], str] = {
     TextSettings: "Text",
+    NetworkSettings: "Model",
     Seq2SeqSettings: "Model",
     TrainingSettings: "Training",
     SearchSettings: "Search",
@@ -34,7 +42,7 @@ class Entry:
 def entries(task: TaskInfo) -> list[Entry]:
     """Every setting of ``task``, in the order of the groups."""
     found = [_entry(task, key, info) for key, info in task.settings.model_fields.items()]
-    order = [task.name, *GROUPS.values()]
+    order = [task.name, *dict.fromkeys(GROUPS.values())]
     return sorted(found, key=lambda entry: order.index(entry.group))
 
 

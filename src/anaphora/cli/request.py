@@ -62,6 +62,11 @@ def read_request(
             settings = resolve(task, values, where)
         except SettingsError as error:
             problems += error.problems
+        problems += [
+            f"{_at(where, key)}{key} has no meaning for {task.name}; leave it out."
+            for key in ("source_field", "target_field")
+            if key in asked and key not in task.fields
+        ]
     if "data" not in asked:
         problems.append(f'{file}: the data are missing; write data = "train.tsv".')
     if problems or task is None:

@@ -11,13 +11,14 @@ from anaphora.cli.output import command_name, emit, faint, heading, number, resu
 from anaphora.cli.request import Data, Request
 from anaphora.errors import DataError
 from anaphora.settings.base import suggestion
+from anaphora.tasks.registry import TASKS, TaskInfo
 
 
 def train(request: Request, *, force: bool, as_json: bool) -> str:
     """Train as asked and report; returns how training ended (``finished``, ``patience``, ``interrupted``)."""
-    check_data(request.data)
+    check_data(request.data, request.task)
     if request.valid is not None:
-        check_data(request.valid)
+        check_data(request.valid, request.task)
     out = request.out or free_name(request)
     if request.out is None and _first_process():
         say(f"The run goes to {out}; -o RUN chooses another place.")
@@ -72,16 +73,18 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
     if ended.stopped == "interrupted":
         say(f"Go on with it:  {name} resume {run}")
     else:
-        say(f"Use it:      {name} predict {run} FILE")
-        say(f"Look inside: {name} inspect {run} --view alignment --text '…'")
+        steps = TASKS[model.command].next_steps
+        margin = max(len(word) for word, _ in steps)
+        for word, step in steps:
+            say(f"{word.ljust(margin)} {name} {step.format(run=run)}")
     return str(ended.stopped)
 
 
 def plan(request: Request, *, force: bool, as_json: bool) -> None:
     """Say what ``train`` would do, without doing it; refuse what it would refuse."""
-    check_data(request.data)
+    check_data(request.data, request.task)
     if request.valid is not None:
-        check_data(request.valid)
+        check_data(request.valid, request.task)
     from anaphora.tasks.registry import estimator
     from anaphora.training.run import RunFolder
 
@@ -104,18 +107,24 @@ def plan(request: Request, *, force: bool, as_json: bool) -> None:
     say("Nothing was trained: this was a dry run.")
 
 
-def check_data(data: Data) -> None:
-    """Notice a missing file before torch is loaded, with the nearest name there is."""
+def check_data(data: Data, task: TaskInfo) -> None:
+    """Notice a missing file, or a corpus of another task, before torch is loaded, with the nearest name there is."""
     from anaphora.data.corpora import CORPORA
 
+    suitable = [name for name, corpus in CORPORA.items() if task.command in corpus.tasks]
     for part in (data,) if isinstance(data, str) else data:
         name = part.partition(":")[0]
-        if name in CORPORA or Path(part).exists():
+        if name in suitable or Path(part).exists():
             continue
+        if name in CORPORA:
+            raise DataError(
+                f"{name} is a corpus for `train {CORPORA[name].tasks[0]}`; for `{task.command}` there "
+                f"{'is' if len(suitable) == 1 else 'are'} {', '.join(suitable)}."
+            )
         folder = Path(part).parent
         beside = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         near = suggestion(
-            Path(part).name, [*beside, *CORPORA], otherwise=" `anaphora corpora` lists the embedded ones."
+            Path(part).name, [*beside, *suitable], otherwise=" `anaphora corpora` lists the embedded ones."
         )
         raise DataError(f"{part} is neither a file nor an embedded corpus.{near}")
 

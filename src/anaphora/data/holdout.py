@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.pairs import Pair, Pairs
-from anaphora.data.readers import reopen_pairs
+from anaphora.data.readers import Data, open_pairs, reopen_pairs
 from anaphora.errors import DataError
 
 SHARE = 0.05
@@ -45,6 +45,19 @@ def hold_out(pairs: Pairs, *, seed: int) -> tuple[Part, Part]:
         Part(pairs, np.sort(order[count:]), {"kind": "held-out", "part": "train", "seed": seed}),
         Part(pairs, np.sort(order[:count]), {"kind": "held-out", "part": "dev", "seed": seed}),
     )
+
+
+def open_training_pairs(
+    data: Data, valid: Data | None, *, seed: int, bad_rows: str, spill: Path | None, **fields: str | None
+) -> tuple[Pairs, Pairs]:
+    """``(train, dev)``: dev data are those given, an embedded corpus's own, or some rows held out."""
+    read: dict[str, Any] = {"bad_rows": bad_rows, "spill": spill, **fields}
+    pairs = open_pairs(data, role="train", **read)
+    if valid is None and pairs.describe()["kind"] == "corpus":
+        valid = data
+    if valid is None:
+        return hold_out(pairs, seed=seed)
+    return pairs, open_pairs(valid, role="dev", **read)
 
 
 def reopen_all(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Pairs, Pairs]:

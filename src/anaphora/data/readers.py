@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data import corpora
+from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.csv_reader import read_csv
 from anaphora.data.examples import hold_examples, spill_examples
 from anaphora.data.file_pairs import FilePairs
@@ -21,8 +22,6 @@ from anaphora.errors import DataError
 
 Data = str | Path | tuple[str | Path, str | Path] | Iterable[Pair]
 """What `open_pairs` takes."""
-CORPUS_SEED = 1
-"""An embedded corpus is the same for everybody, whatever the seed of training."""
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}
 _FORMS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl"}
 

@@ -4,9 +4,18 @@ Nothing here imports torch, so that ``explain`` and ``--help`` answer at once.
 """
 
 from anaphora.settings.base import Settings, build
+from anaphora.settings.network import NetworkSettings
 from anaphora.settings.search import SearchSettings
 from anaphora.settings.seq2seq import Seq2SeqSettings
 from anaphora.settings.text import TextSettings
 from anaphora.settings.training import TrainingSettings
 
-__all__ = ["SearchSettings", "Seq2SeqSettings", "Settings", "TextSettings", "TrainingSettings", "build"]
+__all__ = [
+    "NetworkSettings",
+    "SearchSettings",
+    "Seq2SeqSettings",
+    "Settings",
+    "TextSettings",
+    "TrainingSettings",
+    "build",
+]

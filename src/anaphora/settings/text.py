@@ -20,10 +20,6 @@ class TextSettings(Settings):
         ge=8,
         description="Most symbols in the vocabulary. For bpe fewer means shorter pieces; for words the rest becomes <unk>.",
     )
-    joint: bool = Field(
-        False,
-        description="One vocabulary for source and target (needed to tie their embeddings) instead of one each.",
-    )
     lowercase: bool = Field(False, description="Fold text to lower case before tokenizing.")
     max_tokens: int = Field(
         256,

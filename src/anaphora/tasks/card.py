@@ -27,7 +27,7 @@ def model_card(
         "task": task.command,
         "model": preset.name,
         "parameters": parameters,
-        "seed": settings["seed"],
+        "seed": settings.get("seed"),
         "metrics": metrics,
         "versions": {
             "anaphora": __version__,

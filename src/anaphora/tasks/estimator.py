@@ -11,17 +11,20 @@ import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
-from anaphora.errors import AnaphoraError, RunError
-from anaphora.settings import SearchSettings, TrainingSettings
+from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
+from anaphora.tasks.direct import learn_directly
+from anaphora.tasks.plan import plan_training
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
+from anaphora.tasks.response import Response
 from anaphora.training import distributed
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.objective import Batches, Objective
@@ -71,30 +74,113 @@ class Estimator(ABC):
     # ------------------------------------------------------------------ what a task says of itself
 
     @abstractmethod
-    def _fresh_model(self) -> nn.Module:
-        """The model the settings name, with weights that follow from the seed."""
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Any, Any]:
+        """The training and dev data that were named; each can ``describe`` itself as JSON."""
+
+    @abstractmethod
+    def _learn(self, data: Any) -> None:
+        """Learn from the training data what the model is built on: a tokenizer, labels, a scale."""
 
     @abstractmethod
     def _write_learnt(self, run: RunFolder) -> None:
-        """Write what was learnt from the data besides weights."""
+        """Write what ``_learn`` learnt: ``tokenizer.json`` for symbols, ``learnt.json`` for anything else."""
 
     @abstractmethod
     def _read_learnt(self, run: RunFolder) -> None:
-        """Read what ``_write_learnt`` wrote."""
+        """Read what ``_write_learnt`` wrote, or a `RunError` in one sentence."""
 
     @abstractmethod
     def _vocabulary(self) -> dict[str, int]:
-        """Sizes of the vocabularies, by name."""
+        """Sizes of what was learnt, by name: vocabularies, labels, columns."""
 
     @abstractmethod
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Any, Any]:
         """The training and dev data of a run again, or a sentence saying what has changed."""
 
     @abstractmethod
+    def _symbols(self, data: Any) -> float:
+        """About how many symbols of ``batch_tokens`` all of ``data`` make, for the plan."""
+
+    @abstractmethod
+    def _fresh_model(self) -> nn.Module:
+        """The model the settings name, with weights that follow from the seed."""
+
+    @abstractmethod
     def _lesson(self, data: Any, dev: Any) -> tuple[Objective, Batches]:
         """What is minimised, and the batches it is minimised on."""
 
+    @abstractmethod
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """What ``anaphora predict RUN FILE`` answers, as it comes; ``source`` is a file's name, or ``-``."""
+
+    def _inherited(self) -> dict[str, Tensor]:
+        """Weights the model begins with instead of fresh ones, by name: those of a model trained before."""
+        return {}
+
+    def _solve(self, data: Any, dev: Any, reporter: Reporter | None) -> dict[str, float]:
+        """Fit a direct preset: make ``model_`` and return the dev measures."""
+        raise AssertionError(f"{self.settings_.model} is trained by gradient steps")
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What ``model.safetensors`` holds."""
+        return snapshot(self.model_)
+
+    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Make ``model_`` again of ``_weights``; a RuntimeError where they are another model's."""
+        self.model_ = self._fresh_model()
+        self.model_.load_state_dict(tensors)
+        self.model_.to(device).eval()
+
+    @property
+    def _direct(self) -> bool:
+        return self.task().preset_of(self.settings_).direct
+
     # ------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        data: Any,
+        valid: Any | None = None,
+        out: str | Path | None = None,
+        *,
+        force: bool = False,
+        reporter: Reporter | None = None,
+        **fields: str | None,
+    ) -> Self:
+        """Train on ``data`` and keep the weights that were best on ``valid``.
+
+        ``anaphora models`` says what data the task takes. Without ``valid``, an embedded corpus gives its dev
+        split, and of other data a part is held out. ``out`` is the run folder; without it the run lives in a
+        temporary folder as long as the estimator. Under ``torchrun`` every process calls this; the first one
+        prepares the folder. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
+        """
+        self._check_fields(fields)
+
+        def opened(run: RunFolder) -> tuple[Any, Any]:
+            train, dev = self._open(data, valid, spill=run.path / "data", **fields)
+            self._learn(train)
+            return train, dev
+
+        return self._fit(opened, out, force, reporter)
+
+    def plan(self, data: Any, valid: Any | None = None, **fields: str | None) -> dict[str, Any]:
+        """What ``fit`` would do: rows, vocabulary, parameters, steps, epochs, an estimate of memory. Trains nothing."""
+        self._check_fields(fields)
+        choose_device(self.settings_.device)  # a device that is not there is a mistake already
+        train, dev = self._open(data, valid, spill=None, **fields)
+        self._learn(train)
+        facts = {"train": train.describe(), "valid": dev.describe(), "vocabulary": self._vocabulary()}
+        if self._direct:
+            return facts
+        return facts | plan_training(self.settings_, self._fresh_model(), self._symbols(train), len(train))
+
+    def _check_fields(self, fields: Mapping[str, Any]) -> None:
+        task = self.task()
+        for key in fields.keys() - set(task.fields):
+            takes = f"; it takes {', '.join(task.fields)}" if task.fields else ""
+            raise SettingsError([f"{key} is not a field of the data of {task.name}{takes}."])
 
     def _fit(
         self,
@@ -168,19 +254,27 @@ class Estimator(ABC):
         return self
 
     def _train(self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool) -> None:
-        settings: TrainingSettings = self.settings_
-        self.model_ = self._fresh_model()
-        objective, batches = self._lesson(data, dev)
-        trainer = Trainer(self.model_, objective, batches, settings, run, reporter)
-        if resume:
-            trainer.resume()
-        self.result_ = trainer.run()
-        group = distributed.join(settings.device)
+        group = distributed.join(self.settings_.device)
+        if self._direct:
+            self.result_ = group.on_main(lambda: learn_directly(self, run, data, dev, reporter))
+        else:
+            self.result_ = self._train_by_steps(run, data, dev, reporter, resume=resume)
         if group.main:
             run.write_text("README.md", self._card(read_config(run.path)))
         group.barrier()
-        self._take_weights(run, run.load_model()[0])
-        self._trained_with = settings
+        self._take_weights(run, run.load_model()[0], group.device)
+        self._trained_with = self.settings_
+
+    def _train_by_steps(
+        self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool
+    ) -> TrainingResult:
+        self.model_ = self._fresh_model()
+        self.model_.load_state_dict({**snapshot(self.model_), **self._inherited()})
+        objective, batches = self._lesson(data, dev)
+        trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
+        if resume:
+            trainer.resume()
+        return trainer.run()
 
     def _folder(self, out: str | Path | None) -> Path:
         if out is not None:
@@ -196,14 +290,14 @@ class Estimator(ABC):
         self._check_trained()
         run = RunFolder.create(Path(folder), force=force)
         self._write_learnt(run)
-        searched = [key for key in SearchSettings.model_fields if hasattr(self.settings_, key)]
+        searched = [key for key in self.task().predicting.model_fields if hasattr(self.settings_, key)]
         searching = {key: getattr(self.settings_, key) for key in searched}
         # set_params may have changed the others since, which says nothing about these weights
         config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
         run.write_text("config.json", config.to_json())
         step = self.result_.best_step if hasattr(self, "result_") else None
         facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
-        save_weights(run.model, snapshot(self.model_), facts=facts)
+        save_weights(run.model, self._weights(), facts=facts)
         run.write_text("README.md", self._card(config))
 
     @classmethod
@@ -213,23 +307,20 @@ class Estimator(ABC):
         run = RunFolder(folder)
         tensors, _ = run.load_model()  # first: it verifies the files the rest is built from
         self._read_learnt(run)
-        self.model_ = self._fresh_model()
-        self._take_weights(run, tensors)
-        self.model_.to(choose_device(device)).eval()
+        self._take_weights(run, tensors, choose_device(device))
         self._trained_with = self.settings_
         return self
 
-    def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor]) -> None:
+    def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor], device: torch.device) -> None:
         broken = first_not_finite(tensors)
         if broken is not None:
             raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
         try:
-            self.model_.load_state_dict(tensors)
-        except RuntimeError:
+            self._rebuild(tensors, device)
+        except (RuntimeError, KeyError):
             raise RunError(
                 f"{run.model}: holds the weights of another model; restore the whole folder."
             ) from None
-        self.model_.eval()
 
     def _check_trained(self) -> None:
         if not hasattr(self, "model_"):
@@ -239,7 +330,13 @@ class Estimator(ABC):
     def _card(self, config: RunConfig) -> str:
         return model_card(
             config,
-            parameters=sum(weight.numel() for weight in self.model_.parameters()),
+            parameters=self._parameters(),
             vocabulary=self._vocabulary(),
             result=getattr(self, "result_", None),
         )
+
+    def _parameters(self) -> int:
+        """How many numbers were learnt."""
+        if isinstance(self.model_, nn.Module):
+            return sum(weight.numel() for weight in self.model_.parameters())
+        return sum(weight.numel() for weight in self._weights().values())

@@ -1,19 +1,17 @@
-"""Settings become parts here, and only here."""
+"""The settings of a translator become an encoder-decoder here, and only here."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from torch import nn
 
 from anaphora.models.bridge import Bridge, HandOver, fits
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
-from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
+from anaphora.nn import Recurrent, transformer
 from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, MultiHead
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Sinusoidal
+from anaphora.tasks.parts import make_recurrent, recurrent_encoder, transformer_encoder
 from anaphora.tasks.settings import TranslatorSettings
 
 
@@ -26,13 +24,11 @@ def build_seq2seq(s: TranslatorSettings, source_symbols: int, target_symbols: in
 def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
     source, target = _embeddings(s, source_symbols, target_symbols, s.embedding)
     output = _output(s, target, width=s.embedding if s.tie else s.hidden)
-    reader = Recurrent(
-        _cell(s, s.embedding), layers=s.layers, bidirectional=s.bidirectional, dropout=s.dropout
-    )
-    encoder = RecurrentEncoder(source, reader, dropout=s.dropout, reverse=s.reverse_source)
+    encoder = recurrent_encoder(s, source, bidirectional=s.bidirectional, reverse=s.reverse_source)
+    reader = encoder.recurrent
 
     def writer(inputs: int) -> tuple[Recurrent, nn.Module]:
-        layer = Recurrent(_cell(s, inputs), layers=s.layers, dropout=s.dropout)
+        layer = make_recurrent(s, inputs, bidirectional=False)
         return layer, HandOver(reader, layer) if fits(reader, layer) else Bridge(reader, layer)
 
     if not s.model.endswith("-attention"):
@@ -75,28 +71,22 @@ def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int
     def heads() -> MultiHead:
         return MultiHead(s.hidden, s.heads)  # dropout where the paper has it: after sublayers and embeddings
 
-    def feedforward() -> nn.Module:
-        return transformer.FeedForward(s.hidden, s.feedforward)
-
-    options: dict[str, Any] = {"dropout": s.dropout, "norm_first": s.norm_first}
-    encoder = transformer.EncoderLayer(heads(), feedforward(), **options)
-    decoder = transformer.DecoderLayer(heads(), heads(), feedforward(), **options)
-    positions = Sinusoidal(s.hidden)
-    return Seq2Seq(
-        TransformerEncoder(
-            source,
-            transformer.TransformerEncoder(encoder, s.layers),
-            positions=positions,
-            dropout=s.dropout,
-        ),
-        TransformerDecoder(
-            target,
-            transformer.TransformerDecoder(decoder, s.layers),
-            _output(s, target, width=s.hidden),
-            positions=positions,
-            dropout=s.dropout,
-        ),
+    encoder = transformer_encoder(s, source)
+    layer = transformer.DecoderLayer(
+        heads(),
+        heads(),
+        transformer.FeedForward(s.hidden, s.feedforward),
+        dropout=s.dropout,
+        norm_first=s.norm_first,
     )
+    decoder = TransformerDecoder(
+        target,
+        transformer.TransformerDecoder(layer, s.layers),
+        _output(s, target, width=s.hidden),
+        positions=Sinusoidal(s.hidden),
+        dropout=s.dropout,
+    )
+    return Seq2Seq(encoder, decoder)
 
 
 def _embeddings(
@@ -110,14 +100,6 @@ def _embeddings(
 
 def _output(s: TranslatorSettings, target: Embedding, *, width: int) -> Output:
     return Output(width, target.symbols, tied=target if s.tie else None)
-
-
-def _cell(s: TranslatorSettings, inputs: int) -> Cell:
-    if s.cell == "elman":
-        return Elman(inputs, s.hidden)
-    if s.cell == "gru":
-        return GRU(inputs, s.hidden, reset="after")  # the form that GPUs have a ready-made kernel for
-    return LSTM(inputs, s.hidden)
 
 
 def _attention(s: TranslatorSettings, annotations: int) -> Attention:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from anaphora.settings import SearchSettings, Seq2SeqSettings, TextSettings, TrainingSettings
+from anaphora.settings.network import transformer_problem
 
 
 class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
@@ -26,10 +27,9 @@ class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, Search
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> TranslatorSettings:
-        if self.model == "transformer" and self.hidden % self.heads:
-            raise ValueError(f"hidden = {self.hidden} cannot be divided among heads = {self.heads}")
-        if self.model == "transformer" and self.hidden % 2:
-            raise ValueError(f"hidden = {self.hidden} must be even, for sine and cosine positions")
+        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
+        if problem:
+            raise ValueError(problem)
         if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:
             raise ValueError(
                 "attention = 'dot' needs states and annotations of one width, but both directions give "
@@ -37,3 +37,9 @@ class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, Search
                 "set bidirectional = false, or attention = 'bilinear'"
             )
         return self
+
+
+class TranslateOptions(SearchSettings):
+    """What ``predict`` takes: how to search, and how many outputs to give."""
+
+    n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from anaphora.data.batching import PairBatches
-from anaphora.data.holdout import hold_out, reopen_all
+from anaphora.data.holdout import open_training_pairs, reopen_all
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import Data, open_pairs
+from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.models.seq2seq import Seq2Seq
@@ -21,13 +22,12 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.decoding import encode_sources, search_outputs
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.metrics import translation_scores
-from anaphora.tasks.plan import plan_training
+from anaphora.tasks.plan import LOOK
 from anaphora.tasks.presets import build_seq2seq
+from anaphora.tasks.response import Response
 from anaphora.tasks.settings import TranslatorSettings
 from anaphora.tasks.translation import TranslationObjective
 from anaphora.training.objective import Batches, Objective
-from anaphora.training.precision import choose_device
-from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
@@ -59,73 +59,25 @@ class Translator(Estimator):
 
     # ------------------------------------------------------------------ training
 
-    def fit(
-        self,
-        data: Data,
-        valid: Data | None = None,
-        out: str | Path | None = None,
-        *,
-        source_field: str | None = None,
-        target_field: str | None = None,
-        force: bool = False,
-        reporter: Reporter | None = None,
-    ) -> Self:
-        """Train on pairs and keep the weights that were best on ``valid``.
-
-        Without ``valid``, an embedded corpus gives its dev split, and of other data a twentieth (at most 1000
-        pairs) is held out. ``out`` is the run folder; without it the run lives in a temporary folder as long as
-        the estimator. Under ``torchrun`` every process calls this; the first one prepares the folder.
-        """
-        fields = {"source_field": source_field, "target_field": target_field}
-
-        def opened(run: RunFolder) -> tuple[Pairs, Pairs]:
-            pairs, dev = self._open(data, valid, spill=run.path / "data", **fields)
-            self._learn_symbols(pairs)
-            return pairs, dev
-
-        return self._fit(opened, out, force, reporter)
-
-    def plan(
-        self,
-        data: Data,
-        valid: Data | None = None,
-        *,
-        source_field: str | None = None,
-        target_field: str | None = None,
-    ) -> dict[str, Any]:
-        """What ``fit`` would do: rows, vocabulary, parameters, steps, epochs, an estimate of memory. Trains nothing."""
-        choose_device(self.settings_.device)  # a device that is not there is a mistake already
-        pairs, dev = self._open(data, valid, spill=None, source_field=source_field, target_field=target_field)
-        self._learn_symbols(pairs)
-        return plan_training(self.settings_, self._fresh_model(), self.tokenizer_, pairs, dev)
-
     def _open(
-        self,
-        data: Data,
-        valid: Data | None,
-        *,
-        spill: Path | None,
-        source_field: str | None,
-        target_field: str | None,
+        self, data: Data, valid: Data | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Pairs, Pairs]:
-        read: dict[str, Any] = {
-            "source_field": source_field,
-            "target_field": target_field,
-            "bad_rows": self.settings_.bad_rows,
-            "spill": spill,
-        }
-        pairs = open_pairs(data, role="train", **read)
-        if valid is None and pairs.describe()["kind"] == "corpus":
-            valid = data
-        if valid is None:
-            return hold_out(pairs, seed=self.settings_.seed)
-        return pairs, open_pairs(valid, role="dev", **read)
+        return open_training_pairs(
+            data, valid, seed=self.settings_.seed, bad_rows=self.settings_.bad_rows, spill=spill, **fields
+        )
 
-    def _learn_symbols(self, pairs: Pairs) -> None:
+    def _learn(self, data: Pairs) -> None:
         s = self.settings_
         self.tokenizer_ = PairTokenizer.train(
-            pairs, kind=s.tokens, vocab_size=s.vocab_size, joint=s.joint, lowercase=s.lowercase
+            data, kind=s.tokens, vocab_size=s.vocab_size, joint=s.joint, lowercase=s.lowercase
         )
+
+    def _symbols(self, data: Pairs) -> float:
+        rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
+        sources = self.tokenizer_.source.encode_batch([source for source, _ in rows])
+        targets = self.tokenizer_.target.encode_batch([target for _, target in rows])
+        longer = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        return sum(longer) / len(longer) * len(data)
 
     def _fresh_model(self) -> Seq2Seq:
         seed_everything(self.settings_.seed, "model")
@@ -238,6 +190,35 @@ class Translator(Estimator):
             },
         )
 
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """One response for each line, in order; an empty line stays empty.
+
+        With ``n_best`` above 1 each output is a line ``number⇥score⇥text``.
+        """
+        many = options.get("n_best", 1) > 1
+        number = 0
+        for lines in line_batches(source):
+            asked = [line for line in lines if line.strip()]
+            found = iter(self.search(asked, **options) if asked else [])
+            for line in lines:
+                number += 1
+                outputs = next(found) if line.strip() else []
+                shown = [_one_line(output.text) for output in outputs]
+                if many:
+                    text = "\n".join(
+                        f"{number}\t{o.score:.4f}\t{s}" for o, s in zip(outputs, shown, strict=True)
+                    )
+                else:
+                    text = shown[0] if shown else ""
+                best = outputs[0].text if outputs else ""
+                record = {
+                    "line": number,
+                    "input": line,
+                    "output": best,
+                    "outputs": [vars(o) for o in outputs],
+                }
+                yield Response(text, record)
+
     def _encode(self, texts: Iterable[str]) -> list[list[int]]:
         self._check_trained()
         if isinstance(texts, str):
@@ -257,3 +238,8 @@ class Translator(Estimator):
         usual = {key: getattr(self.settings_, key) for key in asked}
         given = {key: value for key, value in asked.items() if value is not None}
         return build(SearchSettings, {**usual, **given}, owner="predict").model_dump()
+
+
+def _one_line(text: str) -> str:
+    """An output that holds line breaks must not shift the lines that follow."""
+    return " ".join(text.splitlines())

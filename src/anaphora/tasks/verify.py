@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.tasks.config import read_config
+from anaphora.tasks.registry import estimator, meaningful
 from anaphora.training import verify
 from anaphora.training.run import RunFolder
 
@@ -23,11 +23,11 @@ class Finding:
 
 
 def verify_run(path: str | Path) -> list[Finding]:
-    """Check the config, the tokenizer, the weights against both, the journals and every checkpoint."""
+    """Check the config, what was learnt besides weights, the weights against both, the journals and every checkpoint."""
     run = RunFolder.open(Path(path))
     return [
         _tried(run.config.name, lambda: f"task {read_config(run.path).task.command}"),
-        _tried(run.tokenizer.name, lambda: _symbols(run)),
+        *(_tried(name, lambda: _learnt(run)) for name in run.learnt_names()),
         *(Finding(v.name, v.state != "damaged", v.detail) for v in verify.verify_run(run)),
     ]
 
@@ -39,6 +39,8 @@ def _tried(name: str, check: Callable[[], str]) -> Finding:
         return Finding(name, False, str(error))
 
 
-def _symbols(run: RunFolder) -> str:
-    tokenizer = PairTokenizer.from_json(run.read_text(run.tokenizer.name))
-    return f"{tokenizer.source.size:,} source and {tokenizer.target.size:,} target symbols"
+def _learnt(run: RunFolder) -> str:
+    config = read_config(run.path)
+    empty = estimator(config.task.command)(**meaningful(config.task, config.settings))
+    empty._read_learnt(run)
+    return ", ".join(f"{name} {count:,}" for name, count in empty._vocabulary().items())

@@ -20,6 +20,7 @@ from anaphora.training.weights import load_weights
 _FILES = (
     "config.json",
     "tokenizer.json",
+    "learnt.json",
     "model.safetensors",
     "metrics.jsonl",
     "samples.jsonl",
@@ -39,6 +40,7 @@ class RunFolder:
         self.path = Path(path)
         self.config = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer.json"
+        self.learnt = self.path / "learnt.json"
         self.model = self.path / "model.safetensors"
         self.metrics = self.path / "metrics.jsonl"
         self.samples = self.path / "samples.jsonl"
@@ -140,12 +142,18 @@ class RunFolder:
         return tensors, facts
 
     def fingerprints(self) -> dict[str, str]:
-        """sha256 of ``config.json`` and ``tokenizer.json``, where they are: weights name what they belong to."""
+        """sha256 of ``config.json``, ``tokenizer.json`` and ``learnt.json``, where they are: weights name what
+        they belong to."""
         return {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in (self.config, self.tokenizer)
+            for path in (self.config, self.tokenizer, self.learnt)
             if path.is_file()
         }
+
+    def learnt_names(self) -> list[str]:
+        """The files that hold what was learnt besides weights: those that are there, else the usual one."""
+        there = [path.name for path in (self.tokenizer, self.learnt) if path.is_file()]
+        return there or [self.tokenizer.name]
 
     def sweep(self) -> None:
         """Remove what interrupted writes left behind."""

@@ -25,10 +25,10 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command("corpora", cls=Order, examples=EXAMPLES)
 @click.argument("name", required=False, shell_complete=_complete)
-@click.option("--write", metavar="FILE", help="Write pairs to FILE as TSV, source⇥target.")
+@click.option("--write", metavar="FILE", help="Write examples to FILE, in the form that training reads.")
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
 @click.option(
-    "--size", type=click.IntRange(1), metavar="N", help="How many pairs; the corpus's own if not given."
+    "--size", type=click.IntRange(1), metavar="N", help="How many examples; the corpus's own if not given."
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
@@ -44,56 +44,57 @@ def command(
             raise click.UsageError("--write needs the NAME of a corpus.")
         _list(as_json)
         return
-    from anaphora.data.corpora import find, generate
+    from anaphora.data.corpora import find
 
     base, _, kind = name.partition(":")
     corpus, variant = find(base, kind or None)
     if write:
-        _write(write, generate(base, variant, split, size), force=force, as_json=as_json)
+        count = size or corpus.sizes[split]
+        text = corpus.text(variant, split, count)
+        _write(write, text, count, corpus.unit, force=force, as_json=as_json)
         return
-    _show(corpus, variant, generate(base, variant, split, size or SHOWN), split, as_json)
+    _show(corpus, variant, split, size or SHOWN, as_json)
 
 
 def _list(as_json: bool) -> None:
-    from anaphora.cli.output import emit, heading, result, say, table
+    from anaphora.cli.output import emit, faint, heading, result, say, table
     from anaphora.data.corpora import CORPORA
 
     if as_json:
         emit(
             [
-                {"name": c.name, "summary": c.summary, "variants": c.variants, "sizes": c.sizes}
+                {
+                    "name": c.name,
+                    "summary": c.summary,
+                    "variants": c.variants,
+                    "sizes": c.sizes,
+                    "tasks": c.tasks,
+                }
                 for c in CORPORA.values()
             ]
         )
         return
     for corpus in CORPORA.values():
-        result(f"{heading(corpus.name)}  {corpus.summary}")
+        result(f"{heading(corpus.name)}  {corpus.summary}  {faint(', '.join(corpus.tasks))}")
         names = [corpus.name, *(f"{corpus.name}:{variant}" for variant in list(corpus.variants)[1:])]
         result(table(list(zip(names, corpus.variants.values(), strict=True))))
-    say("`anaphora corpora NAME` shows examples; `anaphora train translate NAME` trains on it.")
+    say("`anaphora corpora NAME` shows examples; `anaphora train TASK NAME` trains on it.")
 
 
-def _show(corpus: Any, variant: str, pairs: list[tuple[str, str]], split: str, as_json: bool) -> None:
+def _show(corpus: Any, variant: str, split: str, size: int, as_json: bool) -> None:
     from anaphora.cli.output import emit, faint, heading, result
 
     if as_json:
-        emit(
-            {
-                "name": corpus.name,
-                "variant": variant,
-                "summary": corpus.summary,
-                "split": split,
-                "pairs": pairs,
-            }
-        )
+        facts = {"name": corpus.name, "variant": variant, "summary": corpus.summary, "split": split}
+        emit({**facts, "tasks": corpus.tasks, corpus.unit: corpus.records(variant, split, size)})
         return
     result(f"{heading(corpus.name)}  {corpus.summary}")
-    result(faint(f"  {variant}, {split}: source → target"))
-    for source, target in pairs:
-        result(f"  {source}\n    → {target}")
+    result(faint(f"  {variant}, {split}; for `anaphora train {corpus.tasks[0]} {corpus.name}`"))
+    for line in corpus.show(variant, split, size):
+        result(f"  {line}")
 
 
-def _write(name: str, pairs: list[tuple[str, str]], *, force: bool, as_json: bool) -> None:
+def _write(name: str, text: str, count: int, unit: str, *, force: bool, as_json: bool) -> None:
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
@@ -102,9 +103,8 @@ def _write(name: str, pairs: list[tuple[str, str]], *, force: bool, as_json: boo
     path = Path(name)
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
-    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
     path.write_text(text, encoding="utf-8", newline="\n")
     if as_json:
-        emit({"file": name, "pairs": len(pairs)})
+        emit({"file": name, unit: count})
     else:
-        say(f"Wrote {len(pairs)} pairs to {name}.")
+        say(f"Wrote {count} {unit} to {name}.")

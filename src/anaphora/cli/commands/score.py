@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from anaphora.cli.group import Order
@@ -18,8 +20,11 @@ anaphora score runs/x test.en --target test.de
 @click.argument("run", metavar="RUN")
 @click.argument("data", metavar="DATA")
 @click.option("--target", metavar="FILE", help="Second of two parallel files.")
-@click.option("--beam", type=click.IntRange(1, 1000), metavar="N", help="Hypotheses kept at each step.")
+@click.option("--beam", type=int, metavar="N", help="Hypotheses kept at each step.")
 @click.option("--length-penalty", type=float, metavar="A", help="α in score = log p / lengthᵅ.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of predicting; repeatable."
+)
 @click.option(
     "--bad-rows",
     type=click.Choice(["strict", "skip"]),
@@ -32,44 +37,60 @@ def command(
     run: str,
     data: str,
     target: str | None,
-    beam: int | None,
-    length_penalty: float | None,
     bad_rows: str | None,
     source_field: str | None,
     target_field: str | None,
+    assignments: tuple[str, ...],
     as_json: bool,
+    **flags: Any,
 ) -> None:
     """Measure the model of RUN on DATA: a file, or an embedded corpus (its test split).
 
-    All measures are in percent. BLEU and chrF come with sacrebleu's signature, so that they can be compared.
+    Shares are in percent. BLEU and chrF come with sacrebleu's signature, so that they can be compared.
     """
     from pathlib import Path
 
-    from anaphora.cli.output import emit, faint, result, table
+    from anaphora.cli.output import emit
+    from anaphora.cli.predicting import read_options
     from anaphora.cli.training import check_data
     from anaphora.tasks.config import read_config
 
+    config = read_config(Path(run))
     both = data if target is None else (data, target)
-    check_data(both)
-    read_config(Path(run))
+    check_data(both, config.task)
+    options = read_options(config.task, flags, assignments)
+    named = {"source_field": source_field, "target_field": target_field, "bad_rows": bad_rows}
+    options |= {key: value for key, value in named.items() if value is not None}
 
     from anaphora.tasks.load import load
 
-    options = {
-        "source_field": source_field,
-        "target_field": target_field,
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "bad_rows": bad_rows,
-    }
-    scores = load(run).score(both, **{key: value for key, value in options.items() if value is not None})
+    scores = load(run).score(both, **options)
     if as_json:
         emit({"run": run, "data": both, **scores})
-        return
+    else:
+        _show(scores)
+
+
+def _show(scores: dict[str, Any]) -> None:
+    """Numbers as a table, and whatever is a table itself (a confusion matrix, say) below it."""
+    from anaphora.cli.output import faint, heading, result, table
+
     rows = []
     for key, value in scores.items():
-        if key.endswith("_signature"):
+        if key.endswith("_signature") or isinstance(value, dict | list):
             continue
         shown = f"{value:.2f}" if isinstance(value, float) else str(value)
         rows.append((key.replace("_", " "), shown, faint(str(scores.get(f"{key}_signature", "")))))
     result(table(rows))
+    for key, value in scores.items():
+        if isinstance(value, dict):
+            result(heading(key.replace("_", " ")))
+            result(table([(str(name), *_cells(cells)) for name, cells in value.items()]))
+
+
+def _cells(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{name} {_cells(cell)[0]}" for name, cell in value.items()]
+    if isinstance(value, list | tuple):
+        return [cell for item in value for cell in _cells(item)]
+    return [f"{value:.2f}" if isinstance(value, float) else str(value)]

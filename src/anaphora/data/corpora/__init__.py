@@ -5,17 +5,16 @@ from __future__ import annotations
 import difflib
 
 from anaphora.data.corpora import copying, dates, numbers
-from anaphora.data.corpora.corpus import SPLITS, Corpus
+from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Corpus, Embedded
 from anaphora.errors import DataError
 
-__all__ = ["CORPORA", "SPLITS", "Corpus", "find", "generate"]
+__all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate"]
 
-CORPORA: dict[str, Corpus] = {
-    corpus.name: corpus for corpus in (numbers.CORPUS, dates.CORPUS, copying.CORPUS)
-}
+_ALL: tuple[Embedded, ...] = (numbers.CORPUS, dates.CORPUS, copying.CORPUS)
+CORPORA: dict[str, Embedded] = {corpus.name: corpus for corpus in _ALL}
 
 
-def find(name: str, variant: str | None = None) -> tuple[Corpus, str]:
+def find(name: str, variant: str | None = None) -> tuple[Embedded, str]:
     """The corpus and the variant that ``name`` and ``variant`` mean, or a `DataError` that lists what there is."""
     if name not in CORPORA:
         near = difflib.get_close_matches(name, CORPORA, n=1)
@@ -35,4 +34,6 @@ def generate(
     corpus, variant = find(name, variant)
     if split not in SPLITS:
         raise DataError(f"{name} has no split {split}; choose {', '.join(SPLITS)}.")
+    if not isinstance(corpus, Corpus):
+        raise DataError(f"{name} does not consist of pairs; it is for `train {corpus.tasks[0]}`.")
     return corpus.generate(variant, split, corpus.sizes[split] if size is None else size, seed)

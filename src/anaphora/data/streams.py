@@ -22,19 +22,27 @@ def line_batches(name: str, most: int = 256) -> Iterator[list[str]]:
     if name == "-":
         yield from _batches(sys.stdin.fileno(), "standard input", most)
         return
-    path = Path(name)
-    if path.is_dir():
-        raise DataError(f"{name} is a folder; give a text file with one input per line.")
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file.") from None
-    except OSError as error:
-        raise DataError(f"{name} cannot be read: {(error.strerror or '').lower()}.") from None
+    descriptor = _opened(name)
     try:
         yield from _batches(descriptor, name, most)
     finally:
         os.close(descriptor)
+
+
+def check_readable(name: str) -> None:
+    """Raise the `DataError` that reading the file ``name`` would begin with, if there is one."""
+    os.close(_opened(name))
+
+
+def _opened(name: str) -> int:
+    if Path(name).is_dir():
+        raise DataError(f"{name} is a folder; give a text file with one input per line.")
+    try:
+        return os.open(name, os.O_RDONLY)
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file.") from None
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {(error.strerror or '').lower()}.") from None
 
 
 def _batches(descriptor: int, name: str, most: int) -> Iterator[list[str]]:

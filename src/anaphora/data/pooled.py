@@ -1,0 +1,158 @@
+"""An endless stream of batches of rows of about equal length, in an order that follows from a seed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from anaphora.errors import DataError
+
+POOL = 20_000
+"""Examples that are sorted by length together."""
+
+B = TypeVar("B")
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class PooledBatches(ABC, Generic[B]):
+    """An endless stream of batches. The same seed gives the same stream, on every machine.
+
+    Each epoch visits the examples in a new order. Pools of ``pool`` examples in that order are sorted by
+    length and cut into batches whose padded size, rows × longest, is at most ``batch_tokens``; one row is
+    always allowed. The batches of a pool come in random order.
+
+    All workers of a distributed run iterate the same stream and take their ``shard`` of each batch.
+    """
+
+    def __init__(self, count: int, *, batch_tokens: int, max_tokens: int, seed: int, pool: int = POOL):
+        self.epoch = 0
+        self._count = count
+        self._batch_tokens = batch_tokens
+        self._max_tokens = max_tokens
+        self._seed = seed
+        self._pool_size = pool
+        self._pool = -1  # the pool that `_batches` was cut from
+        self._next = 0  # the batch of it to give next
+        self._batches: list[Callable[[], B]] = []
+        self._dropped = 0
+        self._order: tuple[int, Rows] | None = None
+
+    @abstractmethod
+    def _sizes(self, chosen: Rows) -> tuple[Rows, Sequence[Rows], Callable[[Rows], B]]:
+        """For examples ``chosen`` of the data: how many symbols each takes, by what they are sorted (the last
+        key counts most, as in `numpy.lexsort`), and what makes a batch of some of them, given their places
+        among ``chosen``."""
+
+    def __iter__(self) -> Iterator[B]:
+        return self
+
+    def __next__(self) -> B:
+        pools = 1 + self._count // self._pool_size
+        while self._next >= len(self._batches):
+            if pools < 0:
+                raise DataError(
+                    f"None of the {self._count} examples fits into max_tokens = {self._max_tokens}; "
+                    "raise it, or choose longer symbols (tokens, vocab_size)."
+                )
+            self._advance()
+            pools -= 1
+        make = self._batches[self._next]
+        self._next += 1
+        return make()
+
+    def state(self) -> dict[str, int]:
+        """Where the stream stands, for `restore`."""
+        return {"epoch": self.epoch, "pool": self._pool, "batch": self._next, "dropped": self._dropped}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Go to the place of ``state``: the next batches are those that would have followed it."""
+        self.epoch, self._pool, self._next = state["epoch"], state["pool"], state["batch"]
+        self._batches = self._cut() if self._pool >= 0 else []
+        self._dropped = state["dropped"]
+
+    def _advance(self) -> None:
+        self._pool += 1
+        self._next = 0
+        if self._pool * self._pool_size >= self._count:
+            self.epoch, self._pool, self._dropped = self.epoch + 1, 0, 0
+        self._batches = self._cut()
+
+    def _cut(self) -> list[Callable[[], B]]:
+        """The batches of the current pool, in the order in which they are given."""
+        chosen = self._epoch_order()[self._pool * self._pool_size : (self._pool + 1) * self._pool_size]
+        sizes, keys, make = self._sizes(chosen)
+        fits = np.flatnonzero(sizes <= self._max_tokens + 1)
+        self._dropped += len(chosen) - len(fits)
+        # A stable sort: examples of the same lengths stay in this epoch's random order.
+        places = fits[np.lexsort([key[fits] for key in keys])]
+        cuts = cut_by_size(sizes[places], self._batch_tokens)
+        batches = [_Making(make, places[a:b]) for a, b in cuts]
+        order = random_of(self._seed, self.epoch, self._pool + 1).permutation(len(batches))
+        return [batches[i] for i in order]
+
+    def _epoch_order(self) -> Rows:
+        if self._order is None or self._order[0] != self.epoch:
+            self._order = (self.epoch, random_of(self._seed, self.epoch, 0).permutation(self._count))
+        return self._order[1]
+
+
+class _Making(Generic[B]):
+    """A batch that has not been taken out of its data yet."""
+
+    def __init__(self, make: Callable[[Rows], B], places: Rows):
+        self._make, self._places = make, places
+
+    def __call__(self) -> B:
+        return self._make(self._places)
+
+
+class HeldBatches(PooledBatches[B]):
+    """Batches of examples that are held in memory: ``lengths`` says how long each is, ``make`` takes the numbers of
+    some of them and gives the batch."""
+
+    def __init__(
+        self,
+        lengths: Sequence[int] | Rows,
+        make: Callable[[list[int]], B],
+        *,
+        batch_tokens: int,
+        max_tokens: int,
+        seed: int,
+        pool: int = POOL,
+    ):
+        self._lengths = np.asarray(lengths, dtype=np.int64)
+        self._make = make
+        super().__init__(
+            len(self._lengths), batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed, pool=pool
+        )
+
+    @property
+    def dropped(self) -> int:
+        """Examples left out because they are longer than ``max_tokens``."""
+        return int((self._lengths > self._max_tokens).sum())
+
+    def _sizes(self, chosen: Rows) -> tuple[Rows, Sequence[Rows], Callable[[Rows], B]]:
+        lengths = self._lengths[chosen]
+        return lengths, [lengths], lambda places: self._make(chosen[places].tolist())
+
+
+def cut_by_size(lengths: np.ndarray[Any, Any], batch_tokens: int) -> list[tuple[int, int]]:
+    """Cut neighbouring rows into stretches ``(start, end)`` with rows × longest ≤ ``batch_tokens``."""
+    cuts: list[tuple[int, int]] = []
+    start = longest = 0
+    for i, length in enumerate(lengths.tolist()):
+        longest = max(longest, length)
+        if i > start and longest * (i + 1 - start) > batch_tokens:
+            cuts.append((start, i))
+            start, longest = i, length
+    if start < len(lengths):
+        cuts.append((start, len(lengths)))
+    return cuts
+
+
+def random_of(*place: int) -> np.random.RandomState:
+    """A generator for one place of the stream. RandomState: numpy keeps its numbers fixed for ever."""
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(place)))

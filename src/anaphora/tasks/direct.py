@@ -1,0 +1,35 @@
+"""Training of the presets that are fitted in one go: counts, least squares, expectation and maximisation.
+
+They leave the same run folder behind as those trained by steps. Interrupted, they begin again when resumed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anaphora.training.journal import Journal
+from anaphora.training.loop import TrainingResult
+from anaphora.training.progress import Reporter
+from anaphora.training.run import RunFolder
+from anaphora.training.weights import save_weights
+
+if TYPE_CHECKING:
+    from anaphora.tasks.estimator import Estimator
+
+
+def learn_directly(
+    estimator: Estimator, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None
+) -> TrainingResult:
+    """Fit the estimator's model, write it with its dev measures, and say what came of it."""
+    metrics = estimator._solve(data, dev, reporter)
+    facts = {"step": 1, "chosen": "fitted", "files": run.fingerprints()}
+    save_weights(run.model, estimator._weights(), facts=facts)
+    run.metrics.unlink(missing_ok=True)
+    journal = Journal(run.metrics)
+    journal.open_whole()
+    try:
+        journal.append({"step": 1, "dev": metrics, "best": True})
+    finally:
+        journal.close()
+    chosen = metrics.get(getattr(estimator.settings_, "metric", ""))
+    return TrainingResult(steps=1, best=chosen, best_step=1, metrics=metrics, stopped="finished")

@@ -1,0 +1,48 @@
+"""Words of the settings become building blocks here, for every task."""
+
+from __future__ import annotations
+
+from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
+from anaphora.nn.attention import MultiHead
+from anaphora.nn.embedding import Embedding
+from anaphora.nn.positions import Sinusoidal
+from anaphora.settings import NetworkSettings
+
+
+def make_cell(s: NetworkSettings, inputs: int) -> Cell:
+    """The recurrent cell that ``cell`` names, from ``inputs`` to ``hidden`` values."""
+    if s.cell == "elman":
+        return Elman(inputs, s.hidden)
+    if s.cell == "gru":
+        return GRU(inputs, s.hidden, reset="after")  # the form that GPUs have a ready-made kernel for
+    return LSTM(inputs, s.hidden)
+
+
+def make_recurrent(s: NetworkSettings, inputs: int, *, bidirectional: bool) -> Recurrent:
+    """``layers`` recurrent layers with dropout between them."""
+    return Recurrent(make_cell(s, inputs), layers=s.layers, bidirectional=bidirectional, dropout=s.dropout)
+
+
+def encoder_layer(s: NetworkSettings) -> transformer.EncoderLayer:
+    """Self-attention and feed-forward; dropout where the paper has it, after sublayers and embeddings."""
+    return transformer.EncoderLayer(
+        MultiHead(s.hidden, s.heads),
+        transformer.FeedForward(s.hidden, s.feedforward),
+        dropout=s.dropout,
+        norm_first=s.norm_first,
+    )
+
+
+def recurrent_encoder(
+    s: NetworkSettings, embedding: Embedding, *, bidirectional: bool, reverse: bool = False
+) -> RecurrentEncoder:
+    """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers."""
+    layers = make_recurrent(s, embedding.width, bidirectional=bidirectional)
+    return RecurrentEncoder(embedding, layers, dropout=s.dropout, reverse=reverse)
+
+
+def transformer_encoder(s: NetworkSettings, embedding: Embedding) -> TransformerEncoder:
+    """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``."""
+    stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
+    return TransformerEncoder(embedding, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout)
