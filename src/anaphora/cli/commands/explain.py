@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 anaphora explain
 anaphora explain dropout
-anaphora explain --json
+anaphora explain --task classify
 """
 
 
@@ -28,60 +28,95 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command("explain", cls=Order, examples=EXAMPLES)
 @click.argument("key", required=False, shell_complete=_complete)
+@click.option("--task", metavar="TASK", help="The settings of this task only.")
 @json_option
-def command(key: str | None, as_json: bool) -> None:
+def command(key: str | None, task: str | None, as_json: bool) -> None:
     """Say what the setting KEY means, which values it takes, its default and what the presets make of it.
 
     Without KEY all settings are listed. The same words are used in Python, `--set` and TOML files.
     """
     from anaphora.cli.glossary import entries
     from anaphora.cli.output import emit
+    from anaphora.cli.words import find_task
     from anaphora.errors import SettingsError
     from anaphora.settings.base import suggestion
     from anaphora.tasks.registry import TASKS
 
-    known = {task.name: {entry.key: entry for entry in entries(task)} for task in TASKS.values()}
+    asked = [find_task(task)] if task else list(TASKS.values())
+    known = {info.name: {entry.key: entry for entry in entries(info)} for info in asked}
     if key is None:
         if as_json:
-            emit({task: [asdict(entry) for entry in found.values()] for task, found in known.items()})
+            emit({name: [asdict(entry) for entry in found.values()] for name, found in known.items()})
         else:
-            for task, found in known.items():
-                _list(task, list(found.values()))
+            _list(known)
         return
     wanted = key.replace("-", "_").partition("=")[0]
-    having = {task: found[wanted] for task, found in known.items() if wanted in found}
+    having = {name: found[wanted] for name, found in known.items() if wanted in found}
     if not having:
         words = list(dict.fromkeys(word for found in known.values() for word in found))
         raise SettingsError([f"{key} is not a setting.{suggestion(wanted, words)}"])
     if as_json:
-        emit({task: asdict(entry) for task, entry in having.items()})
+        emit({name: asdict(entry) for name, entry in having.items()})
         return
-    for task, entry in having.items():
-        _tell(task, entry)
+    for meaning, tasks in _by_meaning(having).items():
+        _tell(meaning, tasks)
 
 
-def _list(task: str, found: list[Entry]) -> None:
-    from itertools import groupby
+def _list(known: dict[str, dict[str, Entry]]) -> None:
+    """Every setting once, in groups; those that only some tasks have name them."""
+    from anaphora.cli.output import faint, heading, result, say, table, word
 
-    from anaphora.cli.output import heading, result, say, table, word
-
-    for group, members in groupby(found, key=lambda entry: entry.group):
+    groups: dict[str, dict[str, list[str]]] = {}
+    for task, found in known.items():
+        for entry in found.values():
+            groups.setdefault(entry.group, {}).setdefault(entry.key, []).append(task)
+    own = {name: keys for name, keys in groups.items() if name in known}
+    for group, keys in {**{n: k for n, k in groups.items() if n not in known}, **own}.items():
         result(heading(group))
-        result(table([(entry.key, word(entry.default), entry.meaning) for entry in members]))
+        rows = []
+        for key, tasks in keys.items():
+            entry = known[tasks[0]][key]
+            some = faint(f" ({', '.join(tasks)})") if len(tasks) < len(known) and group not in known else ""
+            rows.append((key, word(entry.default), entry.meaning + some))
+        result(table(rows))
         result()
-    say(f"These are the settings of {task} with their defaults; `anaphora explain KEY` says more about one.")
+    say("Presets may have other defaults; `anaphora explain KEY` says more about one.")
 
 
-def _tell(task: str, entry: Entry) -> None:
+def _by_meaning(having: dict[str, Entry]) -> dict[str, dict[str, Entry]]:
+    """Tasks for which the setting means the same, together."""
+    shared: dict[str, dict[str, Entry]] = {}
+    for task, entry in having.items():
+        shared.setdefault(entry.meaning, {})[task] = entry
+    return shared
+
+
+def _tell(meaning: str, tasks: dict[str, Entry]) -> None:
     from anaphora.cli.output import heading, result, table, word
 
-    result(f"{heading(entry.key)}  {entry.meaning}")
-    rows = [("values", entry.allowed), ("default", word(entry.default))]
-    rows += [(f"in {name}", word(value)) for name, value in entry.presets.items()]
-    if entry.unused:
-        rows.append(("no effect in", ", ".join(entry.unused)))
-    rows.append(
-        ("write", f"--set {entry.key}={word(entry.default)}, or {entry.key}=… in Python and in a TOML file")
-    )
-    rows.append(("of", task))
+    first = next(iter(tasks.values()))
+    result(f"{heading(first.key)}  {meaning}")
+    rows = []
+    for name, same in _alike(tasks, "allowed").items():
+        rows.append(("values", same.allowed + name))
+    for name, same in _alike(tasks, "default").items():
+        rows.append(("default", word(same.default) + name))
+    for task, entry in tasks.items():
+        of = f" ({task})" if len(tasks) > 1 else ""
+        rows += [(f"in {name}", word(value) + of) for name, value in entry.presets.items()]
+        if entry.unused:
+            rows.append(("no effect in", ", ".join(entry.unused) + of))
+    default = word(first.default) or "…"
+    rows.append(("write", f"--set {first.key}={default}, or {first.key}=… in Python and in a TOML file"))
+    rows.append(("of", ", ".join(tasks)))
     result(table(rows))
+
+
+def _alike(tasks: dict[str, Entry], what: str) -> dict[str, Entry]:
+    """Entries that differ in ``what``, each once, under the words that say whose they are."""
+    found: dict[str, list[str]] = {}
+    for task, entry in tasks.items():
+        found.setdefault(str(getattr(entry, what)), []).append(task)
+    if len(found) == 1:
+        return {"": next(iter(tasks.values()))}
+    return {f" ({', '.join(names)})": tasks[names[0]] for names in found.values()}
