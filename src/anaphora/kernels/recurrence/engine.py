@@ -2,7 +2,8 @@
 
 1. The step is traced and planned (once per function and widths), and the plan is written as C and compiled (once
    per structure, kept on disk).
-2. Without a compiler the same plan is run by torch operations.
+2. On a GPU the same plan is run by torch operations, recorded and replayed as a CUDA graph; without a compiler the
+   loop of these operations runs as it is.
 3. What cannot be traced is run by the reference loop, and the engine says so once.
 """
 
@@ -19,6 +20,7 @@ from anaphora.kernels import compiler
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.bptt import run_bptt
 from anaphora.kernels.recurrence.compiled import CompiledPlan, run_compiled
+from anaphora.kernels.recurrence.cuda_graph import run_graphed
 from anaphora.kernels.recurrence.graph import CannotTrace
 from anaphora.kernels.recurrence.plan import Plan, make_plan
 from anaphora.kernels.recurrence.reference import Params, States, StepFunction, run_reference
@@ -109,6 +111,8 @@ class Engine:
         given = Arguments(stacked, vectors, tuple(steps), tuple(rows), tuple(initial))
         if ready.compiled is not None:
             return run_compiled(ready.compiled, given, lengths, reverse)
+        if steps[0].is_cuda:
+            return run_graphed(ready.plan, given, lengths, reverse)
         return run_bptt(ready.plan, given, lengths, reverse)
 
 

@@ -12,7 +12,7 @@ one node per expression (equal expressions are shared) and simplifies as it goes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -239,6 +239,22 @@ class Graph:
 
 def _is(node: Node, value: float) -> bool:
     return node.op == "const" and node.value == value
+
+
+def until(roots: Iterable[Node], stop: Collection[int]) -> list[Node]:
+    """The nodes the roots are made of down to those in ``stop``, whose arguments are left out; arguments first."""
+    found: dict[int, Node] = {}
+    stack = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, ready = stack.pop()
+        if node.number in found:
+            continue
+        if ready or node.number in stop:
+            found[node.number] = node
+        else:
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args))
+    return list(found.values())
 
 
 def ancestors(roots: Iterable[Node]) -> list[Node]:

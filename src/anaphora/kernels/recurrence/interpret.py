@@ -1,18 +1,17 @@
-"""A plan run by torch operations: back-propagation through time where there is no C compiler.
+"""Nodes of a plan computed by torch operations, for one step or for many steps at once.
 
-Everything that can be done for all steps at once still is: products with the inputs before the loop, weight
-gradients after it. The same evaluator, differentiated by torch itself, serves second derivatives.
+The same evaluator, differentiated by torch itself, serves second derivatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.graph import Node, ancestors
+from anaphora.kernels.recurrence.graph import Node, until
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": torch.add,
@@ -40,27 +39,17 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 class Evaluator:
-    """Computes nodes for one step; ``order`` is found once and used at every step."""
+    """Computes nodes for some rows; ``order`` is found once and used at every step."""
 
-    def __init__(self, roots: Sequence[Node], given: set[int]):
+    def __init__(self, roots: Sequence[Node], given: Collection[int]):
         self.roots = list(roots)
-        self.order: list[Node] = []
-        seen: set[int] = set()
-        stop = given
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
-            if node.number not in seen and node.number not in stop:
-                seen.add(node.number)
-                self.order.append(node)
-                stack.extend(node.args)
-        self.order.sort(key=lambda n: n.number)
+        self.order = [node for node in until(roots, given) if node.number not in given]
 
     def __call__(self, values: dict[int, Tensor], matrices: Sequence[Tensor], like: Tensor) -> list[Tensor]:
         """``values`` holds what is given and receives what is computed; rows are those of ``like`` ``(B, ·)``."""
         for node in self.order:
             values[node.number] = self._compute(node, values, matrices, like)
-        return [_wide(values[r.number], r.width, like) for r in self.roots]
+        return [wide(values[r.number], r.width, like) for r in self.roots]
 
     def _compute(
         self, node: Node, values: dict[int, Tensor], matrices: Sequence[Tensor], like: Tensor
@@ -69,18 +58,18 @@ class Evaluator:
         if node.op == "const":
             return torch.full((), node.value, dtype=like.dtype, device=like.device)
         if node.op == "product":
-            value = _wide(args[0], node.args[0].width, like)
+            value = wide(args[0], node.args[0].width, like)
             return value @ matrices[node.index].t() if node.index >= 0 else value @ matrices[-1 - node.index]
         if node.op == "slice":
-            return _wide(args[0], node.args[0].width, like)[:, node.index : node.index + node.width]
+            return wide(args[0], node.args[0].width, like)[:, node.index : node.index + node.width]
         if node.op == "cat":
-            return torch.cat([_wide(a, n.width, like) for a, n in zip(args, node.args, strict=True)], 1)
+            return torch.cat([wide(a, n.width, like) for a, n in zip(args, node.args, strict=True)], 1)
         if node.op == "spread":
             return args[0]
         if node.op == "sum":
-            return _wide(args[0], node.args[0].width, like).sum(1, keepdim=True)
+            return wide(args[0], node.args[0].width, like).sum(1, keepdim=True)
         if node.op == "maximum":
-            return _wide(args[0], node.args[0].width, like).amax(1, keepdim=True)
+            return wide(args[0], node.args[0].width, like).amax(1, keepdim=True)
         if node.op == "gt":
             return (args[0] > args[1]).to(like.dtype)
         if node.op == "ge":
@@ -91,11 +80,12 @@ class Evaluator:
         return result
 
 
-def _wide(value: Tensor, width: int, like: Tensor) -> Tensor:
+def wide(value: Tensor, width: int, like: Tensor) -> Tensor:
+    """A value that may be kept narrower than it is, at its whole width and for every row of ``like``."""
     return value.expand(like.shape[0], width)
 
 
-def leaves(roots: Sequence[Node]) -> dict[tuple[str, int], Node]:
+def leaves(roots: Iterable[Node]) -> dict[tuple[str, int], Node]:
     """The leaves some nodes are made of, by kind and number."""
     kinds = ("step", "row", "state", "vector", "gradient")
-    return {(n.op, n.index): n for n in ancestors(roots) if n.op in kinds}
+    return {(n.op, n.index): n for n in until(roots, ()) if n.op in kinds}

@@ -127,7 +127,8 @@ def trace(
         return torch.linspace(0.1, 0.6, count, dtype=like.dtype, device=like.device).view(batch, -1)
 
     watcher = _Watcher(batch)
-    with torch.no_grad(), torch._C._DisableAutocast():
+    # Inference mode would show whole layers instead of the operations they are made of.
+    with torch.inference_mode(False), torch.no_grad(), torch._C._DisableAutocast():
         given = {name: p.detach() for name, p in params.items()}
         for name, tensor in given.items():
             watcher.know(tensor, Preparation(name=name))

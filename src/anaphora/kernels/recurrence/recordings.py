@@ -1,0 +1,117 @@
+"""Recordings kept for shapes that come again: which are in use, which may go."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+
+class Held(Protocol):
+    """Something that takes room."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+Item = TypeVar("Item", bound=Held)
+COPIES = 4  # recordings of the same shapes at once, those in use included
+KEYS = 4096  # shapes remembered
+
+
+@dataclass
+class _Entry(Generic[Item]):
+    free: list[Item] = field(default_factory=list)
+    made: int = 0  # free and in use
+    seen: int = 0  # times the key has come
+    wanted: int = 2  # times it must have come before it is recorded
+
+
+class Recordings(Generic[Item]):
+    """Recordings by key, the least recently used dropped beyond ``limit`` bytes.
+
+    Recording takes longer than a run, so a key is recorded only when it comes again; one that was dropped has to come
+    four times as often before it is recorded anew: shapes that never stay must not cost more than they give.
+    """
+
+    def __init__(self, limit: int):
+        self.limit, self.nbytes = limit, 0
+        self._lock = threading.RLock()
+        self._entries: OrderedDict[tuple[Hashable, ...], _Entry[Item]] = OrderedDict()
+        self._owners: set[int] = set()
+
+    def take(self, key: tuple[Hashable, ...], owner: object, make: Callable[[], Item]) -> Item | None:
+        """A recording nobody else uses until it is given back; None while the key is new or all are in use.
+
+        All of an owner's recordings go when it goes.
+        """
+        key = (id(owner), *key)
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            if entry.free:
+                return entry.free.pop()
+            entry.seen += 1
+            if entry.seen < entry.wanted or entry.made >= COPIES:
+                self._forget_keys()
+                return None
+            entry.made += 1
+            if id(owner) not in self._owners:
+                self._owners.add(id(owner))
+                weakref.finalize(owner, self._forget, id(owner))
+        try:
+            made = make()
+        except (
+            RuntimeError
+        ):  # no memory for it, say: whoever asks does without, and learns what is wrong if more is
+            with self._lock:
+                entry.made -= 1
+                entry.seen, entry.wanted = 0, 4 * entry.wanted
+            return None
+        with self._lock:
+            self.nbytes += made.nbytes
+            self._shrink()
+        return made
+
+    def give_back(self, key: tuple[Hashable, ...], owner: int, item: Item) -> None:
+        """Others may use it now. ``owner``: its identity."""
+        with self._lock:
+            entry = self._entries.get((owner, *key))
+            if entry is None:  # the owner is gone
+                self.nbytes -= item.nbytes
+                return
+            entry.free.append(item)
+            self._shrink()
+
+    def clear(self) -> None:
+        """Drop what is not in use and forget what was seen."""
+        with self._lock:
+            for key in list(self._entries):
+                self._remove(key)
+
+    def _forget(self, owner: int) -> None:
+        with self._lock:
+            self._owners.discard(owner)
+            for key in [k for k in self._entries if k[0] == owner]:
+                self._remove(key)
+
+    def _remove(self, key: tuple[Hashable, ...]) -> None:
+        for item in self._entries.pop(key).free:
+            self.nbytes -= item.nbytes
+
+    def _shrink(self) -> None:
+        for entry in self._entries.values():
+            while self.nbytes > self.limit and entry.free:
+                self.nbytes -= entry.free.pop().nbytes
+                entry.made -= 1
+                if not entry.made:
+                    entry.seen, entry.wanted = 0, 4 * entry.wanted
+
+    def _forget_keys(self) -> None:
+        for key in [k for k, entry in self._entries.items() if not entry.made][
+            : max(0, len(self._entries) - KEYS)
+        ]:
+            del self._entries[key]
