@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from anaphora.models.classical.kalman import Kalman as Kalman
     from anaphora.models.classical.ngram import NGram as NGram
     from anaphora.models.classical.var import VAR as VAR
+    from anaphora.probe.history import history as history
     from anaphora.tasks.load import load as load
     from anaphora.tasks.translator import Translator as Translator
 
@@ -40,6 +41,7 @@ _HOMES = {
     "HMM": "anaphora.models.classical.hmm",
     "VAR": "anaphora.models.classical.var",
     "Translator": "anaphora.tasks.translator",
+    "history": "anaphora.probe.history",
     "load": "anaphora.tasks.load",
 }
 _ROOMS = ("nn", "search")
@@ -52,6 +54,7 @@ __all__ = [
     "NGram",
     "Translator",
     "__version__",
+    "history",
     "load",
     "nn",
     "search",

@@ -10,7 +10,7 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
-from anaphora.views import alignment, length
+from anaphora.views import alignment, length, samples, training
 from anaphora.views.picture import Chart, Picture
 
 
@@ -27,6 +27,13 @@ class View:
     without: str
     """Why a trace may lack them, as a sentence."""
     draw: Callable[..., Chart]
+    of: str = "probe"
+    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings) or
+    "examples" (many results)."""
+
+    def options(self) -> list[str]:
+        """Names of what ``draw`` takes besides the trace."""
+        return [name for name in inspect.signature(self.draw).parameters if name != "trace"]
 
     def missing(self, trace: Trace) -> str | None:
         """None if this view can be drawn, else a sentence that says why not."""
@@ -58,6 +65,37 @@ VIEWS = {
             length.CAUTION,
             "it is made of many examples (model, length, value), not of one run.",
             length.from_trace,
+            of="examples",
+        ),
+        View(
+            "curves",
+            training.CURVES_TITLE,
+            ("steps", "dev"),
+            training.CURVES_READING,
+            training.CURVES_CAUTION,
+            "it is made of the journals of runs, not of one input.",
+            training.curves,
+            of="history",
+        ),
+        View(
+            "samples",
+            samples.TITLE,
+            ("samples",),
+            samples.READING,
+            samples.CAUTION,
+            "it is made of the journals of runs, not of one input.",
+            samples.samples,
+            of="history",
+        ),
+        View(
+            "health",
+            training.HEALTH_TITLE,
+            ("steps",),
+            training.HEALTH_READING,
+            training.HEALTH_CAUTION,
+            "it is made of the journals of runs, not of one input.",
+            training.health,
+            of="history",
         ),
     )
 }
@@ -78,11 +116,13 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     reason = chosen.missing(trace)
     if reason is not None:
         raise AnaphoraError(reason)
-    taken = set(inspect.signature(chosen.draw).parameters) - {"trace"}
+    taken = set(chosen.options())
     if not set(options) <= taken:
         unknown = ", ".join(sorted(set(options) - taken))
-        raise AnaphoraError(f"The view {name} has no option {unknown}; it has {', '.join(sorted(taken))}.")
+        has = f"it has {', '.join(sorted(taken))}" if taken else "it has none"
+        raise AnaphoraError(f"The view {name} has no option {unknown}; {has}.")
     chart = chosen.draw(trace, **options)
     given = "".join(f", {key}={value!r}" for key, value in options.items())
-    code = f'import anaphora as an\n\nm = an.load("RUN")\nm.probe("TEXT").view("{name}"{given}).save("{name}.html")'
+    source = {"probe": 'an.load("RUN").probe("TEXT")', "history": 'an.history("RUN")'}.get(chosen.of, "trace")
+    code = f'import anaphora as an\n\n{source}.view("{name}"{given}).save("{name}.html")'
     return Picture(chart, name=name, code=code)

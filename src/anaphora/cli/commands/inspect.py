@@ -2,65 +2,103 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from anaphora.cli.group import Order
 from anaphora.cli.options import json_option
 from anaphora.cli.pictures import picture_options
 
+if TYPE_CHECKING:
+    from anaphora.probe.trace import Trace
+
 EXAMPLES = """
 anaphora inspect runs/demo --view alignment --text 'ninety-one thousand six'
 anaphora inspect runs/demo --view alignment --text 'forty-two' --target 'zweiundvierzig' --html look.html
+anaphora inspect runs/a runs/b --view curves --set x=symbols --svg curves.svg
 """
 
 
 @click.command("inspect", cls=Order, examples=EXAMPLES)
-@click.argument("run", metavar="RUN")
+@click.argument("runs", metavar="RUN…", nargs=-1, required=True)
 @click.option("--view", metavar="VIEW", default="alignment", show_default=True, help="Which picture.")
-@click.option("--text", metavar="TEXT", required=True, help="The input to look at.")
+@click.option("--text", metavar="TEXT", help="The input to look at.")
 @click.option("--target", metavar="TEXT", help="A given output, instead of the best one found.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="An option of the view; may be repeated."
+)
 @picture_options
 @json_option
 def command(
-    run: str,
+    runs: tuple[str, ...],
     view: str,
-    text: str,
+    text: str | None,
     target: str | None,
+    assignments: tuple[str, ...],
     html: str | None,
     svg: str | None,
     png: str | None,
     as_json: bool,
 ) -> None:
-    """Draw what the model of RUN does with TEXT: in the terminal, or into files.
+    """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
-    `alignment` shows, for each output symbol, how much attention went to each input symbol.
+    `curves`, `samples` and `health` show the course of one or several runs, also while they train. The others
+    show one input on its way through the model: `alignment`, for each output symbol, how much attention went to
+    each input symbol.
     """
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.pictures import check_files, draw, write_files
-    from anaphora.errors import DataError
+    from anaphora.errors import SettingsError
+    from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
+    from anaphora.views.registry import picture as draw_view
     from anaphora.views.registry import view as find_view
 
     named = {"html": html, "svg": svg, "png": png}
     files = {kind: name for kind, name in named.items() if name is not None}
     check_files(files)
-    if not text.strip():
-        raise DataError("--text is empty; give the input to look at.")
-    read_config(Path(run))
-    find_view(view)
-
-    from anaphora.tasks.load import load
-
-    trace = load(run).probe(text, target)
-    picture = trace.view(view)
+    options = read_assignments(assignments)
+    if options.problems:
+        raise SettingsError(options.problems)
+    chosen = find_view(view)
+    for run in runs:
+        read_config(Path(run))
+    trace = _history(runs, text) if chosen.of == "history" else _probe(runs, view, text, target)
+    picture = draw_view(trace, view, **options.values)
     write_files(picture, files)
     if as_json:
         arrays = {name: {"axes": a.axes, "values": a.values.tolist()} for name, a in trace.arrays.items()}
-        facts = {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts}
-        emit({"run": run, "view": view, "text": text, "files": files, **facts}, indent=None)
+        facts = {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts, "tables": trace.tables}
+        emit({"run": runs[0], "view": view, "text": text, "files": files, **facts}, indent=None)
     elif files:
         say(f"Wrote {', '.join(files.values())}.")
     else:
         draw(picture)
+
+
+def _history(runs: tuple[str, ...], text: str | None) -> Trace:
+    from anaphora.errors import DataError
+    from anaphora.probe.history import history
+
+    if text is not None:
+        raise DataError("this view shows the course of training and takes no --text.")
+    return history(*runs)
+
+
+def _probe(runs: tuple[str, ...], view: str, text: str | None, target: str | None) -> Trace:
+    from anaphora.errors import DataError
+
+    if len(runs) > 1:
+        raise DataError(f"the view {view} looks into one model; name one RUN, not {len(runs)}.")
+    if text is None:
+        raise DataError(f"the view {view} looks at one input; give it with --text.")
+    if not text.strip():
+        raise DataError("--text is empty; give the input to look at.")
+    from anaphora.tasks.load import load
+
+    given = {} if target is None else {"target": target}
+    trace: Trace = load(runs[0]).probe(text, **given)
+    return trace

@@ -1,0 +1,68 @@
+"""The course of a training, read from the journals of one or several run folders, also while they grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from anaphora.errors import RunError
+from anaphora.probe.trace import Trace
+from anaphora.training.journal import read_journal
+from anaphora.training.run import RunFolder
+
+STEPS_AT_MOST = 20_000
+"""Of a journal with more lines of training every so many-th is taken."""
+
+
+def history(*runs: str | Path) -> Trace:
+    """A `Trace` of tables, every record with its ``run``:
+
+    ``steps`` (step, epoch, symbols, loss, lr, grad_norm, clipped), ``dev`` (step, measure, value, best),
+    ``samples`` (step, source, reference, output), ``events`` (step, event: resumed, best, not-finite …) and
+    ``seconds`` (step, seconds since the run, or its resumption, began).
+    """
+    if not runs:
+        raise RunError("name at least one run folder.")
+    names = _names([Path(run) for run in runs])
+    tables: dict[str, list[dict[str, Any]]] = {
+        "steps": [],
+        "dev": [],
+        "samples": [],
+        "events": [],
+        "seconds": [],
+    }
+    for name, run in zip(names, runs, strict=True):
+        _read(name, RunFolder.open(Path(run)), tables)
+    return Trace({}, {}, {"runs": names}, tables)
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The folders' own names, with as many of their parents as it takes to tell them apart."""
+    depth = 1
+    while True:
+        names = ["/".join(path.resolve().parts[-depth:]) for path in paths]
+        if len(set(names)) == len({path.resolve() for path in paths}) or depth > 32:
+            return names
+        depth += 1
+
+
+def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) -> None:
+    steps: list[dict[str, Any]] = []
+    for line in read_journal(run.metrics):
+        if "dev" in line:
+            for measure, value in line["dev"].items():
+                if isinstance(value, int | float):
+                    record = {"measure": measure, "value": float(value), "best": bool(line.get("best"))}
+                    tables["dev"].append({"run": name, "step": line["step"], **record})
+        elif "health" in line:
+            event = {"event": line["health"], "message": line.get("message", "")}
+            tables["events"].append({"run": name, "step": line["step"], **event})
+        else:
+            steps.append({"run": name, **line})
+    tables["steps"] += steps[:: 1 + len(steps) // STEPS_AT_MOST]
+    tables["samples"] += [{"run": name, **line} for line in read_journal(run.samples)]
+    for line in read_journal(run.timings):
+        if line.get("event") == "resume":
+            tables["events"].append({"run": name, "step": line.get("from_step", 0), "event": "resumed"})
+        elif "seconds" in line and "step" in line:
+            tables["seconds"].append({"run": name, "step": line["step"], "seconds": line["seconds"]})

@@ -1,0 +1,240 @@
+"""Lines over a numeric axis, with raw points under a smoothed line and marks where something happened."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from anaphora.views.heatmap import MARGIN
+from anaphora.views.scene import Dot, Label, Path, Scene
+from anaphora.views.text import clip, ems, fold, pad, shorten, visible, wrap
+
+PLOT_WIDTH, PLOT_HEIGHT = 620.0, 200.0
+MARKS = "●▲■◆✚★○"
+DOTS_AT_MOST = 400
+"""Of a line with more points every so many-th can be pointed at; the line itself keeps them all."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series: points in the order of x; with ``raw`` the points are as they came and the line is smoothed."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    smooth: bool = False
+
+    def points(self) -> Iterator[tuple[float, float]]:
+        return ((x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y))
+
+    def smoothed(self) -> list[tuple[float, float]]:
+        """A moving average with the bias of its start removed (as Adam removes it), about a 40th of the line long."""
+        points = list(self.points())
+        keep = 1 - 1 / max(1.0, len(points) / 40)
+        mean, weight, found = 0.0, 0.0, []
+        for x, y in points:
+            mean, weight = keep * mean + (1 - keep) * y, keep * weight + 1 - keep
+            found.append((x, mean / weight))
+        return found
+
+
+@dataclass
+class Lines:
+    """Several lines over the same numeric axis; ``log`` draws y by its logarithm."""
+
+    title: str
+    subtitle: str
+    x_title: str
+    y_title: str
+    lines: list[Line]
+    log: bool = False
+    events: list[tuple[float, str]] = field(default_factory=list)
+    """Places on the x axis where something happened, and what."""
+    notes: list[str] = field(default_factory=list)
+    reading: str = ""
+    caution: str = ""
+
+    def __post_init__(self) -> None:
+        xs = [x for line in self.lines for x, _ in self._drawn(line)]
+        ys = [y for line in self.lines for _, y in self._drawn(line)]
+        self._left, self._right = (min(xs), max(xs)) if xs else (0.0, 1.0)
+        low, high = (min(ys), max(ys)) if ys else (0.0, 1.0)
+        room = 0.04 * (high - low) or 0.5 * abs(high) or 0.5
+        self._low, self._high = low - room, high + room
+
+    def _drawn(self, line: Line) -> Iterator[tuple[float, float]]:
+        for x, y in line.points():
+            if not self.log:
+                yield x, y
+            elif y > 0:
+                yield x, math.log10(y)
+
+    def value(self, y: float) -> str:
+        return f"{y:.4g}"
+
+    def describe(self, line: Line, x: float, y: float) -> str:
+        return f"{line.name}, {self.x_title} {x:g}: {self.value(y)}"
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["line", self.x_title, self.y_title])
+        for line in self.lines:
+            writer.writerows([line.name, x, y] for x, y in line.points())
+        return out.getvalue()
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """First, best (lowest and highest) and last value of each line."""
+        rows = []
+        for line in self.lines:
+            ys = [y for _, y in line.points()]
+            if ys:
+                rows.append([line.name, *(self.value(y) for y in (ys[0], min(ys), max(ys), ys[-1]))])
+        return [self.y_title, "first", "lowest", "highest", "last"], rows
+
+    def page_data(self) -> dict[str, Any]:
+        return {}
+
+    # ------------------------------------------------------------------ file and page
+
+    def scene(self) -> Scene:
+        names = [shorten(visible(line.name), 16) for line in self.lines]
+        left = MARGIN + 52
+        width = left + PLOT_WIDTH + 25 + max([ems(name) * 13 * 1.1 for name in names] + [40.0]) + MARGIN
+        subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
+        top = MARGIN + 60 + 17 * len(subtitle)
+        height = top + PLOT_HEIGHT + 58 + 16 * len(self.notes)
+        scene = Scene(width, height, self.title, self._description())
+        scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
+        for i, text in enumerate(subtitle):
+            scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
+        self._draw_axes(scene, left, top)
+        self._draw_events(scene, left, top)
+        for number, line in enumerate(self.lines):
+            self._draw_line(scene, line, f"s{number % 7}", left, top)
+        self._draw_names(scene, names, left + PLOT_WIDTH + 14, top)
+        for i, note in enumerate(self.notes):
+            scene.shapes.append(Label(MARGIN, top + PLOT_HEIGHT + 56 + 16 * i, note, size=11, role="muted"))
+        return scene
+
+    def _description(self) -> str:
+        _, rows = self.table()
+        lines = "; ".join(f"{row[0]}: first {row[1]}, lowest {row[2]}, last {row[4]}" for row in rows)
+        return f"{self.reading} {lines}. {self.caution}".strip()
+
+    def _x(self, x: float, left: float) -> float:
+        spread = self._right - self._left
+        return left + PLOT_WIDTH * ((x - self._left) / spread if spread else 0.5)
+
+    def _y(self, y: float, top: float) -> float:
+        return top + PLOT_HEIGHT * (1 - (y - self._low) / (self._high - self._low))
+
+    def _draw_axes(self, scene: Scene, left: float, top: float) -> None:
+        for y in ticks(self._low, self._high, 4):
+            at = self._y(y, top)
+            scene.shapes.append(Path(((left, at), (left + PLOT_WIDTH, at)), "grid"))
+            text = f"{10**y:.2g}" if self.log else f"{y:.4g}"
+            scene.shapes.append(Label(left - 8, at + 4, text, size=11, role="muted", anchor="end"))
+        for x in ticks(self._left, self._right, 6):
+            scene.shapes.append(
+                Label(
+                    self._x(x, left), top + PLOT_HEIGHT + 18, f"{x:g}", size=11, role="muted", anchor="middle"
+                )
+            )
+        middle = left + PLOT_WIDTH / 2
+        scene.shapes.append(
+            Label(middle, top + PLOT_HEIGHT + 36, self.x_title, size=12, role="muted", anchor="middle")
+        )
+        scale = " (logarithmic)" if self.log else ""
+        scene.shapes.append(Label(MARGIN, top - 14, self.y_title + scale, size=12, role="muted"))
+
+    def _draw_events(self, scene: Scene, left: float, top: float) -> None:
+        for x, what in self.events:
+            if self._left <= x <= self._right:
+                at = self._x(x, left)
+                scene.shapes.append(Path(((at, top), (at, top + PLOT_HEIGHT)), "muted", width=0.8))
+                scene.shapes.append(
+                    Label(at + 3, top + 10, what, size=10, role="muted", title=f"{what} at {x:g}")
+                )
+
+    def _draw_line(self, scene: Scene, line: Line, role: str, left: float, top: float) -> None:
+        drawn = list(self._drawn(line))
+        if line.smooth and len(drawn) > 2:
+            rough = tuple((self._x(x, left), self._y(y, top)) for x, y in drawn)
+            scene.shapes.append(Path(rough, "grid", width=1.0))
+            points = [
+                (x, math.log10(y) if self.log else y) for x, y in line.smoothed() if not self.log or y > 0
+            ]
+        else:
+            points = drawn
+        if len(points) > 1:
+            places = tuple((self._x(x, left), self._y(y, top)) for x, y in points)
+            scene.shapes.append(Path(places, role, width=2.0))
+        every = max(1, len(drawn) // DOTS_AT_MOST)
+        radius = 3.2 if len(drawn) <= 60 else 1.4
+        for x, y in drawn[::every]:
+            exact = 10**y if self.log else y
+            text = self.describe(line, x, exact)
+            scene.shapes.append(
+                Dot(
+                    self._x(x, left),
+                    self._y(y, top),
+                    radius,
+                    role,
+                    data=(("v", repr(exact)), ("t", text)),
+                    title=text,
+                )
+            )
+
+    def _draw_names(self, scene: Scene, names: list[str], x: float, top: float) -> None:
+        for number, name in enumerate(names):
+            y = top + 12 + 18 * number
+            scene.shapes.append(Dot(x + 2, y - 4.5, 3.8, f"s{number % 7}"))
+            scene.shapes.append(Label(x + 11, y, name, size=13, role=f"s{number % 7}", bold=True))
+
+    # ------------------------------------------------------------------ terminal
+
+    def text(self, width: int, *, colour: bool) -> str:
+        """A plot of characters: each column the mean of the points that fall into it."""
+        width = max(width, 40)
+        tall, label = 10, 9
+        room = width - label - 1
+        cells = [[" "] * room for _ in range(tall)]
+        for number, line in reversed(list(enumerate(self.lines))):
+            columns: dict[int, list[float]] = {}
+            for x, y in self._drawn(line):
+                spread = self._right - self._left
+                share = (x - self._left) / spread if spread else 0.5
+                columns.setdefault(min(int(share * room), room - 1), []).append(y)
+            for column, ys in columns.items():
+                share = (sum(ys) / len(ys) - self._low) / (self._high - self._low)
+                cells[min(int((1 - share) * tall), tall - 1)][column] = MARKS[number % len(MARKS)]
+        shown = [*wrap(visible(self.title), width), *wrap(visible(self.subtitle), width), self.y_title]
+        for i, row in enumerate(cells):
+            y = self._high - (self._high - self._low) * (i + 0.5) / tall
+            tick = (f"{10**y:.2g}" if self.log else f"{y:.3g}") if i % 3 == 0 else ""
+            shown.append(
+                (pad(tick, label - 1, right=True) + (" ┤" if tick else " │") + "".join(row)).rstrip()
+            )
+        shown.append(" " * label + "└" + "─" * room)
+        ends = f"{self._left:g}", f"{self._right:g}"
+        shown.append(" " * (label + 1) + ends[0] + pad(ends[1], room - len(ends[0]), right=True))
+        shown.append(pad(self.x_title, width, right=True))
+        shown += [f"{MARKS[i % len(MARKS)]} {visible(line.name)}" for i, line in enumerate(self.lines)]
+        shown += [line for note in self.notes for line in wrap(visible(note), width)]
+        return "\n".join(clip(line, width) for line in shown) + "\n"
+
+
+def ticks(low: float, high: float, about: int) -> list[float]:
+    """Round numbers between ``low`` and ``high``, about so many: steps of 1, 2 or 5 times a power of ten."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / max(about, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+    first = math.ceil(low / step)
+    return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]

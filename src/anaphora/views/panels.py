@@ -1,0 +1,75 @@
+"""Several charts as one picture, one below the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anaphora.views.heatmap import MARGIN
+from anaphora.views.picture import Chart
+from anaphora.views.scene import Label, Path, Scene, Shape
+from anaphora.views.text import fold, visible, wrap
+
+
+@dataclass
+class Panels:
+    """``charts`` under one title; each keeps its own axes."""
+
+    title: str
+    subtitle: str
+    charts: list[Any]
+    notes: list[str] = field(default_factory=list)
+    reading: str = ""
+    caution: str = ""
+
+    def scene(self) -> Scene:
+        scenes = [chart.scene() for chart in self._charts()]
+        width = max([scene.width for scene in scenes] + [320.0])
+        subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
+        top = MARGIN + 24 + 17 * len(subtitle)
+        words = "; ".join(f"{scene.title}: {scene.description}" for scene in scenes)
+        whole = Scene(width, top, self.title, f"{self.reading} {words} {self.caution}".strip())
+        whole.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=19, bold=True))
+        for i, text in enumerate(subtitle):
+            whole.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
+        for scene in scenes:
+            whole.shapes += [moved(shape, whole.height) for shape in scene.shapes]
+            whole.height += scene.height
+        for note in self.notes:
+            for text in fold(note, (width - 2 * MARGIN) / 11):
+                whole.shapes.append(Label(MARGIN, whole.height + 4, text, size=11, role="muted"))
+                whole.height += 16
+        whole.height += MARGIN if self.notes else 0.0
+        return whole
+
+    def _charts(self) -> list[Chart]:
+        return list(self.charts)
+
+    def text(self, width: int, *, colour: bool) -> str:
+        parts = ["\n".join([*wrap(visible(self.title), width), *wrap(visible(self.subtitle), width)]) + "\n"]
+        parts += [chart.text(width, colour=colour) for chart in self._charts()]
+        parts += ["\n".join(wrap(visible(note), width)) + "\n" for note in self.notes]
+        return "\n".join(parts)
+
+    def csv(self) -> str:
+        """The tables of all panels, each under a line with its name."""
+        return "\n".join(f"# {chart.title}\n{chart.csv()}" for chart in self._charts())
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        head: list[str] = []
+        rows: list[list[str]] = []
+        for chart in self._charts():
+            names, body = chart.table()
+            head = head if len(head) >= len(names) else ["", *names[1:]]
+            rows += [[f"{chart.title}: {row[0]}", *row[1:]] for row in body]
+        return head, rows
+
+    def page_data(self) -> dict[str, Any]:
+        return {}
+
+
+def moved(shape: Shape, down: float) -> Shape:
+    """The same shape, ``down`` units lower."""
+    if isinstance(shape, Path):
+        return replace(shape, points=tuple((x, y + down) for x, y in shape.points))
+    return replace(shape, y=shape.y + down)
