@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,21 @@ from anaphora.errors import AnaphoraError
 from anaphora.models.decoders.base import Decoder
 from anaphora.models.memory import Memory
 from anaphora.nn import inside
+
+
+@dataclass(frozen=True)
+class WatchedState:
+    """A decoder's state, and how its newest step looked at the source: ``attention`` ``(rows, S)``, before the
+    first step all zeros. ``places`` ``(rows, S)``: True where the source has a symbol.
+    """
+
+    state: Any
+    attention: Tensor
+    places: Tensor
+
+    def select(self, rows: Tensor) -> WatchedState:
+        chosen = (tensor.index_select(0, rows) for tensor in (self.attention, self.places))
+        return WatchedState(self.state.select(rows), *chosen)
 
 
 class Seq2Seq(nn.Module):
@@ -56,6 +72,20 @@ class Seq2Seq(nn.Module):
         logits, state = self.decoder.step(symbols, state)
         return torch.log_softmax(logits.float(), -1), state
 
+    def start_watched(self, memory: Memory) -> WatchedState:
+        """As `start`, for `step_watched`."""
+        self._attention(-1)
+        return WatchedState(
+            self.start(memory), torch.zeros_like(memory.mask, dtype=torch.float32), memory.mask
+        )
+
+    def step_watched(self, symbols: Tensor, watched: WatchedState) -> tuple[Tensor, WatchedState]:
+        """As `step`; the state also tells where the highest attention looked, the mean of its heads."""
+        with inside.record() as notes:
+            log_probs, state = self.step(symbols, watched.state)
+        weights = _weights(notes, self._attention(-1), head=None)
+        return log_probs, WatchedState(state, weights.squeeze(1).float(), watched.places)
+
     @torch.no_grad()
     def alignment(
         self,
@@ -71,12 +101,7 @@ class Seq2Seq(nn.Module):
         Row t belongs to the symbol predicted after ``target_in[:, t]``. Of several layers the one asked for,
         by default the highest; of several heads their mean, or the one asked for.
         """
-        if not self.decoder.attentions:
-            raise AnaphoraError(
-                "this model has no attention, so there is no alignment to show: "
-                "train lstm-attention, gru-attention or transformer instead."
-            )
-        attention = self.decoder.attentions[layer]
+        attention = self._attention(layer)
         training = self.training
         self.eval()
         try:
@@ -84,8 +109,20 @@ class Seq2Seq(nn.Module):
                 self(source, source_lengths, target_in)
         finally:
             self.train(training)
-        # Decoders that go step by step leave one note per step.
-        weights = torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)
-        if weights.dim() == 3:
-            return weights
-        return weights.mean(1) if head is None else weights[:, head]
+        return _weights(notes, attention, head)
+
+    def _attention(self, layer: int) -> nn.Module:
+        if not self.decoder.attentions:
+            raise AnaphoraError(
+                "this model has no attention, so there is no alignment to show: "
+                "train lstm-attention, gru-attention or transformer instead."
+            )
+        return self.decoder.attentions[layer]
+
+
+def _weights(notes: list[inside.Note], attention: nn.Module, head: int | None) -> Tensor:
+    """What ``attention`` noted, ``(batch, T, S)``: decoders that go step by step leave one note per step."""
+    weights = torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)
+    if weights.dim() == 3:
+        return weights
+    return weights.mean(1) if head is None else weights[:, head]

@@ -70,7 +70,12 @@ class Output(nn.Module):
             nn.init.normal_(self.weight, std=self.width**-0.5)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def matrix(self) -> Tensor:
+        """W ``(symbols, width)``, wherever it is stored."""
         weight = self._tied[0].weight if self._tied else self.weight
         assert weight is not None
-        return F.linear(x, weight, self.bias)
+        return weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.matrix, self.bias)

@@ -11,6 +11,7 @@ from torch import Tensor
 from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import best_symbols, check_shape
 from anaphora.search._constraints import Constraints, Phrases, add_wanted, constrained
+from anaphora.search._coverage import Coverage
 from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
 from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping
 from anaphora.search._rows import row_index, select_rows
@@ -36,6 +37,8 @@ def beam(
     no_repeat: int = 0,
     groups: int = 1,
     diversity: float = 0.5,
+    coverage: float = 0.0,
+    logits: bool = False,
     keep_tree: bool = False,
 ) -> list[NBest]:
     """The best outputs for each item of `start` (items,), keeping `width` hypotheses at every step.
@@ -55,23 +58,27 @@ def beam(
     each item the phrases (lists of symbols) its output must not, must contain. `no_repeat` = n: no n
     symbols in a row come twice. `groups` > 1: diverse beams of width / groups each, which move in turn;
     one chooses by log p − diversity · (how often the groups before it took the symbol at this step).
+    `coverage` = β > 0: β Σⱼ log min(Σₜ αₜⱼ, 1) is added to the score, see `Coverage`. `logits`: step returns
+    scores that are not normalised yet, which spares a pass over all symbols.
     """
     limits = lengths_of(max_length, len(start), min_length)
     plan = Plan(
         eos, width, width if n_best is None else n_best, length_penalty, normalisation,
-        stopping, groups, diversity, keep_tree,
+        stopping, groups, diversity, keep_tree, coverage,
     )  # fmt: skip
     rules = _rules(eos, limits, prefixes, forbid, require, no_repeat)
     items = [Item(plan, limit, of_item) for limit, of_item in zip(limits, rules, strict=True)]
     active, symbols = items, start
+    seen = Coverage() if coverage else None
     for length in range(1, max(limits, default=0) + 1):
-        log_probs, state = step(symbols, state)
-        best = _candidates(log_probs, active, plan, len(symbols), eos if length < min_length else None)
+        scores, state = step(symbols, state)
+        best = _candidates(scores, active, plan, len(symbols), eos if length < min_length else None, logits)
+        covered = seen.after(state, len(symbols)) if seen else None
         rows: list[int] = []
         row = 0
         for item in active:
             before = len(item.live)
-            item.extend(best[row : row + before])
+            item.extend(best[row : row + before], covered[row : row + before] if covered else None)
             if not item.done:
                 rows += [row + node.parent.rank for node in item.live if node.parent]
             row += before
@@ -79,13 +86,16 @@ def beam(
         if not active:
             break
         if rows != list(range(row)):
-            state = select_rows(state, row_index(rows, start.device))
+            chosen = row_index(rows, start.device)
+            state = select_rows(state, chosen)
+            if seen:
+                seen.select(chosen)
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
     return [item.result() for item in items]
 
 
 def _candidates(
-    log_probs: Tensor, active: list[Item], plan: Plan, rows: int, forbidden: int | None
+    scores: Tensor, active: list[Item], plan: Plan, rows: int, forbidden: int | None, logits: bool
 ) -> Candidates:
     """The best next symbols of each row that its item's rules allow.
 
@@ -95,9 +105,9 @@ def _candidates(
     count = plan.width + PRUNED_SHOWN if plan.keep_tree else plan.width
     ruled = [(item.rules, node) for item in active for node in item.live if item.rules]
     if not ruled:
-        return best_symbols(log_probs, count, rows=rows, forbidden=forbidden)
-    check_shape(log_probs, rows)
-    log_probs, wanted = constrained(log_probs, ruled)
+        return best_symbols(scores, count, rows=rows, forbidden=forbidden, logits=logits)
+    check_shape(scores, rows)
+    log_probs, wanted = constrained(scores.float().log_softmax(1) if logits else scores, ruled)
     best = best_symbols(log_probs, count, rows=rows, forbidden=forbidden)
     add_wanted(best, log_probs, wanted)
     return best

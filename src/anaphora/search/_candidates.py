@@ -8,37 +8,52 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
+from anaphora.kernels.packed import native
 
 _ROUNDING = 1e-3  # a log-softmax in low precision may end up this far above 0
 
 
 def best_symbols(
-    log_probs: Tensor, count: int, *, rows: int, forbidden: int | None = None
+    scores: Tensor, count: int, *, rows: int, forbidden: int | None = None, logits: bool = False
 ) -> list[list[tuple[float, int]]]:
-    """For each row of log_probs (rows, V) its `count` best `(log p, symbol)`, higher log p first, equal ones
+    """For each row of scores (rows, V) its `count` best `(log p, symbol)`, higher score first, equal ones
     by lower symbol; symbols with log p = −∞ are left out.
 
-    The numbers leave the device in one transfer and are summed in double precision on the host, so that
-    neither the device nor the other rows can change an order.
+    The scores are log p, or `logits`: then log p = score − log Σ eˢᶜᵒʳᵉ over all symbols, and only the numbers
+    that are returned are ever computed. They leave the device in one transfer and are summed in double precision
+    on the host, so that neither the device nor the other rows can change an order.
     """
-    check_shape(log_probs, rows)
+    check_shape(scores, rows)
+    if logits and native.ready(scores):
+        return _listed(*native.best_symbols(scores, count, forbidden))
+    total = scores.float().logsumexp(1, keepdim=True) if logits else None
     if forbidden is not None:
-        log_probs = log_probs.index_fill(1, torch.tensor([forbidden], device=log_probs.device), -math.inf)
+        scores = scores.index_fill(1, torch.tensor([forbidden], device=scores.device), -math.inf)
     # One more than asked for: when it equals the last one wanted, topk may have kept either of the two.
-    shown = min(count + 1, log_probs.shape[1])
-    values, symbols = log_probs.topk(shown, dim=1)
-    exact = torch.float64 if log_probs.dtype == torch.float64 else torch.float32  # symbols < 2²⁴ fit both
-    table = torch.cat((values.to(exact), symbols.to(exact)), dim=1).tolist()
+    shown = min(count + 1, scores.shape[1])
+    values, symbols = scores.topk(shown, dim=1)
+    log_probs = values if total is None else values.float() - total
+    exact = torch.float64 if scores.dtype == torch.float64 else torch.float32  # symbols < 2²⁴ fit both
+    table = torch.cat((log_probs.to(exact), values.to(exact), symbols.to(exact)), dim=1).tolist()
     best = []
     for row, numbers in enumerate(table):
         check_greatest(numbers[0])  # topk puts NaN first, so it tells about the whole row
-        pairs = [(p, int(symbol)) for p, symbol in zip(numbers[:shown], numbers[shown:], strict=True)]
-        edge = pairs[-1][0]
-        if shown > count and pairs[count - 1][0] == edge > -math.inf:
-            equal = (log_probs[row] == values[row, -1]).nonzero().flatten()[:count].tolist()
-            pairs = [pair for pair in pairs if pair[0] > edge] + [(edge, symbol) for symbol in equal]
-        pairs.sort(key=lambda pair: (-pair[0], pair[1]))
-        best.append([(min(p, 0.0), symbol) for p, symbol in pairs[:count] if p > -math.inf])
+        log_p, ranked, places = numbers[:shown], numbers[shown : 2 * shown], map(int, numbers[2 * shown :])
+        found = list(zip(ranked, log_p, places, strict=True))
+        edge = ranked[-1]
+        if shown > count and ranked[count - 1] == edge > -math.inf:
+            equal = (scores[row] == values[row, -1]).nonzero().flatten()[:count].tolist()
+            found = [f for f in found if f[0] > edge] + [(edge, log_p[-1], symbol) for symbol in equal]
+        found.sort(key=lambda f: (-f[0], f[2]))
+        best.append([(min(p, 0.0), symbol) for _, p, symbol in found[:count] if p > -math.inf])
+    return best
+
+
+def _listed(log_probs: Tensor, symbols: Tensor) -> list[list[tuple[float, int]]]:
+    best = []
+    for log_p, places in zip(log_probs.tolist(), symbols.tolist(), strict=True):
+        check_greatest(log_p[0])
+        best.append([(min(p, 0.0), symbol) for p, symbol in zip(log_p, places, strict=True) if p > -math.inf])
     return best
 
 

@@ -19,6 +19,7 @@ def greedy(
     max_length: int | Tensor,
     min_length: int = 0,
     length_penalty: float = 1.0,
+    logits: bool = False,
     keep_tree: bool = False,
 ) -> list[NBest]:
     """yₜ = argmax p(y | y₁ … yₜ₋₁), until EOS or max_length: a beam of width 1.
@@ -35,5 +36,6 @@ def greedy(
         max_length=max_length,
         min_length=min_length,
         length_penalty=length_penalty,
+        logits=logits,
         keep_tree=keep_tree,
     )

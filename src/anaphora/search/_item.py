@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Literal, get_args
@@ -33,6 +33,7 @@ class Plan:
     groups: int
     diversity: float
     keep_tree: bool
+    coverage: float = 0.0
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.n_best < 1:
@@ -47,11 +48,14 @@ class Plan:
             )
         if not 0 <= self.diversity < float("inf"):
             raise AnaphoraError(f"diversity must be a number from 0 on, but is {self.diversity}.")
+        if not 0 <= self.coverage < float("inf"):
+            raise AnaphoraError(f"coverage must be a number from 0 on, but is {self.coverage}.")
         _check_name("normalisation", self.normalisation, get_args(Normalisation))
         _check_name("stopping", self.stopping, get_args(Stopping))
 
-    def score(self, log_prob: float, length: int) -> float:
-        return normalised(log_prob, length, self.length_penalty, self.normalisation)
+    def score(self, log_prob: float, length: int, covered: float = 0.0) -> float:
+        """`covered` ≤ 0 says how far the source is from being covered, see `Coverage`; 0 bounds what may follow."""
+        return normalised(log_prob, length, self.length_penalty, self.normalisation) + self.coverage * covered
 
 
 class Item:
@@ -65,11 +69,11 @@ class Item:
         self.tree: list[BeamStep] | None = [] if plan.keep_tree else None
         self.done = False
 
-    def extend(self, best: Candidates) -> None:
-        """One step of every group; a live hypothesis finds its candidates at its rank."""
+    def extend(self, best: Candidates, covered: Sequence[float] | None = None) -> None:
+        """One step of every group; a live hypothesis finds its candidates, and what it has covered, at its rank."""
         taken: Counter[int] = Counter()
         active = [group for group in self.groups if not group.done]
-        steps = [step for group in active if (step := group.extend(best, taken))]
+        steps = [step for group in active if (step := group.extend(best, taken, covered))]
         self.live = [node for group in active if not group.done for node in group.live]
         self.done = all(group.done for group in active)
         kept = self.live + [node for group in active if group.done for node in group.live]
@@ -102,14 +106,25 @@ class _Group:
         self.ended = 0
         self.done = False
 
-    def extend(self, best: Candidates, taken: Counter[int]) -> BeamStep | None:
+    def extend(
+        self, best: Candidates, taken: Counter[int], covered: Sequence[float] | None
+    ) -> BeamStep | None:
         """One step; `taken` counts the symbols that other groups took, and those taken here are added."""
-        nodes = [self._node(parent, symbol, p) for parent in self.live for p, symbol in best[parent.rank]]
-        if not nodes:  # every continuation is forbidden: what is alive is the best there is
+        penalty = self.plan.diversity
+        ranked = sorted(
+            (penalty * taken[symbol] - (parent.log_prob + p), parent.rank, symbol, p, parent)
+            for parent in self.live
+            for p, symbol in best[parent.rank]
+        )
+        if not ranked:  # every continuation is forbidden: what is alive is the best there is
             self.done = True
             return None
-        penalty = self.plan.diversity
-        nodes.sort(key=lambda n: (penalty * taken[n.symbol] - n.log_prob, _parent_rank(n), n.symbol))
+        if not (self.rules and self.rules.required):  # then it is known which of them will have a place
+            del ranked[self.width + (PRUNED_SHOWN if self.plan.keep_tree else 0) :]
+        nodes = [
+            self._node(parent, symbol, p, covered[rank] if covered else 0.0)
+            for _, rank, symbol, p, parent in ranked
+        ]
         chosen = self._choose(nodes)
         taken.update(node.symbol for node in chosen)
         ended = [node for node in chosen if node.symbol == self.plan.eos]
@@ -138,18 +153,15 @@ class _Group:
         in_turn = [pair for turn in rounds for pair in turn if pair is not None]
         return [nodes[place] for place in sorted(place for place, _ in in_turn[: self.width])]
 
-    def _node(self, parent: BeamNode, symbol: int, p: float) -> BeamNode:
+    def _node(self, parent: BeamNode, symbol: int, p: float, covered: float) -> BeamNode:
         log_prob, length = parent.log_prob + p, parent.length + 1
         progress = self.rules.after(parent.progress, symbol) if self.rules else ()
-        return BeamNode(parent, symbol, p, log_prob, self.plan.score(log_prob, length), length, 0, progress)
+        score = self.plan.score(log_prob, length, covered)
+        return BeamNode(parent, symbol, p, log_prob, score, length, 0, progress)
 
     def _can_win(self, node: BeamNode) -> bool:
         bound = self.plan.score(node.log_prob, self.max_length)
         return len(self.finished) < self.n_best or bound > self.finished[-1].score
-
-
-def _parent_rank(node: BeamNode) -> int:
-    return node.parent.rank if node.parent else 0
 
 
 def _distinct(nodes: Iterable[BeamNode]) -> list[BeamNode]:

@@ -33,6 +33,7 @@ def sample(
     seeds: Sequence[int] | Tensor,
     n: int = 1,
     length_penalty: float = 1.0,
+    logits: bool = False,
 ) -> list[NBest]:
     """`n` outputs for each item of `start` (items,), each symbol drawn from q(· | y₁ … yₜ₋₁) until EOS.
 
@@ -42,6 +43,7 @@ def sample(
     (seed, j, place) alone: it does not change with the rest of the batch, nor with n. Each hypothesis
     keeps `steps`, log p under the model without filters, and `sampled`, log q. The lists are in the order
     of drawing, so that they stay independent samples. Lengths count EOS; below `min_length` it is not drawn.
+    `logits`: step returns scores that are not normalised yet.
     """
     if n < 1:
         raise AnaphoraError(f"n must be at least 1, but is {n}.")
@@ -56,7 +58,8 @@ def sample(
     for length in range(1, max(limits, default=0) + 1):
         if not live:
             break
-        log_probs, state = step(symbols, state)
+        scores, state = step(symbols, state)
+        log_probs = scores.float().log_softmax(-1) if logits else scores
         table = _on_host(log_probs, len(symbols), forbidden=eos if length < min_length else None)
         for draw in live:
             draw.extend(table[draw.row], filters, eos)

@@ -1,13 +1,20 @@
-"""Settings of searching for the best output."""
+"""Settings of searching for the best output, and of drawing outputs at random."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
 
-from anaphora.settings.base import Settings
+from pydantic import Field, model_validator
+
+from anaphora.settings.base import Settings, written
 
 
 class SearchSettings(Settings):
+    decode: Literal["beam", "sample"] = Field(
+        "beam",
+        description="beam searches for the best output; sample draws outputs at random, as probable as the model "
+        "thinks they are.",
+    )
     beam: int = Field(5, ge=1, le=1000, description="Hypotheses kept at each step; 1 is greedy.")
     length_penalty: float = Field(
         1.0,
@@ -16,6 +23,106 @@ class SearchSettings(Settings):
         allow_inf_nan=False,
         description="α in score = log p / lengthᵅ; 0 prefers short outputs, 1 is the mean per symbol.",
     )
+    normalisation: Literal["power", "gnmt", "reward"] = Field(
+        "power",
+        description="How a beam's score makes up for length n: power is log p / nᵅ, gnmt log p / ((5 + n) / 6)ᵅ "
+        "(Wu 2016), reward log p + α n (He 2016), with α the length_penalty.",
+    )
     max_length: int = Field(
         0, ge=0, description="Most symbols in an output; 0 = 3 × the source’s symbols + 20."
     )
+    min_length: int = Field(0, ge=0, description="Fewest symbols in an output, its end counted.")
+    stopping: Literal["exact", "first"] = Field(
+        "exact",
+        description="When a beam ends: exact as soon as nothing can beat what is finished, first when as many are "
+        "finished as the beam is wide, which is quicker and may miss a better one.",
+    )
+    no_repeat: int = Field(
+        0,
+        ge=0,
+        description="n: no n symbols in a row may come twice in an output of a beam; 0 allows repeats.",
+    )
+    groups: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="Diverse beams (Vijayakumar 2016): the beam is shared among so many groups, each of which avoids "
+        "what those before it chose.",
+    )
+    diversity: float = Field(
+        0.5,
+        ge=0,
+        allow_inf_nan=False,
+        description="What a symbol costs a group of a diverse beam for each time the groups before took it, in log p.",
+    )
+    coverage: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="β: adds β Σⱼ log min(Σₜ αₜⱼ, 1) to a beam's score, below 0 while a source symbol j has got less than "
+        "one whole look (Wu 2016); needs a model with attention.",
+    )
+    temperature: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="T in p ∝ exp(log p / T) when sampling: below 1 keeps to what is probable, 0 takes the best symbol.",
+    )
+    top_k: int = Field(0, ge=0, description="Sample among the k most probable symbols; 0 = among all.")
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Sample among the fewest most probable symbols that hold this share of the probability.",
+    )
+    min_p: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Sample among the symbols at least this many times as probable as the best one.",
+    )
+    seed: int = Field(
+        1,
+        ge=0,
+        lt=2**63,
+        description="Everything random (weights, order, dropout, sampling) follows from it.",
+    )
+    int8: bool = Field(
+        False,
+        description="Decode on a CPU with weights rounded to eight bits: about twice as fast as without and a quarter of "
+        "the memory, for a little accuracy.",
+    )
+
+
+_BEAM_ONLY = {"normalisation": "power", "stopping": "exact", "no_repeat": 0, "groups": 1, "coverage": 0.0}
+_SAMPLE_ONLY = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+
+def search_problem(s: SearchSettings) -> str | None:
+    """What contradicts what among the search settings, in a sentence without its full stop."""
+    others, way = (_SAMPLE_ONLY, "sample") if s.decode == "beam" else (_BEAM_ONLY, "beam")
+    for key, usual in others.items():
+        value = getattr(s, key)
+        if value != usual:
+            return (
+                f'{key} = {written(value)} belongs to decode = "{way}", but decode = "{s.decode}": '
+                f"set decode = {way}, or leave {key} out"
+            )
+    if s.decode == "beam" and s.beam % s.groups:
+        return f"groups = {s.groups} cannot share beam = {s.beam} equally: make beam a multiple of groups"
+    if s.max_length and s.min_length > s.max_length:
+        return f"min_length = {s.min_length} is above max_length = {s.max_length}"
+    if s.int8 and s.coverage:
+        return "coverage looks at attention weights that int8 = true never computes: use one of the two"
+    return None
+
+
+class CompleteSearch(SearchSettings):
+    """All search settings together, which must not contradict each other."""
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> CompleteSearch:
+        problem = search_problem(self)
+        if problem:
+            raise ValueError(problem)
+        return self

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.errors import SettingsError
+from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.search import NBest, beam, greedy
+from anaphora.nn import inside
+from anaphora.search import NBest, beam, sample
+from anaphora.settings.base import build
+from anaphora.settings.search import CompleteSearch
 
 ROWS = 64  # items searched together; results do not depend on it
 
@@ -37,67 +44,65 @@ def search_outputs(
     model: Seq2Seq,
     sources: Sequence[Sequence[int]],
     *,
-    beam: int,
-    length_penalty: float,
-    max_length: int = 0,
     n_best: int = 1,
     keep_tree: bool = False,
+    **settings: Any,
 ) -> list[NBest]:
-    """The best hypotheses for every source (symbols without EOS), in order."""
+    """The best hypotheses for every source (symbols without EOS), in order; ``settings`` are `SearchSettings`."""
+    asked = build(CompleteSearch, settings, owner="predict")
+    if asked.coverage and not model.decoder.attentions:
+        raise SettingsError(
+            [
+                f"coverage = {asked.coverage:g} needs a model with attention: "
+                "train lstm-attention, gru-attention or transformer instead."
+            ]
+        )
     answers: list[NBest | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
     for begin in range(0, len(order), ROWS):
         rows = order[begin : begin + ROWS]
-        found = _search(
-            model,
-            [sources[i] for i in rows],
-            width=beam,
-            length_penalty=length_penalty,
-            max_length=max_length,
-            n_best=n_best,
-            keep_tree=keep_tree,
-        )
+        found = _search(model, [sources[i] for i in rows], asked, n_best, keep_tree)
         for i, nbest in zip(rows, found, strict=True):
             answers[i] = nbest
     return [answer for answer in answers if answer is not None]
 
 
 def _search(
-    model: Seq2Seq,
-    sources: Sequence[Sequence[int]],
-    *,
-    width: int,
-    length_penalty: float,
-    max_length: int,
-    n_best: int,
-    keep_tree: bool,
+    model: Seq2Seq, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, keep_tree: bool
 ) -> list[NBest]:
     device = next(model.parameters()).device
     lengths = torch.tensor([len(ids) + 1 for ids in sources], device=device)
     source = torch.full((len(sources), int(max(len(ids) for ids in sources)) + 1), PAD, dtype=torch.long)
     for row, ids in enumerate(sources):
         source[row, : len(ids) + 1] = torch.tensor([*ids, EOS])
-    state = model.start(model.encode(source.to(device), lengths))
-    limits = torch.tensor([most_symbols(len(ids), max_length) for ids in sources], device=device)
-    start = torch.full((len(sources),), BOS, device=device)
-    if width == 1 and n_best == 1:
-        return greedy(
-            model.step,
-            state,
-            start=start,
-            eos=EOS,
-            max_length=limits,
-            length_penalty=length_penalty,
-            keep_tree=keep_tree,
-        )
-    return beam(
-        model.step,
-        state,
-        start=start,
-        eos=EOS,
-        width=max(width, n_best),
-        max_length=limits,
-        length_penalty=length_penalty,
-        n_best=n_best,
-        keep_tree=keep_tree,
-    )
+    # Who looks inside, or asks how the source was covered, needs what the quicker ways never compute.
+    watched = s.coverage > 0 or inside.recording()
+    engine = model if watched else packed(model, int8=s.int8)
+    memory = engine.encode(source.to(device), lengths)
+    limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
+    common: dict[str, Any] = {
+        "start": torch.full((len(sources),), BOS, device=device),
+        "eos": EOS,
+        "max_length": torch.tensor(limits),
+        "min_length": s.min_length,
+        "length_penalty": s.length_penalty,
+    }
+    if s.decode == "sample":
+        filters = {key: getattr(s, key) for key in ("temperature", "top_k", "top_p", "min_p")}
+        seeds = [_seed(s.seed, ids) for ids in sources]
+        draw = {"seeds": seeds, "n": n_best, "logits": True, **filters, **common}
+        return sample(engine.decoder.step, engine.start(memory), **draw)
+    wide = max(s.beam, -(-n_best // s.groups) * s.groups)
+    chosen = {
+        key: getattr(s, key) for key in ("normalisation", "stopping", "no_repeat", "groups", "diversity")
+    }
+    options = {"width": wide, "n_best": n_best, "keep_tree": keep_tree, **chosen, **common}
+    if s.coverage:
+        return beam(model.step_watched, model.start_watched(memory), coverage=s.coverage, **options)
+    return beam(engine.decoder.step, engine.start(memory), logits=True, **options)
+
+
+def _seed(seed: int, source: Sequence[int]) -> int:
+    """A seed for each source of its own, which depends on nothing but the two."""
+    text = " ".join(map(str, (seed, *source)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())

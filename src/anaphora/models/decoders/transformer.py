@@ -37,7 +37,7 @@ class TransformerDecoder(Decoder):
         return [layer.cross_attention for layer in self.stack.layers if isinstance(layer, DecoderLayer)]
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
-        x = self._enter(target_in, 0)
+        x = self.enter(target_in, 0)
         logits: Tensor = self.output(self.stack(x, memory.annotations, memory.mask))
         return logits
 
@@ -57,11 +57,11 @@ class TransformerDecoder(Decoder):
         return self.stack.start(memory.annotations, memory.mask)
 
     def step(self, symbols: Tensor, state: DecoderCache) -> tuple[Tensor, DecoderCache]:
-        x = self._enter(symbols.unsqueeze(1), state.length).squeeze(1)
+        x = self.enter(symbols.unsqueeze(1), state.length).squeeze(1)
         y, state = self.stack.step(x, state)
         return self.output(y), state
 
-    def _enter(self, symbols: Tensor, offset: int) -> Tensor:
+    def enter(self, symbols: Tensor, offset: int) -> Tensor:
         """``(rows, T)`` -> ``(rows, T, width)``, the first at position ``offset``."""
         x = self.embedding(symbols)
         if self.positions is not None:

@@ -1,0 +1,148 @@
+"""The C functions of this package, compiled at first use, on tensors. Float32, on the CPU, contiguous."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.kernels import compiler
+from anaphora.kernels.recurrence.source import PRELUDE
+
+_THREADED = 1 << 22  # multiplications for which it is worth while to start a thread
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled functions; None where there is no compiler, and torch operations do the work."""
+    here = resources.files(__package__)
+    parts = [here.joinpath(name).read_text(encoding="utf-8") for name in ("product.c", "step.c")]
+    try:
+        return compiler.load(
+            "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text() + "".join(parts), "packed"
+        )
+    except compiler.CannotCompile:
+        return None
+
+
+def ready(*tensors: Tensor) -> bool:
+    """Whether the functions can be used on these tensors."""
+    return all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors) and library() is not None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Weights (n, k) as `linear` reads them, and the bias (n) filled up to whole panels.
+
+    With ``scale`` the weights are rounded to eight bits: W[o] ≈ scale[o] · q[o], q from −127 to 127.
+    """
+
+    outputs: int
+    inputs: int
+    weights: Tensor
+    bias: Tensor
+    scale: Tensor | None = None
+    shift: Tensor | None = None
+
+
+def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
+    """weight ``(n, k)``, bias ``(n,)`` or none."""
+    loaded = library()
+    assert loaded is not None
+    weight = weight.detach().contiguous()
+    outputs, inputs = weight.shape
+    broad = -(-outputs // loaded.panel_width()) * loaded.panel_width()
+    filled = F.pad(weight.new_zeros(outputs) if bias is None else bias.detach(), (0, broad - outputs))
+    if not int8:
+        packed = weight.new_zeros(broad * inputs)
+        loaded.pack(*_arguments((outputs, inputs, inputs, 1), (weight, packed)))
+        return Packed(outputs, inputs, packed, filled)
+    scale = F.pad(weight.abs().amax(1) / 127, (0, broad - outputs))
+    rounded = (
+        (weight / scale[:outputs, None].clamp(min=torch.finfo(torch.float32).tiny)).round().to(torch.int8)
+    )
+    packed = torch.zeros(broad * -(-inputs // 4) * 4, dtype=torch.int8)
+    shift = torch.zeros(broad, dtype=torch.int32)
+    loaded.pack_int8(*_arguments((outputs, inputs), (rounded, packed, shift)))
+    return Packed(outputs, inputs, packed, filled, scale, shift)
+
+
+def linear(x: Tensor, packed: Packed, out: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b: ``(rows, k)`` -> ``(rows, n)``, into ``out`` if given.
+
+    With eight-bit weights each row of x is rounded too, by a scale of its own: x ≈ s · u, u from −127 to 127.
+    """
+    x = x.contiguous()
+    rows, n, k = x.shape[0], packed.outputs, packed.inputs
+    if out is None:
+        out = x.new_empty(rows, n)
+    sizes = (rows, n, k, out.stride(0), _threads(rows * n * k))
+    if packed.scale is None:
+        _call("linear_float", sizes, (x, packed.weights, packed.bias, out))
+        return out
+    assert packed.shift is not None
+    rounded, scales = torch.empty(rows, -(-k // 4) * 4, dtype=torch.uint8), x.new_empty(rows)
+    given = (x, packed.weights, packed.bias, out, packed.scale, packed.shift, rounded, scales)
+    _call("linear_int8", sizes, given)
+    return out
+
+
+def attend_past(
+    query: Tensor, heads: int, addresses: Tensor, sizes: Tensor, slots: Tensor, layer: int
+) -> Tensor:
+    """Each row of query ``(rows, width)`` attends to its own past.
+
+    The past is a list of blocks, one for each place, ``(layers, rows then, 2 · width)`` with keys and values side by
+    side: ``addresses`` ``(places,)`` and ``sizes`` ``(places,)``, their rows. ``slots`` ``(rows, places)`` says which
+    row of each block belongs to a row's past. All three are int64.
+    """
+    (rows, width), places = query.shape, slots.shape[1]
+    out = torch.empty_like(query)
+    head = (rows, _threads(2 * rows * places * width), heads, width // heads, places, layer)
+    _call("attend_past", head, (query, out, addresses, sizes, slots))
+    return out
+
+
+def attend_memory(query: Tensor, heads: int, memory: Tensor, item: Tensor, seen: Tensor) -> Tensor:
+    """Each row of query ``(rows, width)`` attends to the memory ``(items, places, 2 · width)`` of its item.
+
+    ``item`` ``(rows,)``; ``seen`` ``(items, places)``, True where a place is real.
+    """
+    (rows, width), places = query.shape, memory.shape[1]
+    out = torch.empty_like(query)
+    head = (rows, _threads(2 * rows * places * width), heads, width // heads, places)
+    _call("attend_memory", head, (query, out, memory, item, seen))
+    return out
+
+
+def best_symbols(logits: Tensor, count: int, forbidden: int | None) -> tuple[Tensor, Tensor]:
+    """log p and symbol ``(rows, count)`` of each row's best ones, greatest logit first, then lower symbol.
+
+    log p is −∞ where fewer than ``count`` are possible, and NaN throughout a row that holds one.
+    """
+    logits = logits.contiguous()
+    rows, symbols = logits.shape
+    log_p, found = logits.new_empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
+    head = (rows, _threads(8 * logits.numel()), symbols, count, -1 if forbidden is None else forbidden)
+    _call("best_symbols", head, (logits, log_p, found))
+    return log_p, found
+
+
+def _threads(work: int) -> int:
+    return max(1, min(torch.get_num_threads(), work // _THREADED))
+
+
+def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
+    if getattr(library(), name)(*_arguments(sizes, tensors)):
+        raise MemoryError("a step of decoding ran out of memory; use shorter or smaller batches")
+
+
+def _arguments(sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
+    places = [tensor.data_ptr() for tensor in tensors]
+    return (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(places))(*places)

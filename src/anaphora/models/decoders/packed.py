@@ -1,0 +1,124 @@
+"""The Transformer's decoder on a CPU: packed weights, and a past that is written once and never moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.kernels.packed import native
+from anaphora.models.decoders.base import Decoder
+from anaphora.models.decoders.transformer import TransformerDecoder
+from anaphora.models.memory import Memory
+from anaphora.nn.attention import MultiHead
+from anaphora.nn.packed import PackedLinear, pack_linear
+from anaphora.nn.transformer import DecoderLayer
+
+
+@dataclass(frozen=True)
+class PackedState:
+    """The past as it was computed, and where each row finds its own in it.
+
+    ``blocks``: for each place the keys and values of all layers, side by side, ``(layers, rows then, 2 · width)``.
+    ``slots`` ``(rows, places)``: which row of each block belongs to a row. ``memory``: per layer the keys and values
+    of the source ``(items, S, 2 · width)``; ``item`` ``(rows,)``; ``mask`` ``(items, S)``. To choose rows is to choose
+    rows of two small tables.
+    """
+
+    blocks: tuple[Tensor, ...]
+    slots: Tensor
+    memory: tuple[Tensor, ...]
+    item: Tensor
+    mask: Tensor
+
+    def select(self, rows: Tensor) -> PackedState:
+        return replace(self, slots=self.slots.index_select(0, rows), item=self.item.index_select(0, rows))
+
+
+class PackedTransformer(Decoder):
+    """Computes what the given decoder does step by step, with the weights that it has now."""
+
+    def __init__(self, decoder: TransformerDecoder, *, int8: bool = False):
+        super().__init__()
+        self.decoder = decoder
+        self.layers = nn.ModuleList(_Layer(layer, int8) for layer in _layers(decoder))
+        self.output = pack_linear(decoder.output, int8=int8)
+
+    @staticmethod
+    def fits(decoder: Decoder) -> bool:
+        """Whether the decoder is a Transformer whose places know of each other by what is added to the input."""
+        if not isinstance(decoder, TransformerDecoder):
+            return False
+        attentions = [layer.attention for layer in _layers(decoder)]
+        return all(type(a) is MultiHead and a.positions is None and a.window is None for a in attentions)
+
+    def start(self, memory: Memory) -> PackedState:
+        items = memory.annotations.shape[0]
+        projected = tuple(layer.cross_keys(memory.annotations) for layer in self._each())
+        slots = torch.empty(items, 0, dtype=torch.int64)
+        return PackedState((), slots, projected, torch.arange(items), memory.mask.contiguous())
+
+    def step(self, symbols: Tensor, state: PackedState) -> tuple[Tensor, PackedState]:
+        x = self.decoder.enter(symbols.unsqueeze(1), len(state.blocks)).squeeze(1)
+        rows, width = x.shape
+        block = x.new_empty(len(self.layers), rows, 2 * width)
+        slots = torch.cat((state.slots, torch.arange(rows)[:, None]), 1)
+        state = replace(state, blocks=(*state.blocks, block), slots=slots)
+        addresses = torch.tensor([kept.data_ptr() for kept in state.blocks])
+        sizes = torch.tensor([kept.shape[1] for kept in state.blocks])
+        for number, layer in enumerate(self._each()):
+            x = layer(x, state, addresses, sizes, number)
+        return self.output(self.decoder.stack.norm(x)), state
+
+    def _each(self) -> list[_Layer]:
+        return [layer for layer in self.layers if isinstance(layer, _Layer)]
+
+
+class _Layer(nn.Module):
+    """One layer of the decoder: its own norms, its weights packed, queries apart from keys and values."""
+
+    def __init__(self, layer: DecoderLayer, int8: bool):
+        super().__init__()
+        w = layer.width
+        self.layer = layer
+        self.feedforward = pack_linear(layer.feedforward, int8=int8)
+        self.query, self.keys = _halves(layer.attention, w, int8)
+        self.outward = pack_linear(layer.attention.outward, int8=int8)
+        self.cross_query, self.cross_keys = _halves(layer.cross_attention, w, int8)
+        self.cross_outward = pack_linear(layer.cross_attention.outward, int8=int8)
+
+    def forward(self, x: Tensor, state: PackedState, addresses: Tensor, sizes: Tensor, number: int) -> Tensor:
+        """x ``(rows, width)``; this layer writes its keys and values into the newest block."""
+
+        def look_back(y: Tensor) -> Tensor:
+            self.keys(y, state.blocks[-1][number])
+            seen = native.attend_past(
+                self.query(y), self.layer.attention.heads, addresses, sizes, state.slots, number
+            )
+            out: Tensor = self.outward(seen)
+            return out
+
+        def look_across(y: Tensor) -> Tensor:
+            heads = self.layer.cross_attention.heads
+            seen = native.attend_memory(
+                self.cross_query(y), heads, state.memory[number], state.item, state.mask
+            )
+            out: Tensor = self.cross_outward(seen)
+            return out
+
+        x = self.layer.around_attention(x, look_back)
+        x = self.layer.around_cross_attention(x, look_across)
+        out: Tensor = self.layer.around_feedforward(x, self.feedforward)
+        return out
+
+
+def _halves(attention: MultiHead, width: int, int8: bool) -> tuple[PackedLinear, PackedLinear]:
+    """W^Q, and W^K with W^V."""
+    weight, bias = attention.inward.weight, attention.inward.bias
+    query = PackedLinear(weight[:width], bias[:width], int8=int8)
+    return query, PackedLinear(weight[width:], bias[width:], int8=int8)
+
+
+def _layers(decoder: TransformerDecoder) -> list[DecoderLayer]:
+    return [layer for layer in decoder.stack.layers if isinstance(layer, DecoderLayer)]

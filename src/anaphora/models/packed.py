@@ -1,0 +1,52 @@
+"""A model made ready to decode on a CPU: the same function, its weights packed."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import torch
+
+from anaphora.errors import AnaphoraError
+from anaphora.kernels.packed import native
+from anaphora.models.decoders.packed import PackedTransformer
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn.packed import pack_linear
+
+_made: WeakKeyDictionary[Seq2Seq, dict[bool, tuple[object, Seq2Seq]]] = WeakKeyDictionary()
+
+
+def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
+    """What computes the same as ``model`` faster on this machine, without gradient; itself where nothing does.
+
+    On a CPU the weights are packed at the first call and again when they have changed. A Transformer's decoder also
+    keeps its past in place. Without ``int8`` the numbers agree up to rounding; with it linear maps and the output
+    layer work on eight bits (`PackedLinear`), recurrent cells, embeddings and norms as before.
+    """
+    weights = list(model.parameters())
+    fits = not model.training and native.ready(*weights)
+    if not fits:
+        if int8:
+            raise AnaphoraError(_why_not(model))
+        return model
+    version = tuple((weight.data_ptr(), weight._version) for weight in weights)
+    kept = _made.setdefault(model, {})
+    if int8 not in kept or kept[int8][0] != version:
+        with torch.no_grad():
+            kept[int8] = (version, _pack(model, int8))
+    return kept[int8][1]
+
+
+def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
+    encoder = pack_linear(model.encoder, int8=int8)
+    decoder = model.decoder
+    if PackedTransformer.fits(decoder):
+        return Seq2Seq(encoder, PackedTransformer(decoder, int8=int8)).eval()  # type: ignore[arg-type]
+    return Seq2Seq(encoder, pack_linear(decoder, int8=int8)).eval()
+
+
+def _why_not(model: Seq2Seq) -> str:
+    if next(model.parameters()).device.type != "cpu":
+        return "int8 = true decodes on a CPU, but the model is on a GPU: load it with device = 'cpu'."
+    if native.library() is None:
+        return "int8 = true needs a C compiler (cc, gcc or clang) on the path; without one, leave it out."
+    return "int8 = true needs a model in single precision that is not being trained."

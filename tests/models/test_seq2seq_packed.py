@@ -1,0 +1,183 @@
+"""A packed model computes what the model does, step by step, with the weights it has now."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_seq2seq import BOS, MODELS, V, batch, transformers
+
+from anaphora.errors import AnaphoraError
+from anaphora.kernels.packed import native
+from anaphora.models.decoders.packed import PackedTransformer
+from anaphora.models.packed import packed
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn.attention import MultiHead
+from anaphora.nn.positions import Rotary
+from anaphora.nn.transformer import SwiGLU
+from anaphora.search import beam
+
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
+
+
+def gated() -> Seq2Seq:
+    """Other feed-forward networks are packed too."""
+    model = transformers()
+    for layer in (*model.encoder.stack.layers, *model.decoder.stack.layers):
+        layer.feedforward = SwiGLU(layer.width, 16)
+    return model
+
+
+def turned() -> Seq2Seq:
+    """Rotary positions are nothing the packed decoder knows: only the linear maps around them are packed."""
+    model = transformers()
+    for layer in model.decoder.stack.layers:
+        layer.attention = MultiHead(layer.width, 2, positions=Rotary())
+    return model
+
+
+ALL = {
+    **{name: make for name, make in MODELS.items() if "hard" not in name},
+    "gated": gated,
+    "turned": turned,
+}
+
+
+@pytest.fixture(params=ALL)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return ALL[request.param]().eval()
+
+
+@torch.no_grad()
+def test_steps_equal_the_models_own(model: Seq2Seq) -> None:
+    source, lengths, target = batch()
+    rows = [
+        torch.arange(4),
+        torch.tensor([2, 0, 0, 3, 1, 2, 2]),
+        torch.tensor([6, 6, 1, 2]),
+        torch.tensor([0]),
+    ]
+    quick = packed(model)
+    assert quick is not model
+    state, other = model.start(model.encode(source, lengths)), quick.start(quick.encode(source, lengths))
+    symbols = target[:, 0]
+    for chosen in rows:  # rows are kept, repeated, moved and dropped
+        state, other, symbols = state.select(chosen), other.select(chosen), symbols[chosen]
+        expected, state = model.step(symbols, state)
+        found, other = quick.step(symbols, other)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        symbols = expected.topk(3).indices[:, 2]
+
+
+@torch.no_grad()
+def test_a_state_may_be_continued_twice(model: Seq2Seq) -> None:
+    source, lengths, target = batch()
+    quick = packed(model)
+    _, state = quick.step(target[:, 0], quick.start(quick.encode(source, lengths)))
+    _, one = quick.step(target[:, 1], state)
+    _, two = quick.step(target[:, 2], state)
+    again = torch.log_softmax(model(source, lengths, target[:, [0, 1, 3]]), -1)[:, 2]
+    torch.testing.assert_close(quick.step(target[:, 3], one)[0], again, rtol=0, atol=1e-5)
+    again = torch.log_softmax(model(source, lengths, target[:, [0, 2, 3]]), -1)[:, 2]
+    torch.testing.assert_close(quick.step(target[:, 3], two)[0], again, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_row_does_not_depend_on_its_batch(model: Seq2Seq, int8: bool) -> None:
+    source, lengths, target = batch()
+    quick = packed(model, int8=int8)
+    state = quick.start(quick.encode(source, lengths))
+    one = quick.start(quick.encode(source[2:3, :2], lengths[2:3]))
+    for symbols in target.unbind(1):
+        together, state = quick.step(symbols, state)
+        alone, one = quick.step(symbols[2:3], one)
+        # Layers that are not packed round differently; with eight bits that may shift a number by one step of 127.
+        torch.testing.assert_close(alone[0], together[2], rtol=0, atol=0.05 if int8 else 1e-5)
+
+
+@torch.no_grad()
+def test_eight_bits_are_near(model: Seq2Seq) -> None:
+    source, lengths, target = batch()
+    whole = torch.log_softmax(model(source, lengths, target), -1)
+    quick = packed(model, int8=True)
+    state = quick.start(quick.encode(source, lengths))
+    worst = 0.0
+    for t, symbols in enumerate(target.unbind(1)):
+        found, state = quick.step(symbols, state)
+        worst = max(worst, float((found - whole[:, t]).abs().max()))
+    assert 1e-6 < worst < 0.1
+
+
+@torch.no_grad()
+def test_weights_that_change_are_packed_again(model: Seq2Seq) -> None:
+    source, lengths, target = batch()
+    before = packed(model)
+    assert packed(model) is before
+    for weight in model.parameters():
+        weight.mul_(1.1)
+    quick = packed(model)
+    assert quick is not before
+    found, _ = quick.step(target[:, 0], quick.start(quick.encode(source, lengths)))
+    expected = torch.log_softmax(model(source, lengths, target), -1)[:, 0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_a_model_in_training_or_in_double_precision_stays_as_it_is() -> None:
+    model = transformers()
+    assert packed(model.train()) is model
+    assert packed(model.eval().double()) is model
+    with pytest.raises(AnaphoraError, match=r"^int8 = true needs a model in single precision"):
+        packed(model, int8=True)
+
+
+def test_without_a_compiler_the_model_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = transformers().eval()
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert packed(model) is model
+    with pytest.raises(AnaphoraError, match=r"needs a C compiler"):
+        packed(model, int8=True)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_beam_finds_the_same_hypotheses(norm_first: bool) -> None:
+    torch.manual_seed(3)
+    model = transformers(norm_first=norm_first, layers=3).eval()
+    for weight in model.parameters():
+        weight.mul_(1.5)  # less sure of one symbol whatever it reads
+    source, lengths, _ = batch(8)
+    quick = packed(model)
+    assert isinstance(quick.decoder, PackedTransformer)
+    options = {"start": torch.full((8,), BOS), "eos": 3, "width": 4, "max_length": 12, "n_best": 4}
+    expected = beam(model.step, model.start(model.encode(source, lengths)), **options)
+    state = quick.start(quick.encode(source, lengths))
+    found = beam(quick.decoder.step, state, logits=True, **options)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in mine] == [h.tokens for h in theirs]
+        assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-5)
+    assert len({tuple(nbest[0].tokens) for nbest in found}) > 1
+    assert max(max(h.tokens, default=0) for nbest in found for h in nbest) < V
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["lstm, bilinear, two layers", "bahdanau", "transformer"])
+def test_watched_steps_tell_where_they_looked(name: str) -> None:
+    model = MODELS[name]().eval()
+    source, lengths, target = batch()
+    expected, plain = model.alignment(source, lengths, target), model.start(model.encode(source, lengths))
+    state = model.start_watched(model.encode(source, lengths))
+    assert not state.attention.any()
+    for t, symbols in enumerate(target.unbind(1)):
+        log_probs, state = model.step_watched(symbols, state)
+        same, plain = model.step(symbols, plain)
+        torch.testing.assert_close(log_probs, same, rtol=0, atol=1e-5)
+        torch.testing.assert_close(state.attention, expected[:, t], rtol=0, atol=1e-5)
+    moved = state.select(torch.tensor([3, 3, 0]))
+    assert torch.equal(moved.attention, state.attention[[3, 3, 0]])
+    assert moved.places.sum(1).tolist() == [1, 1, 6]
+
+
+def test_a_model_without_attention_cannot_be_watched() -> None:
+    model = MODELS["rnn"]().eval()
+    with pytest.raises(AnaphoraError, match="no attention"):
+        model.start_watched(model.encode(*batch()[:2]))
