@@ -209,7 +209,7 @@ def _rows_torch(
         )
     if not wanted:
         return losses, scores.new_zeros(0)
-    (gradient,) = torch.autograd.grad(losses.sum(), log_p)
+    (gradient,) = torch.autograd.grad(losses, log_p, torch.ones_like(losses))
     real = (torch.arange(scores.shape[1]) < lengths[:, None]).to(scores.device)
     if normalized:
         gradient = gradient - log_p.detach().exp()
