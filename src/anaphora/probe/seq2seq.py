@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,18 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.nn.inside import Note
+from anaphora.probe.noted import STATES, as_numpy, weights_hash
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import BeamNode, NBest
 
 END = "</s>"
-STATES = ("states", "h")  # what a Transformer's layer and a recurrent cell call their output
 TOP = 5
 """How many of the most probable symbols are kept at each place of the output."""
 
@@ -71,8 +70,8 @@ def probe_seq2seq(
     arrays, known = _noted_arrays(model, notes, len(tokens["target"]), len(tokens["source"]))
     top = log_probs.topk(min(TOP, log_probs.shape[-1]), dim=-1)
     own = log_probs.gather(1, _ids(target_ids, device)[:, None])[:, 0]
-    arrays["log_probs"] = Array(("target",), _numpy(own))
-    arrays["top_log_probs"] = Array(("target", "rank"), _numpy(top.values))
+    arrays["log_probs"] = Array(("target",), as_numpy(own))
+    arrays["top_log_probs"] = Array(("target", "rank"), as_numpy(top.values))
     arrays["top_symbols"] = Array(("target", "rank"), top.indices.cpu().numpy())
     known |= {
         "model": weights_hash(model),
@@ -91,15 +90,6 @@ def _origin(nbest: NBest | None) -> str:
     if not nbest:
         return "given"
     return "found by the search" if nbest[0].finished else "found by the search, cut at its greatest length"
-
-
-def weights_hash(model: nn.Module) -> str:
-    """sha256 over the name, type, shape and bytes of every weight, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _ids(symbols: Sequence[int], device: torch.device) -> Tensor:
@@ -130,7 +120,7 @@ def _noted_arrays(
     for (path, name), values in joined.items():
         kind = _kind(path, name, values[0].ndim, path in attentive)
         if kind is not None:
-            layers.setdefault(kind, []).append(_numpy(torch.cat(values, dim=-2)[0]))
+            layers.setdefault(kind, []).append(as_numpy(torch.cat(values, dim=-2)[0]))
     if getattr(model.encoder, "reverse", False) and "encoder_states" in layers:  # noted in reading order
         layers["encoder_states"] = [layer[::-1].copy() for layer in layers["encoder_states"]]
     arrays: dict[str, Array] = {}
@@ -214,7 +204,3 @@ def _node_record(
         "log_prob": node.log_prob,
         "score": node.score,
     }
-
-
-def _numpy(tensor: Tensor) -> NDArray[Any]:
-    return tensor.detach().float().cpu().numpy()

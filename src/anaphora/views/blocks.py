@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from anaphora.views.heatmap import Heatmap
 
 SHADES = " ░▒▓█"
+SIGNS = "▼▽·△▲"
+"""Far below zero, below, about zero, above, far above."""
 _STEPS = (0.05, 0.25, 0.5, 0.75)  # below the first: blank
 STAIRS = 16  # up to so many columns their names stand on stairs, beyond that they run downwards
 LONGEST = 12
@@ -31,6 +33,11 @@ def colour_wanted() -> bool:
 def shade(share: float) -> str:
     """One of five characters for a share between 0 and 1."""
     return SHADES[sum(share >= step for step in _STEPS)]
+
+
+def sign(share: float) -> str:
+    """One of five signs for a share between 0 and 1, of which a half is zero."""
+    return SIGNS[sum(share >= step for step in (0.2, 0.45, 0.55, 0.8))]
 
 
 def heatmap_blocks(chart: Heatmap, width: int, *, colour: bool) -> str:
@@ -58,20 +65,27 @@ def heatmap_blocks(chart: Heatmap, width: int, *, colour: bool) -> str:
 
 
 def _legend(chart: Heatmap, width: int, colour: bool) -> str:
-    scale = "".join(_coloured(i / 4, 2) if colour else glyph * 2 for i, glyph in enumerate(SHADES))
+    glyphs = SIGNS if chart.signed else SHADES
+    scale = "".join(
+        _coloured(i / (len(glyphs) - 1), 2, chart.signed) if colour else glyph * 2
+        for i, glyph in enumerate(glyphs)
+    )
     low, high = f"{chart.low:.3g}", f"{chart.high:.3g}"
-    taken = len(low) + len(high) + 2 * len(SHADES) + 4
+    taken = len(low) + len(high) + 2 * len(glyphs) + 4
     return f"{low} {scale} {high}  {clip(visible(chart.value_title), width - taken)}".rstrip()
 
 
 def _cell(chart: Heatmap, row: int, column: int, cell: int, colour: bool) -> str:
     spread = chart.high - chart.low
     share = (float(chart.values[row, column]) - chart.low) / spread if spread > 0 else 0.0
-    return _coloured(share, cell) if colour else shade(share) * cell
+    if colour:
+        return _coloured(share, cell, chart.signed)
+    return (sign(share) if chart.signed else shade(share)) * cell
 
 
-def _coloured(share: float, cell: int) -> str:
-    red, green, blue = rgb(DARK.scale[level(share, 0.0, 1.0)])
+def _coloured(share: float, cell: int, signed: bool = False) -> str:
+    scale = DARK.signed if signed else DARK.scale
+    red, green, blue = rgb(scale[level(share, 0.0, 1.0)])
     return f"\x1b[48;2;{red};{green};{blue}m{' ' * cell}\x1b[0m"
 
 

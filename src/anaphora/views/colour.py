@@ -12,6 +12,31 @@ _LIGHT = ("#f6f4ee", "#d8ebda", "#a3d7c4", "#5cb6be", "#2d89b0", "#265b95", "#1f
 _DARK = ("#1b1f27", "#1d2c58", "#23518b", "#2b7ea4", "#41aea8", "#86d48f", "#d9e98c", "#fdfad0")
 
 
+# Two hues that every kind of colour-blindness tells apart, meeting in the page's own tone at zero.
+_LIGHT_SIGNED = (
+    "#7f2f04",
+    "#c8601a",
+    "#eaa267",
+    "#f6dcc4",
+    "#f7f7f5",
+    "#c9dff0",
+    "#78b0da",
+    "#2b77b8",
+    "#0b3f75",
+)
+_DARK_SIGNED = (
+    "#ffd0a6",
+    "#f59a52",
+    "#b5611c",
+    "#5b3417",
+    "#1d2027",
+    "#16344f",
+    "#1f639c",
+    "#5ba8e6",
+    "#c4e2ff",
+)
+
+
 @dataclass(frozen=True)
 class Theme:
     """The colour of every role a picture's parts may have."""
@@ -23,11 +48,14 @@ class Theme:
     grid: str
     scale: tuple[str, ...]
     series: tuple[str, ...]
+    signed: tuple[str, ...]
 
     def colour(self, role: str) -> str:
-        """`page`, `text`, `muted`, `grid`, ``c0`` … ``c32`` of the scale, or ``s0`` … ``s6`` of the lines."""
-        if role[0] in "cs" and role[1:].isdigit():
-            return (self.scale if role[0] == "c" else self.series)[int(role[1:])]
+        """`page`, `text`, `muted`, `grid`, ``c0`` … ``c32`` of the scale, ``d0`` … ``d32`` of the scale with two
+        ends (``d16`` is zero), or ``s0`` … ``s6`` of the lines."""
+        kinds = {"c": self.scale, "d": self.signed, "s": self.series}
+        if role[0] in kinds and role[1:].isdigit():
+            return kinds[role[0]][int(role[1:])]
         return str(getattr(self, role))
 
 
@@ -65,6 +93,7 @@ LIGHT = Theme(
     grid="#e1e3e6",
     scale=_scale(_LIGHT),
     series=("#0b6fb8", "#c8500a", "#00845f", "#a8407f", "#7a5c00", "#4b4bb0", "#5f6670"),
+    signed=_scale(_LIGHT_SIGNED),
 )
 DARK = Theme(
     name="dark",
@@ -74,6 +103,7 @@ DARK = Theme(
     grid="#2d333d",
     scale=_scale(_DARK),
     series=("#62b5f0", "#f5955a", "#3ecba1", "#e690c4", "#e3c04d", "#a9a9ff", "#a2a9b4"),
+    signed=_scale(_DARK_SIGNED),
 )
 
 

@@ -35,6 +35,8 @@ class Heatmap:
     value_title: str
     low: float = 0.0
     high: float = 1.0
+    signed: bool = False
+    """Whether zero is the middle: ``low`` must be ``-high`` then, and two hues say which side a value is on."""
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
@@ -121,7 +123,7 @@ class Heatmap:
                         place.top + r * cell + gap / 2,
                         cell - gap,
                         cell - gap,
-                        f"c{level(value, self.low, self.high)}",
+                        f"{'d' if self.signed else 'c'}{level(value, self.low, self.high)}",
                         radius=min(3.0, cell / 8),
                         data=(("r", str(r)), ("c", str(c)), ("v", self.number(r, c))),
                         title=self.describe(r, c)
@@ -134,7 +136,9 @@ class Heatmap:
         y, bar = place.foot, 132.0
         step = bar / LEVELS
         for i in range(LEVELS):
-            scene.shapes.append(Rect(MARGIN + i * step, y, step + 0.3, 9, f"c{i}"))
+            scene.shapes.append(
+                Rect(MARGIN + i * step, y, step + 0.3, 9, f"{'d' if self.signed else 'c'}{i}")
+            )
         frame = ((MARGIN, y), (MARGIN + bar, y), (MARGIN + bar, y + 9), (MARGIN, y + 9), (MARGIN, y))
         scene.shapes.append(Path(frame, "grid", width=1))
         for share in (0.0, 0.5, 1.0):

@@ -45,7 +45,7 @@ def style(roles: Iterable[str]) -> str:
 def _rules(roles: list[str], theme: Theme) -> str:
     return "".join(
         f".an .f-{role}{{fill:{theme.colour(role)}}}.an .l-{role}{{fill:none;stroke:{theme.colour(role)}}}"
-        if role[0] != "c" or not role[1:].isdigit()
+        if role[0] not in "cd" or not role[1:].isdigit()
         else f".an .f-{role}{{fill:{theme.colour(role)}}}"
         for role in roles
     )
