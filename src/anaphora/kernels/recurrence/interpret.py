@@ -44,6 +44,7 @@ class Evaluator:
     def __init__(self, roots: Sequence[Node], given: Collection[int]):
         self.roots = list(roots)
         self.order = [node for node in until(roots, given) if node.number not in given]
+        self.zeros: dict[int, Tensor] = {}  # by width
 
     def __call__(self, values: dict[int, Tensor], matrices: Sequence[Tensor], like: Tensor) -> list[Tensor]:
         """``values`` holds what is given and receives what is computed; rows are those of ``like`` ``(B, ·)``."""
@@ -59,7 +60,9 @@ class Evaluator:
             return torch.full((), node.value, dtype=like.dtype, device=like.device)
         if node.op == "product":
             value = wide(args[0], node.args[0].width, like)
-            return value @ matrices[node.index].t() if node.index >= 0 else value @ matrices[-1 - node.index]
+            return self._product(
+                value, matrices[node.index].t() if node.index >= 0 else matrices[-1 - node.index]
+            )
         if node.op == "slice":
             return wide(args[0], node.args[0].width, like)[:, node.index : node.index + node.width]
         if node.op == "cat":
@@ -78,6 +81,16 @@ class Evaluator:
             return torch.where(args[0] != 0, args[1], args[2])
         result: Tensor = _OPERATIONS[node.op](*args)
         return result
+
+    def _product(self, value: Tensor, matrix: Tensor) -> Tensor:
+        if not value.is_cuda:
+            return value @ matrix
+        # With a bias torch asks another library, whose kernels for few rows are up to twenty times faster (sixteen
+        # rows of 128 numbers on an H200: 2.4 µs instead of 52).
+        width = matrix.shape[1]
+        if width not in self.zeros:
+            self.zeros[width] = matrix.new_zeros(width)
+        return torch.addmm(self.zeros[width], value, matrix)
 
 
 def wide(value: Tensor, width: int, like: Tensor) -> Tensor:
