@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from anaphora.models.classical.kalman import Kalman as Kalman
     from anaphora.models.classical.ngram import NGram as NGram
     from anaphora.models.classical.var import VAR as VAR
+    from anaphora.models.embeddings.glove import GloVe as GloVe
+    from anaphora.models.embeddings.neural_lm import NeuralLM as NeuralLM
+    from anaphora.models.embeddings.phrases import Phrases as Phrases
+    from anaphora.models.embeddings.ranking_lm import RankingLM as RankingLM
+    from anaphora.models.embeddings.vectors import WordVectors as WordVectors
+    from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
+    from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
+    from anaphora.tasks.classify.estimator import Classifier as Classifier
     from anaphora.tasks.load import load as load
     from anaphora.tasks.translator import Translator as Translator
 
@@ -40,6 +48,14 @@ _HOMES = {
     "Kalman": "anaphora.models.classical.kalman",
     "HMM": "anaphora.models.classical.hmm",
     "VAR": "anaphora.models.classical.var",
+    "Word2Vec": "anaphora.models.embeddings.word2vec",
+    "GloVe": "anaphora.models.embeddings.glove",
+    "NeuralLM": "anaphora.models.embeddings.neural_lm",
+    "RankingLM": "anaphora.models.embeddings.ranking_lm",
+    "Phrases": "anaphora.models.embeddings.phrases",
+    "WordVectors": "anaphora.models.embeddings.vectors",
+    "LanguageModel": "anaphora.tasks.language.estimator",
+    "Classifier": "anaphora.tasks.classify.estimator",
     "Translator": "anaphora.tasks.translator",
     "history": "anaphora.probe.history",
     "load": "anaphora.tasks.load",
@@ -50,9 +66,17 @@ __all__ = [
     "HMM",
     "VAR",
     "AnaphoraError",
+    "Classifier",
+    "GloVe",
     "Kalman",
+    "LanguageModel",
     "NGram",
+    "NeuralLM",
+    "Phrases",
+    "RankingLM",
     "Translator",
+    "Word2Vec",
+    "WordVectors",
     "__version__",
     "history",
     "load",

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import difflib
 
-from anaphora.data.corpora import copying, dates, numbers
+from anaphora.data.corpora import (
+    adding,
+    brackets,
+    copying,
+    dates,
+    kin,
+    numbers,
+    parity,
+    recall,
+    reviews,
+    waves,
+)
 from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Corpus, Embedded
 from anaphora.errors import DataError
 
 __all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate"]
 
-_ALL: tuple[Embedded, ...] = (numbers.CORPUS, dates.CORPUS, copying.CORPUS)
+_ALL: tuple[Embedded, ...] = (
+    numbers.CORPUS,
+    dates.CORPUS,
+    copying.CORPUS,
+    kin.CORPUS,
+    waves.CORPUS,
+    reviews.CORPUS,
+    brackets.CORPUS,
+    parity.CORPUS,
+    recall.CORPUS,
+    adding.CORPUS,
+)
 CORPORA: dict[str, Embedded] = {corpus.name: corpus for corpus in _ALL}
 
 

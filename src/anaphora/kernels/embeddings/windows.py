@@ -1,0 +1,256 @@
+"""word2vec over a block of text: every word is predicted from those around it.
+
+Around the word w at one place lie m context words (as far as a reach drawn from 1 … window, within the sentence).
+Their input vectors are u_1 … u_m, in CBOW their mean alone; the outputs v_1 … v_n have labels y_j. With negative
+sampling they are w (label 1) and words drawn by frequency (label 0), which the m pairs share; with hierarchical
+softmax they are the inner nodes on the way to w (label 1 where the way goes left).
+
+    f_aj = u_a · v_j        loss = −Σ_aj log σ(f_aj) if y_j = 1, log σ(−f_aj) if y_j = 0
+    g_aj = y_j − σ(f_aj)    u_a += lr Σ_j g_aj v_j        v_j += lr Σ_a g_aj u_a
+
+σ and log(1 + eᶠ) are read from a table with straight lines between its points, right to 2·10⁻⁷.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from anaphora.kernels import compiler
+
+Array = np.ndarray[Any, Any]
+
+LANES = 16
+"""Widths are multiples of this many numbers."""
+_END = np.float32(15.99)
+_STEP, _NEXT, _HALF = np.uint64(6364136223846793005), np.uint64(1442695040888963407), np.uint64(32)
+
+
+@cache
+def curve() -> Array:
+    """``(8194, 2)``: σ(f) and log(1 + eᶠ) for f = −16 … 16 in steps of 1/256."""
+    f = np.arange(-16 * 256, 16 * 256 + 2) / 256
+    return np.stack((1 / (1 + np.exp(-f)), np.logaddexp(0.0, f)), axis=1).astype(np.float32)
+
+
+def aligned(rows: int, width: int) -> Array:
+    """Zeros ``(rows, width rounded up to 16)`` float32 that begin at a cache line."""
+    wide = -(-width // LANES) * LANES
+    raw = np.zeros(rows * wide + LANES, np.float32)
+    begin = (-raw.ctypes.data // 4) % LANES
+    return raw[begin : begin + rows * wide].reshape(rows, wide)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a word is predicted against: ``negative`` draws from the alias table, or, where that is 0, its path."""
+
+    negative: int
+    share: Array
+    other: Array
+    path_start: Array
+    """``(V + 1,)`` int64: the path of w is ``path_start[w]`` to ``path_start[w + 1]``."""
+    path_node: Array
+    path_label: Array
+
+    @property
+    def longest(self) -> int:
+        return int(np.diff(self.path_start).max(initial=1))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _advance(state: Any) -> Any:
+    return state * _STEP + _NEXT
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})  # type: ignore[untyped-decorator]
+def _update(
+    u: Array, outputs: Array, rows: Array, labels: Array, n: int, points: Array, lr: Any, gained: Array
+) -> float:
+    """One window: changes ``outputs[rows]``, writes what ``u (m, width)`` gains; returns the loss."""
+    m, width = u.shape
+    loss = 0.0
+    g = np.empty((m, n), np.float32)
+    for a in range(m):
+        x = u[a]
+        for j in range(n):
+            v = outputs[rows[j]]
+            f = np.float32(0.0)
+            for d in range(width):
+                f += x[d] * v[d]
+            held = f if f < _END else _END  # so that not even NaN leaves the table
+            held = held if held > -_END else -_END
+            place = (held + np.float32(16.0)) * np.float32(256.0)
+            i = np.int64(place)
+            part = place - np.float32(i)
+            p = points[i, 0] + (points[i + 1, 0] - points[i, 0]) * part
+            bent = points[i, 1] + (points[i + 1, 1] - points[i, 1]) * part
+            loss += bent + max(f - held, np.float32(0.0)) - labels[j] * f
+            g[a, j] = (labels[j] - p) * lr
+    gained[:m] = 0.0
+    for a in range(m):
+        more = gained[a]
+        for j in range(n):
+            v, slope = outputs[rows[j]], g[a, j]
+            for d in range(width):
+                more[d] += slope * v[d]
+    for a in range(m):
+        x = u[a]
+        for j in range(n):
+            v, slope = outputs[rows[j]], g[a, j]
+            for d in range(width):
+                v[d] += slope * x[d]
+    return loss
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _thinned(ids: Array, keep: Array, state: Array) -> Array:
+    """The text without words that are unknown or lose the draw."""
+    kept = np.empty(ids.shape[0], np.int32)
+    size = 0
+    for t in range(ids.shape[0]):
+        if ids[t] >= 0:
+            state[0] = _advance(state[0])
+            if (state[0] >> _HALF) >= keep[ids[t]]:
+                continue
+        elif ids[t] != -1:
+            continue
+        kept[size] = ids[t]
+        size += 1
+    return kept[:size]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _neighbours(text: Array, t: int, reach: int, around: Array) -> int:
+    """The words at most ``reach`` away from place ``t``, up to the ends of its sentence; returns how many."""
+    m = 0
+    for step in (-1, 1):
+        s = t + step
+        while 0 <= s < text.shape[0] and abs(s - t) <= reach and text[s] >= 0:
+            around[m] = text[s]
+            m, s = m + 1, s + step
+    return m
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _draw(state: Array, w: int, negative: int, share: Array, other: Array, rows: Array) -> int:
+    """The word itself and up to ``negative`` others, into ``rows``; returns how many."""
+    rows[0], n = w, 1
+    for _ in range(negative):
+        state[0] = _advance(state[0])
+        place = (state[0] >> _HALF) * np.uint64(share.shape[0])
+        slot = np.int64(place >> _HALF)
+        x = slot if np.uint32(place) < share[slot] else np.int64(other[slot])
+        if x != w:
+            rows[n] = x
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def train_plain(
+    ids: Array, keep: Array, window: int, mean: bool, inputs: Array, outputs: Array, negative: int, share: Array,
+    other: Array, path_start: Array, path_node: Array, path_label: Array, longest: int, rates: Array, state: Array,
+    points: Array, out: Array,
+) -> int:  # fmt: skip
+    """What windows.c does, in plain loops: for machines without a compiler, and to check it against.
+
+    ids ``(length,)`` int32; keep ``(V,)`` uint64, of 2³² times a word stays; rates: the learning rate at both ends;
+    state ``(1,)`` uint64 of the random numbers; out ``(1,)`` gets the loss. Returns the number of predictions.
+    """
+    text = _thinned(ids, keep, state)
+    size = negative + 1 if negative else longest
+    rows, labels = np.empty(size, np.int64), np.zeros(size, np.float32)
+    labels[0] = 1.0
+    around = np.empty(2 * window, np.int64)
+    gained = np.empty((2 * window, inputs.shape[1]), np.float32)
+    loss, predictions = 0.0, 0
+    for t in range(text.shape[0]):
+        w = text[t]
+        if w < 0:
+            continue
+        state[0] = _advance(state[0])
+        reach = 1 + int(((state[0] >> _HALF) * np.uint64(window)) >> _HALF)
+        m = _neighbours(text, t, reach, around)
+        if m == 0:
+            continue
+        if negative:
+            n = _draw(state, w, negative, share, other, rows)
+        else:
+            n = path_start[w + 1] - path_start[w]
+            rows[:n] = path_node[path_start[w] : path_start[w + 1]]
+            labels[:n] = path_label[path_start[w] : path_start[w + 1]]
+        lr = np.float32(rates[0] + (rates[1] - rates[0]) * np.float32(t) / np.float32(text.shape[0]))
+        u = inputs[around[:m]]
+        if mean:
+            middle = np.zeros((1, inputs.shape[1]), np.float32)
+            for a in range(m):
+                middle[0] += u[a]
+            middle /= np.float32(m)
+            u = middle
+        loss += _update(u, outputs, rows, labels, n, points, lr, gained)
+        for a in range(m):
+            if mean:
+                inputs[around[a]] += gained[0] / np.float32(m)
+            else:
+                inputs[around[a]] += gained[a]
+        predictions += u.shape[0]
+    out[0] = loss
+    return predictions
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """``windows.c``, compiled at first use; None where that cannot be done, and `train_plain` does the work."""
+    source = resources.files(__package__).joinpath("windows.c").read_text(encoding="utf-8")
+    try:
+        loaded = compiler.load(source, "word2vec")
+    except compiler.CannotCompile:
+        return None
+    loaded.w2v_train.restype = ctypes.c_int64
+    return loaded
+
+
+def train(
+    ids: Array,
+    keep: Array,
+    *,
+    window: int,
+    mean: bool,
+    inputs: Array,
+    outputs: Array,
+    against: Outputs,
+    rates: tuple[float, float],
+    seed: int,
+    native: bool = True,
+) -> tuple[int, float]:
+    """Learn from a block of text; ``inputs`` and ``outputs`` change in place. Other threads may run meanwhile.
+
+    Returns how many predictions were made and the sum of their losses. ``native=False`` keeps to plain loops.
+    """
+    loss, state = np.zeros(1), np.array([seed], np.uint64)
+    ends, points = np.array(rates, np.float32), curve()
+    loaded = library() if native else None
+    if loaded is None:
+        done = train_plain(
+            ids, keep, window, mean, inputs, outputs, against.negative, against.share, against.other,
+            against.path_start, against.path_node, against.path_label, against.longest, ends, state, points, loss,
+        )  # fmt: skip
+        return int(done), float(loss[0])
+    tree = (against.path_start, against.path_node, against.path_label)
+    arguments: list[Any] = [
+        len(ids), ids, keep, window, int(mean), inputs.shape[1], inputs, outputs, against.negative,
+        len(against.share), against.share, against.other, *tree, against.longest, ends, state, points, loss,
+    ]  # fmt: skip
+    done = loaded.w2v_train(
+        *(ctypes.c_int64(a) if isinstance(a, int) else ctypes.c_void_p(a.ctypes.data) for a in arguments)
+    )
+    if done < 0:
+        raise MemoryError("no memory for the work on a window")
+    return int(done), float(loss[0])
