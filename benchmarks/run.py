@@ -30,6 +30,7 @@ BENCHMARKS = (
     "crf",
     "cost_table",
     "ctc",
+    "beam",
     "hmm",
     "kalman",
     "var",

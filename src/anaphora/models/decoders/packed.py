@@ -42,7 +42,7 @@ class PackedTransformer(Decoder):
     def __init__(self, decoder: TransformerDecoder, *, int8: bool = False):
         super().__init__()
         self.decoder = decoder
-        self.layers = nn.ModuleList(_Layer(layer, int8) for layer in _layers(decoder))
+        self.layers = nn.ModuleList(_Layer(layer, int8) for layer in decoder_layers(decoder))
         self.output = pack_linear(decoder.output, int8=int8)
 
     @staticmethod
@@ -50,7 +50,7 @@ class PackedTransformer(Decoder):
         """Whether the decoder is a Transformer whose places know of each other by what is added to the input."""
         if not isinstance(decoder, TransformerDecoder):
             return False
-        attentions = [layer.attention for layer in _layers(decoder)]
+        attentions = [layer.attention for layer in decoder_layers(decoder)]
         return all(type(a) is MultiHead and a.positions is None and a.window is None for a in attentions)
 
     def start(self, memory: Memory) -> PackedState:
@@ -120,5 +120,5 @@ def _halves(attention: MultiHead, width: int, int8: bool) -> tuple[PackedLinear,
     return query, PackedLinear(weight[width:], bias[width:], int8=int8)
 
 
-def _layers(decoder: TransformerDecoder) -> list[DecoderLayer]:
+def decoder_layers(decoder: TransformerDecoder) -> list[DecoderLayer]:
     return [layer for layer in decoder.stack.layers if isinstance(layer, DecoderLayer)]

@@ -1,0 +1,227 @@
+"""Beam search that runs ahead on a GPU: the host only reads, some steps later, what was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from anaphora.models.decoders.base import Decoder
+from anaphora.models.decoders.static import StaticTransformer
+from anaphora.models.memory import Memory
+from anaphora.search._candidates import check_greatest
+from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
+from anaphora.search._item import Candidates, Item, Plan
+
+STRIDE = 8  # steps that are queued before the host reads what came of those before them
+KEPT = 4  # sizes of searches for which the recorded step is kept; each holds a past of its own on the device
+
+_made: WeakKeyDictionary[Decoder, OrderedDict[tuple[Any, ...], DeviceBeam]] = WeakKeyDictionary()
+
+
+class StaticModel(Protocol):
+    """A model whose step has fixed shapes: ``items · width`` rows, those of an item one after the other."""
+
+    items: int
+    width: int
+    capacity: int
+
+    def load(self, memory: Memory) -> None:
+        """Begin with this memory, of at most so many items."""
+
+    def step(self, symbols: Tensor, parents: Tensor) -> Tensor:
+        """Logits ``(rows, V)`` after ``symbols`` ``(rows,)``, which continue the rows ``parents`` ``(rows,)``."""
+
+
+@torch.no_grad()
+def device_beam(
+    decoder: Decoder,
+    memory: Memory,
+    *,
+    start: Tensor,
+    eos: int,
+    max_length: int | Tensor,
+    min_length: int = 0,
+    plan: Plan,
+) -> list[NBest]:
+    """`beam` for a Transformer's decoder on a GPU, without constraints, groups or tree; see `DeviceBeam`.
+
+    The step is recorded once for all searches of about this size (items to the next power of two, source places to
+    the next 16, output places to the next 64), and kept for the last few sizes.
+    """
+    items, places = memory.mask.shape
+    longest = max(lengths_of(max_length, items, min_length))
+    sizes = _room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64
+    key = (*sizes, eos, *(weight.data_ptr() for weight in decoder.parameters()))
+    kept = _made.setdefault(decoder, OrderedDict())
+    if key not in kept:
+        names = ("items", "width", "places", "capacity")
+        while len(kept) >= KEPT:
+            kept.popitem(last=False)
+        model = StaticTransformer(decoder, **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
+        kept[key] = DeviceBeam(model, start.device, eos=eos)
+    kept.move_to_end(key)
+    return kept[key].search(memory, start, max_length=max_length, min_length=min_length, plan=plan)
+
+
+def has_room(decoder: Decoder, device: torch.device, *, items: int, width: int, longest: int) -> bool:
+    """Whether a search of this size may hold its whole past on this device from the start: a sixteenth of it."""
+    if device.type != "cuda" or not StaticTransformer.fits(decoder):
+        return False
+    weight = next(decoder.parameters())
+    numbers = StaticTransformer.numbers(decoder, _room(items) * width, longest + 64)  # type: ignore[arg-type]
+    return numbers * weight.element_size() <= torch.cuda.get_device_properties(device).total_memory // 16
+
+
+def _room(items: int) -> int:
+    return 1 << (items - 1).bit_length()
+
+
+class DeviceBeam:
+    """One step of the model and of the beam as a single piece of work, recorded as a CUDA graph on a GPU.
+
+    At every step the `width` best continuations of an item are taken by log p, summed in double precision, as `beam`
+    does; those that end in EOS go no further. What was chosen is written down, and `Item` makes of it what it makes
+    of candidates elsewhere: scores, finished hypotheses, and when to stop. So the results are those of `beam`, except
+    that equal log p may be taken in another order.
+    """
+
+    def __init__(self, model: StaticModel, device: torch.device, *, eos: int):
+        self.model, self.eos = model, eos
+        shape = (model.items, model.width)
+        self.symbols = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.parents = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.log_prob = torch.zeros(shape, dtype=torch.float64, device=device)
+        self.length = torch.zeros(1, dtype=torch.int64, device=device)
+        self.least = torch.zeros(1, dtype=torch.int64, device=device)
+        self.first_row = torch.arange(model.items, device=device)[:, None] * model.width
+        # Parent, symbol and log p of every hypothesis that was kept, at every step.
+        self.trace = torch.zeros(model.capacity, 3, *shape, dtype=torch.float64, device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            self._record()
+
+    def search(
+        self, memory: Memory, start: Tensor, *, max_length: int | Tensor, min_length: int, plan: Plan
+    ) -> list[NBest]:
+        """The best outputs for each item of `start` (items,), of which there may be fewer than there is room for."""
+        limits = lengths_of(max_length, len(start), min_length)
+        replays = [_Replay(Item(plan, limit, None)) for limit in limits]
+        self._begin(memory, start, min_length)
+        queued, waiting = 0, None
+        while True:
+            newest = None
+            if queued < max(limits) and not all(replay.item.done for replay in replays):
+                end = min(queued + STRIDE, max(limits))
+                for _ in range(queued, end):
+                    self._advance()
+                newest = _Fetched(self.trace[queued:end, :, : len(start)])
+                queued = end
+            if waiting:  # the device is at work on the newest steps while the host reads those before them
+                for step in waiting.read():
+                    for replay, of_item in zip(replays, step, strict=True):
+                        replay.read(of_item)
+            if newest is None:
+                return [replay.item.result() for replay in replays]
+            waiting = newest
+
+    def _begin(self, memory: Memory, start: Tensor, min_length: int) -> None:
+        self.model.load(memory)
+        self.symbols.zero_()
+        self.symbols[: len(start)] = start[:, None]
+        self.parents.copy_(torch.arange(self.model.width, device=self.parents.device).expand_as(self.parents))
+        self.log_prob.fill_(-math.inf)  # of equal beginnings only one is alive
+        self.log_prob[: len(start), 0] = 0.0
+        self.length.zero_()
+        self.least.fill_(min_length)
+
+    def _advance(self) -> None:
+        if self.graph is None:
+            self._step()
+        else:
+            self.graph.replay()
+
+    def _record(self) -> None:
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self._step()  # libraries set themselves up at first use, which cannot be recorded
+            self._step()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        self.length.zero_()
+        with torch.cuda.graph(graph):
+            self._step()
+        self.graph = graph
+
+    def _step(self) -> None:
+        """The model's step, then the beam's: nothing here waits for the device."""
+        items, width = self.symbols.shape
+        logits = self.model.step(self.symbols.flatten(), (self.first_row + self.parents).flatten()).float()
+        total = logits.logsumexp(-1, keepdim=True)
+        logits[:, self.eos] += torch.where(self.length + 1 < self.least, -math.inf, 0.0)
+        values, symbols = logits.topk(min(width, logits.shape[1]), -1)
+        p = (values - total).clamp(max=0.0).double().view(items, width, -1)
+        best, place = (self.log_prob[:, :, None] + p).flatten(1).topk(width, -1)
+        parent = place // p.shape[2]
+        symbol = symbols.view(items, -1).gather(1, place)
+        chosen = p.flatten(1).gather(1, place).masked_fill(best == -math.inf, -math.inf)
+        record = torch.stack((parent.double(), symbol.double(), chosen))
+        self.trace.index_copy_(0, self.length, record[None])
+        self.log_prob.copy_(best.masked_fill(symbol == self.eos, -math.inf))
+        self.symbols.copy_(symbol)
+        self.parents.copy_(parent)
+        self.length += 1
+
+
+class _Fetched:
+    """Steps of the trace on their way to the host."""
+
+    def __init__(self, steps: Tensor):
+        self.event: torch.cuda.Event | None = None
+        if steps.device.type != "cuda":
+            self.steps = steps.clone()
+            return
+        self.steps = torch.empty(steps.shape, dtype=steps.dtype, pin_memory=True)
+        self.steps.copy_(steps, non_blocking=True)
+        self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.event.record()
+
+    def read(self) -> list[list[list[list[float]]]]:
+        """For each step and item: parents, symbols and log p of what was kept."""
+        if self.event is not None:
+            self.event.synchronize()
+        listed: list[list[list[list[float]]]] = self.steps.transpose(1, 2).tolist()
+        return listed
+
+
+class _Replay:
+    """An `Item` that follows what the device has chosen for it."""
+
+    def __init__(self, item: Item):
+        self.item = item
+        self.rank_at = {0: 0}  # which live hypothesis stands at a place of the device's beam
+
+    def read(self, kept: Sequence[Sequence[float]]) -> None:
+        if self.item.done:
+            return
+        best: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        place_of: dict[tuple[int, int], int] = {}
+        for place, (parent, symbol, p) in enumerate(zip(*kept, strict=True)):
+            check_greatest(p)
+            if p > -math.inf:
+                rank = self.rank_at[int(parent)]
+                best[rank].append((p, int(symbol)))
+                place_of[rank, int(symbol)] = place
+        candidates: Candidates = [best[rank] for rank in range(len(self.item.live))]
+        self.item.extend(candidates)
+        self.rank_at = {place_of[_parent_rank(node), node.symbol]: node.rank for node in self.item.live}
+
+
+def _parent_rank(node: BeamNode) -> int:
+    return node.parent.rank if node.parent else 0

@@ -1,0 +1,158 @@
+"""The beam that runs ahead on a device finds what the plain one finds; here its steps are run one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from anaphora.errors import AnaphoraError
+from anaphora.models.decoders import TransformerDecoder
+from anaphora.models.decoders.static import StaticTransformer
+from anaphora.models.encoders import TransformerEncoder
+from anaphora.models.memory import Memory
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import Embedding, Output, positions, transformer
+from anaphora.nn.attention import MultiHead
+from anaphora.search import beam
+from anaphora.search._device import DeviceBeam, device_beam
+from anaphora.search._item import Plan
+
+V, WIDTH, BOS, EOS = 13, 16, 2, 3
+
+
+def model(norm_first: bool = False, sure: float = 2.0) -> Seq2Seq:
+    torch.manual_seed(4)
+    embedding, table = Embedding(V, WIDTH, scaled=True), positions.Sinusoidal(WIDTH)
+
+    def heads() -> MultiHead:
+        return MultiHead(WIDTH, 2)
+
+    def feed() -> transformer.FeedForward:
+        return transformer.FeedForward(WIDTH, 24)
+
+    reader = transformer.TransformerEncoder(
+        transformer.EncoderLayer(heads(), feed(), norm_first=norm_first), 2
+    )
+    layer = transformer.DecoderLayer(heads(), heads(), feed(), norm_first=norm_first)
+    writer = transformer.TransformerDecoder(layer, 3)
+    output = Output(WIDTH, V, tied=embedding)
+    made = Seq2Seq(
+        TransformerEncoder(embedding, reader, positions=table),
+        TransformerDecoder(embedding, writer, output, positions=table),
+    ).eval()
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(sure)
+        output.bias[EOS] = 1.0
+    return made
+
+
+def sources(items: int) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(items)
+    lengths = torch.randint(1, 8, (items,), generator=draw)
+    return torch.randint(4, V, (items, int(lengths.max())), generator=draw), lengths
+
+
+def plan(width: int, n_best: int, **more: Any) -> Plan:
+    given: dict[str, Any] = {"length_penalty": 1.0, "normalisation": "power", "stopping": "exact", **more}
+    return Plan(EOS, width, n_best, groups=1, diversity=0.0, keep_tree=False, **given)
+
+
+def check(made: Seq2Seq, items: int, width: int, device: str, tolerance: float, **options: Any) -> int:
+    """Compares the two searches; how many different lengths there were."""
+    source, lengths = (x.to(device) for x in sources(items))
+    start = torch.full((items,), BOS, device=device)
+    limits = 4 + 3 * lengths
+    lower = options.pop("min_length", 0)
+    common: dict[str, Any] = {"start": start, "eos": EOS, "max_length": limits, "min_length": lower}
+    with torch.no_grad():
+        memory = made.encode(source, lengths)
+        expected = beam(
+            made.decoder.step, made.start(memory), width=width, n_best=width, logits=True, **common, **options
+        )
+        found = device_beam(made.decoder, memory, plan=plan(width, width, **options), **common)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in mine] == [h.tokens for h in theirs]
+        assert [h.finished for h in mine] == [h.finished for h in theirs]
+        assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=tolerance)
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.steps == pytest.approx(other.steps, abs=tolerance)
+    return len({len(h.tokens) for nbest in found for h in nbest})
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize(("items", "width"), [(1, 1), (1, 5), (5, 4), (8, 3), (3, 20)])
+def test_hypotheses_are_those_of_the_plain_beam(norm_first: bool, items: int, width: int) -> None:
+    made = model(norm_first)
+    lengths = check(made, items, width, "cpu", 1e-5)
+    assert items * width <= 5 or lengths > 2
+    assert check(made, items, width, "cpu", 1e-5) == lengths  # again, in the same buffers
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_length": 4},
+        {"length_penalty": 0.0},
+        {"normalisation": "gnmt", "length_penalty": 0.6},
+        {"normalisation": "reward"},
+        {"stopping": "first"},
+    ],
+)
+def test_options_do_what_they_do_in_the_plain_beam(options: dict[str, Any]) -> None:
+    check(model(), 5, 4, "cpu", 1e-5, **options)
+
+
+def test_weights_that_change_are_seen() -> None:
+    made = model()
+    check(made, 3, 4, "cpu", 1e-5)
+    with torch.no_grad():
+        made.decoder.embedding.weight.add_(0.3)
+    check(made, 3, 4, "cpu", 1e-5)
+
+
+def test_numbers_that_are_none_are_told() -> None:
+    made = model()
+    source, lengths = sources(2)
+    with torch.no_grad():
+        memory = made.encode(source, lengths)
+        memory = Memory(memory.annotations * float("nan"), memory.mask)
+    with pytest.raises(AnaphoraError, match="step returned NaN"):
+        device_beam(
+            made.decoder, memory, start=torch.tensor([BOS, BOS]), eos=EOS, max_length=5, plan=plan(2, 2)
+        )
+
+
+def test_which_decoders_fit() -> None:
+    made = model()
+    assert StaticTransformer.fits(made.decoder)
+    made.decoder.positions = positions.Learned(WIDTH, 9)
+    assert not StaticTransformer.fits(made.decoder)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize(("items", "width"), [(1, 1), (1, 5), (5, 4), (8, 3)])
+def test_on_a_gpu(norm_first: bool, items: int, width: int) -> None:
+    """The recorded step against the plain beam on the same GPU, twice in the same buffers."""
+    made = model(norm_first).cuda()
+    for _ in range(2):
+        check(made, items, width, "cuda", 1e-3)
+    check(made, items, width, "cuda", 1e-3, min_length=3)
+
+
+@pytest.mark.cuda
+def test_nothing_waits_for_the_gpu_while_steps_are_queued() -> None:
+    made = model().cuda()
+    static = StaticTransformer(made.decoder, items=2, width=3, places=16, capacity=64)
+    search = DeviceBeam(static, torch.device("cuda"), eos=EOS)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            search._advance()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert int(search.length) == 5
