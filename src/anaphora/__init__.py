@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.classify.estimator import Classifier as Classifier
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
+    from anaphora.tasks.tag.estimator import Tagger as Tagger
     from anaphora.tasks.translator import Translator as Translator
 
 _cpu.avoid_broken_amx()
@@ -56,6 +57,7 @@ _HOMES = {
     "WordVectors": "anaphora.models.embeddings.vectors",
     "LanguageModel": "anaphora.tasks.language.estimator",
     "Classifier": "anaphora.tasks.classify.estimator",
+    "Tagger": "anaphora.tasks.tag.estimator",
     "Translator": "anaphora.tasks.translator",
     "history": "anaphora.probe.history",
     "load": "anaphora.tasks.load",
@@ -74,6 +76,7 @@ __all__ = [
     "NeuralLM",
     "Phrases",
     "RankingLM",
+    "Tagger",
     "Translator",
     "Word2Vec",
     "WordVectors",

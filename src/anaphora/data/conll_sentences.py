@@ -1,0 +1,173 @@
+"""Sentences with a tag for every word, from whatever names them, as `Pairs` of words and tags parted by tabs.
+
+Words may hold spaces (as CoNLL-U allows) but neither tabs nor line breaks, so a tab always parts two of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from anaphora.data import corpora
+from anaphora.data.conll import Columns, form_of
+from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentences
+from anaphora.data.files import TextFile, Verdict
+from anaphora.data.holdout import hold_out
+from anaphora.data.lines import scan
+from anaphora.data.pairs import MemoryPairs, Pair, Pairs
+from anaphora.data.readers import open_pairs, reopen_pairs
+from anaphora.errors import DataError
+
+Tagged = str | Path | tuple[str | Path, str | Path] | Iterable[Sentence]
+"""What `open_sentences` takes."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words (or tags) of one side of a pair."""
+    return text.split("\t")
+
+
+def open_sentences(
+    data: Tagged,
+    *,
+    role: str = "train",
+    source_field: str | None = None,
+    target_field: str | None = None,
+    bad_rows: str = "strict",
+    spill: Path | None = None,
+) -> MemoryPairs:
+    """The sentences that ``data`` names, held in memory.
+
+    data: path of a CoNLL or CoNLL-U file; of a ``.tsv``, ``.csv`` or ``.jsonl`` file of words and tags, both with
+        spaces between; two parallel files of those; the name of an embedded corpus, of which ``role`` picks the
+        split; or an iterable of ``(words, tags)``, each a list of texts or a text with spaces.
+    source_field, target_field: the columns, see `Columns`; of a CSV or JSONL file, the fields.
+    spill: folder into which an iterable is written, so that it can be opened again.
+    """
+    named = {"source_field": source_field, "target_field": target_field}
+    if isinstance(data, str | Path):
+        name = str(data).partition(":")[0]
+        if isinstance(data, Path) or name not in corpora.CORPORA:
+            form = form_of(data)
+            if form in ("conll", "conllu"):
+                return read_columns(data, form, bad_rows, spill=spill, **named)
+        return _split(
+            open_pairs(data, role=role, bad_rows=bad_rows, spill=spill, **named), bad_rows, str(data)
+        )
+    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(one, str | Path) for one in data):
+        pairs = open_pairs((data[0], data[1]), role=role, bad_rows=bad_rows, spill=spill)  # type: ignore[arg-type]
+        return _split(pairs, bad_rows, " and ".join(map(str, data)))
+    if not isinstance(data, Iterable):
+        raise DataError(
+            f"A {type(data).__name__} cannot be read as tagged sentences; give a path, a corpus or pairs of words "
+            "and tags."
+        )
+    verdict = Verdict(f"{role} sentences", bad_rows)
+    if spill is None:
+        held = hold_sentences(data, verdict)  # type: ignore[arg-type]
+        return MemoryPairs(held, {"kind": "memory", "skipped": dict(verdict.skipped)})
+    path = spill_sentences(data, verdict, spill / f"{role}.conll")  # type: ignore[arg-type]
+    kept = read_columns(path, "conll", "strict")
+    kept.facts["skipped"] = dict(verdict.skipped)
+    return kept
+
+
+def read_columns(
+    path: str | Path,
+    kind: str,
+    bad_rows: str,
+    *,
+    source_field: str | None = None,
+    target_field: str | None = None,
+    spill: Path | None = None,
+) -> MemoryPairs:
+    """The sentences of a file of columns. A sentence with a bad row is left out as a whole, if that is allowed."""
+    if not os.path.exists(path):
+        raise DataError(f"{path} is neither a file nor an embedded corpus; `anaphora corpora` lists those.")
+    file = TextFile(path, spill)
+    verdict = Verdict(file.name, bad_rows)
+    table = scan(file, verdict, lambda lines: None, keep_all=True)
+    broken = {number for number, good in enumerate(table.good.tolist(), start=1) if not good}
+    places = zip(table.starts.tolist(), table.sizes.tolist(), strict=True)
+    columns = Columns(file.name, kind, source_field, target_field)
+    found: list[Pair] = []
+    for block in columns.blocks(file.at(at, size).decode("utf-8", "replace") for at, size in places):
+        if not block.words or broken.intersection(range(block.number, block.number + len(block.lines))):
+            continue
+        if problem := columns.problem(block):
+            verdict.reject(*problem)
+        else:
+            sides = (block.column(columns.source), block.column(columns.target))
+            found.append(("\t".join(sides[0]), "\t".join(sides[1])))
+    verdict.require(len(found))
+    facts = {
+        "kind": kind,
+        "path": file.path,
+        "bad_rows": bad_rows,
+        "skipped": dict(verdict.skipped),
+        "columns": columns.width,
+        "source_field": columns.source_field,
+        "target_field": columns.target_field,
+    }
+    return MemoryPairs(found, facts)
+
+
+def open_training_sentences(
+    data: Tagged, valid: Tagged | None, *, seed: int, bad_rows: str, spill: Path | None, **fields: str | None
+) -> tuple[Pairs, Pairs]:
+    """``(train, dev)``: dev data are those given, an embedded corpus's own, or some sentences held out."""
+    read: dict[str, Any] = {"bad_rows": bad_rows, "spill": spill, **fields}
+    train = open_sentences(data, role="train", **read)
+    if valid is None and train.facts["kind"] == "corpus":
+        valid = data
+    if valid is None:
+        return hold_out(train, seed=seed)
+    return train, open_sentences(valid, role="dev", **read)
+
+
+def reopen_training_sentences(
+    descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None
+) -> tuple[Pairs, Pairs]:
+    """``(train, dev)`` of a run again, as its config describes them."""
+    try:
+        train = descriptions["train"]
+        if train["kind"] == "held-out":
+            return hold_out(_reopen(train["of"], spill), seed=train["seed"])
+        return _reopen(train, spill), _reopen(descriptions["valid"], spill)
+    except KeyError:
+        raise DataError(
+            "the run's config.json does not say what its data was; restore it from a copy of the run."
+        ) from None
+
+
+def _reopen(description: dict[str, Any], spill: Path | None) -> MemoryPairs:
+    kind = description["kind"]
+    if "pairs" in description:
+        pairs = reopen_pairs(description["pairs"], spill=spill)
+        return _split(pairs, description["bad_rows"], str(description["pairs"].get("path", "the data")))
+    if kind == "memory":
+        raise DataError(
+            "The sentences were given from Python and not kept; give them again and start a new run."
+        )
+    path = Path(description["path"])
+    if not path.exists() and spill is not None and (spill / path.name).exists():
+        path = spill / path.name  # the run's folder may have been moved
+    names = {key: description[key] for key in ("source_field", "target_field")}
+    found = read_columns(path, kind, description["bad_rows"], spill=spill, **names)
+    if found.describe()["sha256"] != description["sha256"]:
+        raise DataError(
+            f"{path} has changed since the run began (or this version reads it differently); put the old data "
+            "back, or start a new run."
+        )
+    return found
+
+
+def _split(pairs: Pairs, bad_rows: str, name: str) -> MemoryPairs:
+    """Pairs of texts, cut at spaces; each word must have its tag."""
+    verdict = Verdict(name, bad_rows)
+    found = hold_sentences(pairs, verdict)
+    described = pairs.describe()
+    facts = {"kind": described["kind"], "pairs": described, "bad_rows": bad_rows}
+    return MemoryPairs(found, {**facts, "skipped": dict(verdict.skipped)})

@@ -1,0 +1,1 @@
+"""Tagging: one tag for every word."""

@@ -1,0 +1,270 @@
+"""``an.Tagger``: learn to give every word a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.data.conll_examples import split_words, word_problem
+from anaphora.data.conll_sentences import (
+    Tagged,
+    open_sentences,
+    open_training_sentences,
+    reopen_training_sentences,
+    words_of,
+)
+from anaphora.data.pairs import Pairs
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError, RunError
+from anaphora.models import tagger as models
+from anaphora.models.classical.hmm_tagger import HMMTagger
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.response import Response
+from anaphora.tasks.tag.answering import Tagging, answers
+from anaphora.tasks.tag.batches import training_batches
+from anaphora.tasks.tag.build import build_tagger
+from anaphora.tasks.tag.info import TaggerSettings
+from anaphora.tasks.tag.learnt import Learnt, Origin, choose_scheme, form_of_data
+from anaphora.tasks.tag.objective import TagObjective, decode
+from anaphora.tasks.tag.schemes import allowed
+from anaphora.tasks.tag.spans import tag_scores
+from anaphora.tasks.tag.vocabulary import Letters, Reader, hiding_rates, learn_words
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.progress import Reporter
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+
+class Tagger(Estimator):
+    """Give every word a tag: parts of speech, named entities, chunks.
+
+        m = an.Tagger(model="bilstm-crf")
+        m.fit("train.conll", valid="dev.conll", out="runs/names")
+        m.predict(["Teddy Roosevelt liked Teddy bears ."])
+
+    ``anaphora models tag`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "tag"
+    settings_: TaggerSettings
+    model_: models.Tagger | HMMTagger
+    tokenizer_: Tokenizer
+    learnt_: Learnt
+    _reader: Reader
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Tagged, valid: Tagged | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Pairs, Pairs]:
+        s = self.settings_
+        return open_training_sentences(data, valid, seed=s.seed, bad_rows=s.bad_rows, spill=spill, **fields)
+
+    def _learn(self, data: Pairs) -> None:
+        s = self.settings_
+        sentences = [(words_of(words), words_of(tags)) for words, tags in data]
+        scheme = choose_scheme(s.scheme, [tags for _, tags in sentences])
+        tags = tuple(sorted({tag for _, tags in sentences for tag in tags}))
+        origin = Origin.of(data.describe())
+        if self._direct:
+            known = tuple(sorted({word for words, _ in sentences for word in words}))
+            self.learnt_ = Learnt(tags, scheme, origin, words=known)
+            return
+        spoken = [words for words, _ in sentences]
+        self.tokenizer_ = learn_words(spoken, vocab_size=s.vocab_size, lowercase=s.lowercase)
+        seen = None if s.characters == "none" else Letters.learn(word for words in spoken for word in words)
+        self.learnt_ = Learnt(tags, scheme, origin, letters=None if seen is None else "".join(seen.known))
+        self._make_reader()
+
+    def _make_reader(self) -> None:
+        letters = self.learnt_.letters
+        self._reader = Reader(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
+
+    def _symbols(self, data: Pairs) -> float:
+        return float(sum(len(words_of(words)) for words, _ in data))
+
+    def _fresh_model(self) -> models.Tagger:
+        seed_everything(self.settings_.seed, "model")
+        letters = self._reader.letters
+        return build_tagger(
+            self.settings_,
+            self.tokenizer_.size,
+            letters.size if letters else 0,
+            self.learnt_.tags,
+            self.learnt_.scheme,
+        )
+
+    def _lesson(self, data: Pairs, dev: Pairs) -> tuple[Objective, Batches]:
+        s, learnt = self.settings_, self.learnt_
+        number = {tag: i for i, tag in enumerate(learnt.tags)}
+        rows = list(data)
+        words = self._reader.read([words_of(words) for words, _ in rows])
+        tags = [[number[tag] for tag in words_of(tags)] for _, tags in rows]
+        batches = training_batches(
+            words, tags, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+        )
+        held = [(words_of(words), words_of(tags)) for words, tags in dev]
+        read = self._reader.read([words for words, _ in held])
+        objective = TagObjective(
+            learnt.tags,
+            [(words, symbols, tags) for (words, tags), symbols in zip(held, read, strict=True)],
+            hiding=hiding_rates(words, self.tokenizer_.size, s.word_dropout),
+            metric=self._metric(),
+            spans=learnt.spans,
+        )
+        return objective, batches
+
+    def _metric(self) -> str:
+        asked = self.settings_.metric
+        if asked == "auto":
+            return "f1" if self.learnt_.spans else "accuracy"
+        if asked == "f1" and not self.learnt_.spans:
+            raise DataError(
+                "metric = f1 counts spans, but the training tags mark none; set metric = accuracy."
+            )
+        return asked
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Pairs, Pairs]:
+        return reopen_training_sentences(config.data, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("learnt.json", self.learnt_.to_json())
+        if not self._direct:
+            run.write_text("tokenizer.json", self.tokenizer_.to_json())
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        self.learnt_ = Learnt.from_json(run.read_text("learnt.json"), run.learnt)
+        if self._direct:
+            return
+        try:
+            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+        self._make_reader()
+
+    def _vocabulary(self) -> dict[str, int]:
+        learnt = self.learnt_
+        words = len(learnt.words) if self._direct else self.tokenizer_.size
+        letters = {} if learnt.letters is None else {"characters": len(learnt.letters)}
+        return {"words": words, **letters, "tags": len(learnt.tags)}
+
+    # ------------------------------------------------------------------ the HMM, which is counted
+
+    def _solve(self, data: Pairs, dev: Pairs, reporter: Reporter | None) -> dict[str, float]:
+        learnt = self.learnt_
+        self._metric()  # refuse what cannot be measured before counting
+        self.model_ = HMMTagger.fit(
+            ((words_of(words), words_of(tags)) for words, tags in data),
+            words=learnt.words,
+            tags=learnt.tags,
+            order=self.settings_.order,
+            rules=allowed(learnt.scheme, learnt.tags),
+        )
+        scores = self._scores([(words_of(words), words_of(tags)) for words, tags in dev])
+        return {key: value for key, value in scores.items() if isinstance(value, float)}
+
+    def _weights(self) -> dict[str, Tensor]:
+        if isinstance(self.model_, HMMTagger):
+            return {
+                "counts": torch.from_numpy(self.model_.counts),
+                "moves": torch.from_numpy(self.model_.moves),
+            }
+        return super()._weights()
+
+    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        if not self._direct:
+            super()._rebuild(tensors, device)
+            return
+        learnt = self.learnt_
+        counts, moves = tensors["counts"].cpu().numpy(), tensors["moves"].cpu().numpy()
+        edge = len(learnt.tags) + 1
+        if counts.shape != (2, len(learnt.words), len(learnt.tags)) or moves.shape != (edge, edge, edge):
+            raise RuntimeError("counts of other words or tags")
+        rules = allowed(learnt.scheme, learnt.tags)
+        self.model_ = HMMTagger(
+            learnt.words, learnt.tags, counts, moves, order=self.settings_.order, rules=rules
+        )
+
+    # ------------------------------------------------------------------ use
+
+    def predict(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
+        """A tag for every word of each sentence, which is a list of words or a text with spaces between them."""
+        return [tagging.tags for tagging in self._tag(self._words(sentences), probabilities=False)]
+
+    def tag(self, sentences: Iterable[str | Sequence[str]]) -> list[Tagging]:
+        """The words of each sentence with their tags and how probable those are."""
+        return self._tag(self._words(sentences), probabilities=True)
+
+    def score(
+        self,
+        data: Tagged,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        bad_rows: str | None = None,
+        form: str = "auto",
+    ) -> dict[str, Any]:
+        """Accuracy, precision, recall and F1 of spans where tags mark spans, and ``by_type`` the same for each; in percent."""
+        self._check_trained()
+        fields = self.learnt_.origin.fields(form_of_data(data), source_field, target_field)
+        pairs = open_sentences(
+            data,
+            role="test",
+            source_field=fields["source_field"],
+            target_field=fields["target_field"],
+            bad_rows=bad_rows or self.settings_.bad_rows,
+        )
+        return self._scores([(words_of(words), words_of(tags)) for words, tags in pairs])
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """One response for each sentence; see `answers`."""
+        self._check_trained()
+        return answers(
+            lambda sentences: self._tag(sentences, probabilities=True), source, options, self.learnt_.origin
+        )
+
+    def _scores(self, gold: list[tuple[list[str], list[str]]]) -> dict[str, Any]:
+        found = self._tag([words for words, _ in gold], probabilities=False)
+        predicted, wanted = [one.tags for one in found], [tags for _, tags in gold]
+        return tag_scores(predicted, wanted, spans=self.learnt_.spans)
+
+    def _tag(self, sentences: Sequence[Sequence[str]], *, probabilities: bool) -> list[Tagging]:
+        model, tags = self.model_, self.learnt_.tags
+        paths: list[list[int]]
+        chances: list[list[float]]
+        if isinstance(model, HMMTagger):
+            paths = [model.decode(words).tolist() if words else [] for words in sentences]
+            chances = [[] for _ in paths]
+            if probabilities:
+                chances = [
+                    [float(row[i]) for row, i in zip(model.marginals(words), path, strict=True)]
+                    if words
+                    else []
+                    for words, path in zip(sentences, paths, strict=True)
+                ]
+        else:
+            model.eval()
+            paths, chances = decode(model, self._reader.read(sentences), probabilities=probabilities)
+        both = zip(sentences, paths, chances, strict=True)
+        return [Tagging(list(words), [tags[i] for i in path], chance) for words, path, chance in both]
+
+    def _words(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
+        self._check_trained()
+        if isinstance(sentences, str):
+            raise DataError("predict takes a list of sentences: write [sentence] for a single one.")
+        found = []
+        for number, sentence in enumerate(sentences, start=1):
+            words = split_words(sentence)
+            if words is None:
+                raise DataError(
+                    f"input {number} is a {type(sentence).__name__}; give a text or a list of words for each sentence."
+                )
+            if problem := next((p for p in map(word_problem, words) if p), None):
+                raise DataError(f"input {number} has {problem}; correct it.")
+            found.append(words)
+        return found

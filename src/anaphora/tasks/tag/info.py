@@ -1,0 +1,155 @@
+"""The tagger as the registry knows it: settings and presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import NetworkSettings, Settings, TrainingSettings
+from anaphora.settings.network import transformer_problem
+from anaphora.tasks.info import Preset, TaskInfo
+
+
+class TaggerSettings(NetworkSettings, TrainingSettings):
+    model: str = Field("bilstm-crf", description="The preset: `anaphora models` lists them.")
+    vocab_size: int = Field(
+        30_000, ge=8, description="Most words that have a vector; the rest becomes <unk>."
+    )
+    lowercase: bool = Field(
+        True, description="One vector for a word whatever its capitals; its characters still show them."
+    )
+    characters: Literal["lstm", "conv", "none"] = Field(
+        "lstm",
+        description="How the spelling of a word is read besides its vector: by an LSTM in both directions, by a "
+        "convolution, or not at all.",
+    )
+    character_embedding: int = Field(32, ge=1, description="Width of the vectors of characters.")
+    character_hidden: int = Field(
+        64,
+        ge=1,
+        description="Width of what the spelling gives: of each direction, or filters of the convolution.",
+    )
+    word_dropout: float = Field(
+        0.25,
+        ge=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="α: while training, a word seen n times is hidden (becomes <unk>) with probability α/(α + n), so "
+        "that the model learns to do without it.",
+    )
+    scheme: Literal["auto", "none", "bio", "iob1", "bioes", "bilou"] = Field(
+        "auto",
+        description="How tags mark spans (B-PER I-PER O): only sequences that are valid in it are predicted, and spans "
+        "are scored. auto finds out from the training tags; none takes tags as they are.",
+    )
+    order: Literal[2, 3] = Field(
+        3, description="Tags that the HMM looks at together: 2 (each depends on the one before) or 3."
+    )
+    max_tokens: int = Field(
+        256,
+        ge=2,
+        description="Longer training sentences are left out (and counted); at prediction sentences may have any length.",
+    )
+    bad_rows: Literal["strict", "skip"] = Field(
+        "strict",
+        description="What to do with a sentence that has a broken row (wrong columns, no tag, broken UTF-8): stop and "
+        "name the row, or leave the sentence out and report how many were, and why.",
+    )
+    metric: Literal["auto", "accuracy", "f1", "loss"] = Field(
+        "auto",
+        description="The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, "
+        "else accuracy.",
+    )
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> TaggerSettings:
+        if self.model != "transformer":
+            return self
+        spelled = {"lstm": 2 * self.character_hidden, "conv": self.character_hidden, "none": 0}[
+            self.characters
+        ]
+        problem = transformer_problem(self.hidden, self.heads)
+        if not problem and spelled >= self.hidden:
+            problem = (
+                f"the spelling takes {spelled} of hidden = {self.hidden} values and leaves none to the word: lower "
+                "character_hidden"
+            )
+        if problem:
+            raise ValueError(problem)
+        return self
+
+
+class TagOptions(Settings):
+    """What ``predict`` takes: how the input is read."""
+
+    form: Literal["auto", "text", "conll", "conllu"] = Field(
+        "auto",
+        description="How the input is read: text has a sentence a line with spaces between words, the others are columns. "
+        "auto goes by the file's ending; standard input is text.",
+    )
+    source_field: str = Field("", description="The column of the words; as in training if not given.")
+    target_field: str = Field("", description="The column to write tags to; as in training if not given.")
+
+
+_HMM_USES = frozenset({"model", "order", "scheme", "metric", "bad_rows", "seed"})
+_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
+_RECURRENT_ONLY = frozenset({"cell", "bidirectional", "embedding"})
+_TRAINED = {
+    "steps": 1500,
+    "batch_tokens": 1024,
+    "lr": 2e-3,
+    "dropout": 0.4,
+    "warmup": 50,
+    "ema": 0.995,
+    "valid_every": 250,
+}
+_PRESETS = (
+    Preset(
+        "hmm",
+        "Hidden Markov model over tags, counted; new words by their endings (Brants 2000). Seconds, no network.",
+        {},
+        frozenset(TaggerSettings.model_fields) - _HMM_USES,
+        direct=True,
+    ),
+    Preset(
+        "bilstm",
+        "Bidirectional LSTM over words and their characters; each word tagged by itself (Ling 2015).",
+        {"hidden": 128, "embedding": 100, **_TRAINED},
+        _TRANSFORMER_ONLY | {"order"},
+    ),
+    Preset(
+        "bilstm-crf",
+        "The same under a CRF, which scores whole sequences of tags (Huang 2015, Lample 2016).",
+        {"hidden": 128, "embedding": 100, **_TRAINED},
+        _TRANSFORMER_ONLY | {"order"},
+    ),
+    Preset(
+        "transformer",
+        "Self-attention over words and their characters; each word tagged by itself.",
+        {
+            **_TRAINED,
+            "layers": 2,
+            "hidden": 256,
+            "feedforward": 512,
+            "character_hidden": 48,
+            "dropout": 0.2,
+            "lr": 1e-3,
+            "warmup": 200,
+        },
+        _RECURRENT_ONLY | {"order"},
+    ),
+)
+
+TAG = TaskInfo(
+    command="tag",
+    name="Tagger",
+    summary="a tag for every word: parts of speech, named entities, chunks, slots",
+    data_help="CoNLL columns (word first, tag last), CoNLL-U, TSV words⇥tags, an embedded corpus, or (words, tags)",
+    settings=TaggerSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="bilstm-crf",
+    home="anaphora.tasks.tag.estimator",
+    predicting=TagOptions,
+    example="train.conll",
+)

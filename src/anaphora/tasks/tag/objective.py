@@ -1,0 +1,100 @@
+"""What the training loop is told about tagging: the loss, the dev measures and the samples; and decoding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from anaphora.data.symbols import UNK
+from anaphora.models.tagger import Tagger
+from anaphora.tasks.tag.batches import TagBatch, Words, reading_batches
+from anaphora.tasks.tag.spans import tag_scores
+from anaphora.training.objective import LossSum
+
+SHOWN = 4
+
+
+class TagObjective:
+    """−log p(y | x), per word. While training, words are hidden at random by ``hiding`` (a rate for each symbol).
+
+    ``dev`` are sentences as ``(words, their symbols, tags)``. The measures are ``loss``, ``accuracy`` and, where tags
+    mark ``spans``, ``precision``, ``recall`` and ``f1``.
+    """
+
+    def __init__(
+        self,
+        tags: Sequence[str],
+        dev: Sequence[tuple[list[str], Words, list[str]]],
+        *,
+        hiding: Sequence[float],
+        metric: str,
+        spans: bool,
+    ):
+        self.metric = metric
+        self.greater_is_better = metric != "loss"
+        self.chance = math.log(max(len(tags), 2))
+        self._tags, self._dev, self._spans = list(tags), list(dev), spans
+        self._numbers = {tag: number for number, tag in enumerate(tags)}
+        self._hiding = torch.tensor(hiding)
+        self._outputs: list[list[str]] = []
+
+    def loss(self, model: Tagger, batch: TagBatch) -> LossSum:
+        t = batch.tensors(next(model.parameters()).device)
+        source = t.source
+        if model.training and bool(self._hiding.any()):
+            words = source if source.dim() == 2 else source[..., 0]
+            rates = self._hiding.to(words.device)[words]
+            hidden = torch.where(torch.rand(words.shape, device=words.device) < rates, UNK, words)
+            source = hidden if source.dim() == 2 else torch.cat((hidden.unsqueeze(2), source[..., 1:]), 2)
+        return LossSum(model.loss(model(source, t.lengths), t.tags, t.lengths), batch.symbols)
+
+    @torch.no_grad()
+    def evaluate(self, model: Tagger) -> dict[str, float]:
+        if not self._dev:
+            return {}
+        words, gold = [words for _, words, _ in self._dev], [tags for *_, tags in self._dev]
+        paths, _ = decode(model, words)
+        self._outputs = [[self._tags[number] for number in path] for path in paths]
+        scores = tag_scores(self._outputs, gold, spans=self._spans)
+        del scores["by_type"]
+        return {"loss": self._dev_loss(model), **scores}
+
+    def _dev_loss(self, model: Tagger) -> float:
+        """Per word, over sentences whose tags were all seen in training: others have no probability."""
+        known = [(words, tags) for _, words, tags in self._dev if all(tag in self._numbers for tag in tags)]
+        numbers = [[self._numbers[tag] for tag in tags] for _, tags in known]
+        parts = [self.loss(model, batch) for batch in reading_batches([words for words, _ in known], numbers)]
+        return sum(float(part.total) for part in parts) / max(sum(int(part.count) for part in parts), 1)
+
+    def samples(self, model: Tagger) -> list[dict[str, str]]:
+        """The first dev sentences with the tags of the last evaluation."""
+        return [
+            {"source": " ".join(words), "reference": " ".join(tags), "output": " ".join(output)}
+            for (words, _, tags), output in zip(self._dev[:SHOWN], self._outputs, strict=False)
+        ]
+
+
+@torch.no_grad()
+def decode(
+    model: Tagger, sentences: list[Words], *, probabilities: bool = False
+) -> tuple[list[list[int]], list[list[float]]]:
+    """The best tags of every sentence and, if asked for, how probable each of them is by itself."""
+    paths: list[list[int]] = [[] for _ in sentences]
+    chances: list[list[float]] = [[] for _ in sentences]
+    filled = [i for i, sentence in enumerate(sentences) if sentence]
+    device = next(model.parameters()).device
+    for batch in reading_batches([sentences[i] for i in filled]):
+        t = batch.tensors(device)
+        emissions = model(t.source, t.lengths)
+        best = model.decode(emissions, t.lengths)
+        rows = best.tolist()
+        if probabilities:
+            found = model.marginals(emissions, t.lengths).gather(2, best.unsqueeze(2)).squeeze(2).tolist()
+        for row, place in enumerate(batch.indices):
+            length = len(batch.words[row])
+            paths[filled[place]] = rows[row][:length]
+            if probabilities:
+                chances[filled[place]] = found[row][:length]
+    return paths, chances

@@ -1,0 +1,80 @@
+"""Precision, recall and F1 of spans, and accuracy of tags, in percent.
+
+Spans are counted as conlleval and seqeval (in its default mode) count them: a span is right when its kind, its first
+and its last word are; tags that break their scheme are read kindly (an I without a B begins a span).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from anaphora.tasks.tag.schemes import split_tag
+
+Span = tuple[str, int, int]
+_SAME = {"L": "E", "U": "S"}  # BILOU's letters for what BIOES calls E and S
+
+
+def find_spans(tags: Sequence[str]) -> list[Span]:
+    """``(kind, first, last)`` of every span, in order."""
+    found: list[Span] = []
+    begin = -1  # where the open span began
+    before = ("O", "")
+    for place, tag in enumerate([*tags, "O"]):
+        mark, kind = split_tag(tag)
+        now = (_SAME.get(mark, mark), kind)
+        goes_on = begin >= 0 and before[0] in ("B", "I") and now[0] in ("I", "E") and now[1] == before[1]
+        if begin >= 0 and not goes_on:
+            found.append((before[1], begin, place - 1))
+            begin = -1
+        if begin < 0 and now[0] in ("B", "I", "E", "S"):
+            begin = place
+        before = now
+    return found
+
+
+def tag_scores(
+    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], *, spans: bool
+) -> dict[str, Any]:
+    """``accuracy`` of all words, and ``precision``, ``recall``, ``f1`` of all spans where tags mark ``spans``.
+
+    ``by_type`` holds the same for each kind of span (or for each tag), with how many there are in ``gold``.
+    """
+    pairs = list(zip(predicted, gold, strict=True))
+    words = [(p, g) for tags, truth in pairs for p, g in zip(tags, truth, strict=True)]
+    scores: dict[str, Any] = {"accuracy": _percent(sum(p == g for p, g in words), len(words))}
+    right: Counter[str] = Counter()
+    given: Counter[str] = Counter()
+    wanted: Counter[str] = Counter()
+    for tags, truth in pairs:
+        found, true = (_items(side, spans) for side in (tags, truth))
+        given.update(kind for kind, *_ in found)
+        wanted.update(kind for kind, *_ in true)
+        right.update(kind for kind, *_ in found & true)
+    if spans:
+        scores |= _measures(right.total(), given.total(), wanted.total())
+    kinds = sorted(given.keys() | wanted.keys())
+    scores["by_type"] = {
+        kind: {**_measures(right[kind], given[kind], wanted[kind]), "support": wanted[kind]} for kind in kinds
+    }
+    return scores
+
+
+def _items(tags: Iterable[str], spans: bool) -> set[Span]:
+    if spans:
+        return set(find_spans(list(tags)))
+    return {(tag, place, place) for place, tag in enumerate(tags)}
+
+
+def _measures(right: int, given: int, wanted: int) -> dict[str, float]:
+    """P = right / given, R = right / wanted, F1 = 2PR / (P + R); 0 where there is nothing to divide by."""
+    return {
+        "precision": _percent(right, given),
+        "recall": _percent(right, wanted),
+        "f1": _percent(2 * right, given + wanted),
+    }
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 0.0
