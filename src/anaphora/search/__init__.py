@@ -20,15 +20,21 @@ from anaphora.search._risk import mbr, ngram_f
 from anaphora.search._rows import select_rows
 from anaphora.search._sample import sample
 from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
+from anaphora.search.lexicon import KenLM, Lexicon, NextWordModel, WordHypothesis, WordModel
 
 __all__ = [
     "Alignment",
     "BeamNode",
     "BeamStep",
     "Hypothesis",
+    "KenLM",
+    "Lexicon",
     "NBest",
+    "NextWordModel",
     "Span",
     "Step",
+    "WordHypothesis",
+    "WordModel",
     "beam",
     "ctc_align",
     "ctc_beam",

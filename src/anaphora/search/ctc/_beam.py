@@ -1,15 +1,30 @@
-"""Prefix beam search: the most probable labels, their paths added up."""
+"""Prefix beam search: the most probable labels, their paths added up; or the most probable words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search.ctc._inputs import Lengths, checked_log_probs
+from anaphora.search.ctc._words import WordSearch
+from anaphora.search.lexicon._hot import Hot, HotWords
+from anaphora.search.lexicon._lexicon import Lexicon
+from anaphora.search.lexicon._models import WordModel
+from anaphora.search.lexicon._prune import Pruning
+from anaphora.search.lexicon._scorers import Asked, scorer
+
+if TYPE_CHECKING:
+    from anaphora.models.classical.ngram import NGram
+
+Floats = NDArray[np.float64]
 
 
 def ctc_beam(
@@ -20,6 +35,15 @@ def ctc_beam(
     blank: int = 0,
     n_best: int | None = 1,
     threads: int = 1,
+    lexicon: Lexicon | None = None,
+    symbols: Sequence[str] | None = None,
+    lm: NGram | WordModel | None = None,
+    lm_weight: float = 1.0,
+    word_bonus: float = 0.0,
+    hot_words: HotWords | None = None,
+    per_node: int | None = 1,
+    beam_distance: float | None = None,
+    times: bool = False,
 ) -> list[NBest]:
     """The labels y with the greatest p(y | x) that a beam of `width` prefixes finds:
 
@@ -33,6 +57,17 @@ def ctc_beam(
     `score` and `log_prob` of a hypothesis are log p(y | x) summed over the paths the beam kept: exact when it never
     had to drop a prefix, otherwise a little low; −`ctc_loss` is the exact value. CTC has no probability of one symbol
     given those before, so `steps` is empty. `ctc_align` gives the times.
+
+    With a `lexicon` only its words can come out, as `WordHypothesis`; with `symbols`, the names of all symbols, every
+    symbol but the blank is a word. For words w with labels y, distinct word sequences being ranked by their best labels,
+
+        score = log p(y | x) + lm_weight · log p_lm(w₁ … w_n, end) + word_bonus · n + Σ bonuses of hot words
+
+    lm: an `NGram` or any `WordModel`; one that is asked in Python (a `WordModel`) searches the inputs one by one.
+    hot_words: the bonus of each expected word or phrase.
+    per_node: how many prefixes stay at one node of the tree with the language model in one state; None for any number.
+    beam_distance: prefixes whose rank is further below the best go.
+    times: the frames of every word, on the best path that spells the labels.
     """
     if width < 1 or threads < 1 or (n_best is not None and not 1 <= n_best <= width):
         raise ValueError(
@@ -40,19 +75,58 @@ def ctc_beam(
             f"got width={width}, threads={threads}, n_best={n_best}."
         )
     scores, frames = checked_log_probs("ctc_beam", log_probs, lengths, blank)
-    from anaphora.kernels.ctc_beam import prefix_beam
+    one: Callable[[Floats], NBest]
+    if lexicon is None and symbols is None:
+        if lm is not None or hot_words:
+            raise AnaphoraError(
+                "ctc_beam: a language model and hot words need to know the words; give a lexicon, or symbols= for words of one symbol."
+            )
+        one = _Labels(blank, width, n_best or width)
+    else:
+        words = _words_of(lexicon, symbols, blank)
+        model = scorer(lm, words, lm_weight)
+        hot = Hot(hot_words, words, spelled=lexicon is None)
+        pruning = Pruning(width, per_node, beam_distance)
+        search = WordSearch(words, model, hot, pruning, word_bonus=word_bonus, weight=lm_weight, blank=blank)
+        search.check(scores.shape[2])
+        threads = 1 if isinstance(model, Asked) else threads
+        one = partial(search, n_best=n_best, times=times)
 
-    def one(item: tuple[Tensor, int]) -> NBest:
-        row, real = item
-        log_p = row[:real].double().contiguous().numpy()
-        found, sizes, symbols = prefix_beam(log_p, blank, width, n_best or width)
-        return NBest(
-            Hypothesis(tokens[:size], score, score, [], finished=True)
-            for tokens, size, score in zip(symbols.tolist(), sizes.tolist(), found.tolist(), strict=True)
-        )
+    def item(row_and_frames: tuple[Tensor, int]) -> NBest:
+        row, real = row_and_frames
+        return one(row[:real].double().contiguous().numpy())
 
     items = list(zip(scores.cpu(), frames.tolist(), strict=True))
     if threads == 1 or len(items) < 2:
-        return [one(item) for item in items]
+        return [item(each) for each in items]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, items))
+        return list(pool.map(item, items))
+
+
+class _Labels:
+    """The search without words."""
+
+    def __init__(self, blank: int, width: int, n_best: int):
+        self.options = (blank, width, n_best)
+
+    def __call__(self, log_p: Floats) -> NBest:
+        from anaphora.kernels.ctc_beam import prefix_beam
+
+        found, sizes, labels = prefix_beam(log_p, *self.options)
+        return NBest(
+            Hypothesis(tokens[:size], score, score, [], finished=True)
+            for tokens, size, score in zip(labels.tolist(), sizes.tolist(), found.tolist(), strict=True)
+        )
+
+
+def _words_of(lexicon: Lexicon | None, symbols: Sequence[str] | None, blank: int) -> Lexicon:
+    """The lexicon, or one in which every symbol but the blank is a word."""
+    if lexicon is not None:
+        if symbols is not None:
+            raise AnaphoraError("ctc_beam: the lexicon knows the symbols already; leave symbols out.")
+        return lexicon
+    assert symbols is not None
+    if not blank < len(symbols):
+        raise AnaphoraError(f"ctc_beam: symbols must name all symbols, the blank {blank} among them.")
+    names = {name: [number] for number, name in enumerate(symbols) if number != blank}
+    return Lexicon(names, symbols)

@@ -1,0 +1,9 @@
+"""Words instead of symbols: a prefix tree of spellings, language models over words, and the search on them."""
+
+from __future__ import annotations
+
+from anaphora.search.lexicon._hypothesis import WordHypothesis
+from anaphora.search.lexicon._lexicon import Lexicon
+from anaphora.search.lexicon._models import KenLM, NextWordModel, WordModel
+
+__all__ = ["KenLM", "Lexicon", "NextWordModel", "WordHypothesis", "WordModel"]

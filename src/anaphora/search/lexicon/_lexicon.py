@@ -1,0 +1,207 @@
+"""The words that may be recognised, and how they are spelled in the symbols of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.errors import AnaphoraError, DataError
+from anaphora.search.lexicon._files import Spelled, spelled_in_file
+from anaphora.search.lexicon._tree import PAUSE, Tree, grow
+
+Symbols: TypeAlias = Sequence[str] | Mapping[str, int]
+"""The vocabulary of a model: the names of its symbols in order, or the number of each name."""
+Spellings: TypeAlias = str | Sequence[str] | Sequence[int] | Sequence[Sequence[str]] | Sequence[Sequence[int]]
+"""Of one word: a text with symbols between spaces, a list of such texts, a list of symbol numbers, or lists of either."""
+
+
+class Lexicon:
+    """A prefix tree of words: spellings that begin alike share their beginning.
+
+    words: a list of words, spelled by their characters; or a mapping from each word to its spelling or spellings.
+        `Lexicon.read` takes a file. Words of the same spelling (homophones) share a node, and a word may have
+        several spellings (pronunciations).
+    symbols: the names of the model's symbols in order, or a mapping from name to number.
+    separator: the symbol (its name or its number) between two words, such as the blank space of a model of
+        characters; None where words follow each other without one.
+    """
+
+    def __init__(
+        self,
+        words: Iterable[str] | Mapping[str, Spellings],
+        symbols: Symbols,
+        *,
+        separator: str | int | None = None,
+    ):
+        if isinstance(words, str | Path):
+            raise AnaphoraError(
+                f"A Lexicon is made of words, not of {words!r}; read files with Lexicon.read."
+            )
+        spelled = _of_mapping(words) if isinstance(words, Mapping) else _of_list(words)
+        self._build(spelled, symbols, separator)
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        symbols: Symbols,
+        *,
+        separator: str | int | None = None,
+        form: Literal["words", "tab", "cmudict"] | None = None,
+        drop_stress: bool = False,
+    ) -> Lexicon:
+        """A lexicon from a UTF-8 file (also .gz).
+
+        form: "words", one word per line, spelled by its characters; "tab", ``word⇥symbols`` with spaces between the
+            symbols; "cmudict", the form of the CMU Pronouncing Dictionary (``READ(1)  R EH1 D``). None: what the first
+            line looks like. A word may have several lines with different spellings in the last two.
+        drop_stress: take the digits off the symbols' ends (EH1 → EH); spellings that become equal count once.
+        """
+        lexicon = cls.__new__(cls)
+        lexicon._build(spelled_in_file(path, form, drop_stress), symbols, separator)
+        return lexicon
+
+    def _build(self, spelled: Iterable[Spelled], symbols: Symbols, separator: str | int | None) -> None:
+        self._number = _numbers(symbols)
+        self.symbols = 1 + max(self._number.values())
+        """How many symbols the vocabulary has."""
+        self.separator = None if separator is None else self._of_separator(separator)
+        """The number of the symbol between two words, None without one."""
+        self._ids: dict[str, int] = {}
+        entries: list[int] = []
+        spellings: list[tuple[int, ...]] = []
+        seen: set[tuple[int, tuple[int, ...]]] = set()
+        for word, spelling, where in spelled:
+            numbers = self._checked(word, spelling, where)
+            word_id = self._ids.setdefault(word, len(self._ids))
+            if (word_id, numbers) in seen:
+                raise DataError(f"{where}: {word!r} is there twice with the same spelling; take one out.")
+            seen.add((word_id, numbers))
+            entries.append(word_id)
+            spellings.append(numbers)
+        if not entries:
+            raise DataError("A lexicon needs at least one word, but there is none.")
+        self.words = list(self._ids)
+        """The words in the order they came; a word's number is its place."""
+        self._spellings = list(zip(entries, spellings, strict=True))
+        self._numbers: tuple[object, NDArray[np.int64]] | None = None
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The prefix tree. With a separator every spelling ends in it, and it may also stand alone as a pause."""
+        after = () if self.separator is None else (self.separator,)
+        spellings = [(*spelling, *after) for _, spelling in self._spellings]
+        words = [word for word, _ in self._spellings]
+        if self.separator is not None:
+            spellings.append(after)
+            words.append(PAUSE)
+        return grow(spellings, words, self.symbols)
+
+    def numbers_in(self, vocabulary: object, number: Callable[[str], int]) -> NDArray[np.int64]:
+        """(words,): ``number(word)`` for each word; kept for the next search with the same vocabulary."""
+        if self._numbers is None or self._numbers[0] is not vocabulary:
+            found = np.fromiter(map(number, self.words), dtype=np.int64, count=len(self))
+            self._numbers = (vocabulary, found)
+        return self._numbers[1]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    def __getitem__(self, word: str) -> int:
+        """The number of a word."""
+        if word not in self._ids:
+            raise AnaphoraError(f"{word!r} is not in the lexicon of {len(self)} words; add it there first.")
+        return self._ids[word]
+
+    def spellings(self, word: str) -> list[list[int]]:
+        """The spellings of a word in symbol numbers, as they came, without the separator."""
+        number = self[word]
+        return [list(spelling) for of, spelling in self._spellings if of == number]
+
+    def draw(self) -> str:
+        """The tree as text, a symbol per line, and behind it the words that end there."""
+        names = {number: name for name, number in self._number.items()}
+        tree = grow([s for _, s in self._spellings], [w for w, _ in self._spellings], self.symbols)
+        lines: list[str] = []
+        waiting = [(n, "") for n in reversed(range(tree.first[0], tree.first[1]))]
+        while waiting:
+            node, indent = waiting.pop()
+            last = node == tree.first[tree.parent[node] + 1] - 1
+            ended = tree.word[tree.word_first[node] : tree.word_first[node + 1]]
+            line = f"{indent}{'└' if last else '├'} {names[int(tree.symbol[node])]}"
+            lines.append(" ".join((line, *(f"[{self.words[word]}]" for word in ended))))
+            below = indent + ("  " if last else "│ ")
+            waiting += [(n, below) for n in reversed(range(tree.first[node], tree.first[node + 1]))]
+        return "\n".join(lines)
+
+    def _checked(self, word: str, spelling: Sequence[str | int], where: str) -> tuple[int, ...]:
+        """The spelling in numbers; a sentence that names the place where it cannot be used."""
+        if not word or word.isspace():
+            raise DataError(f"{where}: the word is empty; give it a name or take it out.")
+        if not spelling:
+            raise DataError(f"{where}: the word {word!r} has an empty spelling; give it symbols.")
+        numbers = []
+        for symbol in spelling:
+            number = self._number.get(symbol, -1) if isinstance(symbol, str) else int(symbol)
+            if not 0 <= number < self.symbols:
+                raise DataError(
+                    f"{where}: {symbol!r} in the word {word!r} is not among the {len(self._number)} symbols; "
+                    "spell it with those or leave the word out."
+                )
+            if number == self.separator:
+                raise DataError(
+                    f"{where}: the word {word!r} holds the separator {symbol!r}; separators stand between words."
+                )
+            numbers.append(number)
+        return tuple(numbers)
+
+    def _of_separator(self, separator: str | int) -> int:
+        number = self._number.get(separator, -1) if isinstance(separator, str) else separator
+        if not 0 <= number < self.symbols:
+            raise AnaphoraError(f"The separator {separator!r} is not among the {len(self._number)} symbols.")
+        return number
+
+
+def _numbers(symbols: Symbols) -> dict[str, int]:
+    if isinstance(symbols, str):
+        symbols = list(symbols)
+    pairs = symbols.items() if isinstance(symbols, Mapping) else ((s, i) for i, s in enumerate(symbols))
+    numbers: dict[str, int] = {}
+    for name, number in pairs:
+        if not isinstance(name, str) or isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise AnaphoraError(f"Symbols are names with numbers from 0 on, not {name!r}: {number!r}.")
+        if name in numbers:
+            raise AnaphoraError(f"The symbol {name!r} is there twice; a lexicon needs different names.")
+        numbers[name] = number
+    if not numbers:
+        raise AnaphoraError("A lexicon needs the symbols of the model, but the list of them is empty.")
+    return numbers
+
+
+def _of_list(words: Iterable[str]) -> Iterator[Spelled]:
+    for number, word in enumerate(words, start=1):
+        if not isinstance(word, str):
+            raise DataError(f"word {number} is {word!r}; give texts, or a mapping from words to spellings.")
+        yield word, list(word), f"word {number}"
+
+
+def _of_mapping(words: Mapping[str, Spellings]) -> Iterator[Spelled]:
+    for number, (word, given) in enumerate(words.items(), start=1):
+        where = f"word {number}"
+        if not isinstance(word, str):
+            raise DataError(f"{where} is {word!r}; give texts.")
+        if isinstance(given, str):
+            yield word, given.split(), where
+        elif not given or isinstance(given[0], int):
+            yield word, list(given), where  # type: ignore[arg-type]
+        else:
+            for spelling in given:
+                yield word, spelling.split() if isinstance(spelling, str) else list(spelling), where  # type: ignore[arg-type]

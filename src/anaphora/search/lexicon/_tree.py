@@ -1,0 +1,89 @@
+"""A prefix tree as flat arrays: what the searches walk on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+
+PAUSE = -1
+"""The number of no word: a separator that ends none, before the first word or after another separator."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Node 0 is the root; the nodes of one depth follow each other, sorted by parent and symbol.
+
+    Spellings that begin alike share the nodes of their beginning. Several words may end at one node.
+    """
+
+    parent: Ints
+    """(nodes,): the node before; −1 for the root."""
+    symbol: Ints
+    """(nodes,): the symbol that leads into a node; −1 for the root."""
+    first: Ints
+    """(nodes + 1,): the children of n are the nodes ``first[n]`` to ``first[n + 1] − 1``."""
+    word_first: Ints
+    """(nodes + 1,): those who end at n are the entries ``word_first[n]`` to ``word_first[n + 1] − 1``."""
+    word: Ints
+    """(entries,): the word of an entry, or `PAUSE`. A word has an entry for each of its spellings."""
+    end: Ints
+    """(entries,): the node at which an entry ends."""
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @cached_property
+    def fan(self) -> int:
+        """The most ways to go on from one node: its children and the words that end at them."""
+        ways = np.diff(self.first)
+        np.add.at(ways, self.parent[1:], np.diff(self.word_first)[1:])
+        return int(ways.max())
+
+    @cached_property
+    def depth(self) -> Ints:
+        """(nodes,): how many symbols lead to a node."""
+        depth = np.zeros(len(self), dtype=np.int32)
+        low, high = 0, 1
+        while low < high:
+            low, high = int(self.first[low]), int(self.first[high])
+            depth[low:high] = depth[self.parent[low:high]] + 1
+        return depth
+
+    def spelling(self, node: int) -> list[int]:
+        """The symbols from the root to a node."""
+        found = []
+        while node > 0:
+            found.append(int(self.symbol[node]))
+            node = int(self.parent[node])
+        return found[::-1]
+
+
+def grow(spellings: Sequence[Sequence[int]], words: Sequence[int], symbols: int) -> Tree:
+    """The tree of `spellings`, none of them empty; entry i ends with word ``words[i]``."""
+    sizes = np.array([len(spelling) for spelling in spellings], dtype=np.int64)
+    padded = np.zeros((len(sizes), int(sizes.max())), dtype=np.int64)
+    for row, spelling in zip(padded, spellings, strict=True):
+        row[: len(spelling)] = spelling
+    node = np.zeros(len(sizes), dtype=np.int64)
+    parents, leading = [np.array([-1])], [np.array([-1])]
+    nodes = 1
+    for place in range(padded.shape[1]):  # depth by depth: equal (node, symbol) become one child
+        longer = sizes > place
+        keys, which = np.unique(node[longer] * symbols + padded[longer, place], return_inverse=True)
+        parents.append(keys // symbols)
+        leading.append(keys % symbols)
+        node[longer] = nodes + which
+        nodes += len(keys)
+    parent, symbol = np.concatenate(parents), np.concatenate(leading)
+    by_end = np.argsort(node, kind="stable")
+    places = np.arange(nodes + 1)
+    first = 1 + np.searchsorted(parent[1:], places)
+    word_first = np.searchsorted(node[by_end], places)
+    columns = (parent, symbol, first, word_first, np.asarray(words)[by_end], node[by_end])
+    return Tree(*(column.astype(np.int32) for column in columns))
