@@ -2,7 +2,8 @@
 
 All three kinds are one `tokenizers.Tokenizer` with different parts (see `vocabularies`). Runs of white space
 count as one space and white space at the ends is dropped; apart from that ``decode(encode(text)) == text``
-unless a symbol is unknown.
+unless a symbol is unknown. A tokenizer of ``raw`` text, for language models that read whole files, drops
+nothing: a line break is a symbol, and runs of spaces stay (words alone get single spaces within a line).
 
 Words and pieces carry the space *before* them (`" low"`, `"er"`), so joining them gives the text back, and a
 word that happens to be spelled `</s>` is stored as `" </s>"` and never taken for the end symbol.
@@ -10,11 +11,13 @@ word that happens to be spelled `</s>` is stored as `" </s>"` and never taken fo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
@@ -31,15 +34,24 @@ ENOUGH_TEXT = 32_000_000
 class Tokenizer:
     """Turns text into symbol ids and back. Made by `train` or `from_json`."""
 
-    def __init__(self, engine: Engine, kind: str, lowercase: bool):
+    def __init__(self, engine: Engine, kind: str, lowercase: bool, raw: bool = False):
         self._engine = engine
         self.kind = kind
         self.lowercase = lowercase
+        self.raw = raw
         self._spellings = [engine.id_to_token(i) or "" for i in range(engine.get_vocab_size())]
         self._bytes = [self._bytes_of(i, spelling) for i, spelling in enumerate(self._spellings)]
 
     @classmethod
-    def train(cls, texts: Iterable[str], *, kind: str, vocab_size: int, lowercase: bool = False) -> Tokenizer:
+    def train(
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: str,
+        vocab_size: int,
+        lowercase: bool = False,
+        raw: bool = False,
+    ) -> Tokenizer:
         """Learn a vocabulary of at most ``vocab_size`` symbols; the same texts always give the same one.
 
         ``char`` and ``word`` keep the most frequent (ties in the order of the alphabet). ``bpe`` starts from
@@ -47,14 +59,14 @@ class Tokenizer:
         """
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-        normalize = vocabularies.normalizer(kind, lowercase).normalize_str
+        normalize = vocabularies.normalizer(kind, lowercase, raw).normalize_str
         prepared = (normalize(_sound(text)) for text in texts)
         model: models.Model
         if kind == "bpe":
-            model = vocabularies.byte_pairs(list(prepared), vocab_size)
+            model = vocabularies.byte_pairs(list(prepared), vocab_size, raw)
         else:
-            model = vocabularies.most_frequent(prepared, kind, vocab_size)
-        return cls(vocabularies.assemble(model, kind, lowercase), kind, lowercase)
+            model = vocabularies.most_frequent(prepared, kind, vocab_size, raw)
+        return cls(vocabularies.assemble(model, kind, lowercase, raw), kind, lowercase, raw)
 
     @property
     def size(self) -> int:
@@ -64,10 +76,19 @@ class Tokenizer:
     def __len__(self) -> int:
         return self.size
 
+    @functools.cached_property
+    def line_break(self) -> int:
+        """The symbol of a line break, which every tokenizer of raw text has."""
+        return self._spellings.index("\n")
+
     def normalized(self, text: str) -> str:
         """``text`` as it comes back from a perfect round trip: single spaces, lower case if that is the setting."""
-        single = vocabularies.single_spaced(text)
-        return single.lower() if self.lowercase else single
+        if self.raw and self.kind == "word":
+            lines = map(vocabularies.single_spaced, text.split("\n"))
+            kept = "\n".join(lines)
+        else:
+            kept = text if self.raw else vocabularies.single_spaced(text)
+        return kept.lower() if self.lowercase else kept
 
     def encode(self, text: str) -> list[int]:
         """Symbol ids of ``text``, without BOS and EOS."""
@@ -83,11 +104,34 @@ class Tokenizer:
             raise
         return [encoding.ids for encoding in found]
 
+    def encode_array(self, text: str) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """`encode` for a long text, as an array ``(symbols,)``."""
+        if not (self.raw and self.kind == "char"):
+            pieces = _pieces(text)
+            return np.concatenate([np.array(row, dtype=np.int32) for row in self.encode_batch(pieces)])
+        folded = self._engine.normalizer.normalize_str(_sound(text)) if self.lowercase else _sound(text)
+        points = np.frombuffer(folded.encode("utf-32-le"), dtype=np.uint32)
+        table = self._characters
+        known = np.minimum(points, len(table) - 1)
+        return table[known]
+
+    @functools.cached_property
+    def _characters(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The symbol of each code point; the last entry stands for all that are higher."""
+        points = {ord(spelling): i for i, spelling in enumerate(self._spellings) if i >= len(SPELLINGS)}
+        table = np.full(max(points, default=0) + 2, UNK, dtype=np.int32)
+        for point, i in points.items():
+            table[point] = i
+        return table
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ``ids`` up to the first EOS. PAD and BOS are left out, UNK reads ``<unk>``."""
         wanted = itertools.takewhile(lambda i: i != EOS, ids)
         text = b"".join([self._bytes[i] for i in wanted]).decode("utf-8", errors="replace")
-        return text if self.kind == "char" else text.removeprefix(" ")
+        if self.raw and self.kind == "word":
+            text = text.replace("\n ", "\n")
+        exact = self.kind == "char" or (self.raw and self.kind == "bpe")
+        return text if exact else text.removeprefix(" ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """One readable label per id, for pictures: a space is shown as ``▁``, special symbols as spelled."""
@@ -116,12 +160,12 @@ class Tokenizer:
         """
         try:
             given = json.loads(text)
-            kind, lowercase = _kind_of(given)
-            engine = vocabularies.assemble(_model_of(given["model"]), kind, lowercase)
+            kind, lowercase, raw = _kind_of(given)
+            engine = vocabularies.assemble(_model_of(given["model"]), kind, lowercase, raw)
             known = given["model"]["vocab"].values()
             same = json.loads(engine.to_str()) == given and sorted(known) == list(range(len(known)))
             if same and all(engine.id_to_token(i) == spelling for i, spelling in enumerate(SPELLINGS)):
-                return cls(engine, kind, lowercase)
+                return cls(engine, kind, lowercase, raw)
             reason = "it was not written by anaphora, or was changed"
         except RecursionError:
             reason = "it is nested too deeply"
@@ -182,6 +226,16 @@ class PairTokenizer:
         return cls(shared, shared if joint else Tokenizer.from_json(json.dumps(target)), joint)
 
 
+def _pieces(text: str, size: int = 1 << 15) -> list[str]:
+    """``text`` in pieces of whole lines of about ``size`` characters, which are encoded side by side."""
+    pieces, begin = [], 0
+    while begin < len(text):
+        end = text.find("\n", begin + size) + 1
+        pieces.append(text[begin : end or None])
+        begin = end or len(text)
+    return pieces or [""]
+
+
 def _sound(text: str) -> str:
     """``text`` itself, or a `DataError` when it cannot be written as UTF-8."""
     try:
@@ -194,11 +248,13 @@ def _sound(text: str) -> str:
     return text
 
 
-def _kind_of(given: dict[str, Any]) -> tuple[str, bool]:
+def _kind_of(given: dict[str, Any]) -> tuple[str, bool, bool]:
+    """Kind, lower case, raw: from the steps that prepare a text."""
     steps = [step["type"] for step in given["normalizer"]["normalizers"]]
+    lowercase, raw = "Lowercase" in steps, "Strip" not in steps
     if given["model"]["type"] == "BPE":
-        return "bpe", "Lowercase" in steps
-    return ("word" if "Prepend" in steps else "char"), "Lowercase" in steps
+        return "bpe", lowercase, raw
+    return ("word" if "Prepend" in steps else "char"), lowercase, raw
 
 
 def _model_of(given: dict[str, Any]) -> models.Model:

@@ -35,16 +35,29 @@ _STRETCH = (
 )
 
 
+# The same for raw text: a line break is a piece of its own, and of several spaces the last goes with the word.
+_RAW_STRETCH = (
+    "\n"
+    rf"| ?[^ \n<-]{{0,{LONGEST_PIECE - 1}}}?[^ \n<{_STOPS}-](?=[{_STOPS}]*(?:[ \n<-]|\z))"
+    rf"| ?-{{1,{LONGEST_PIECE}}}"
+    rf"| ?[^ \n<-]{{1,{LONGEST_PIECE}}}"
+    rf"| {{1,{LONGEST_PIECE}}}(?= )"
+    r"|(?m)."
+)
+_RAW_SPACE = _SPACE.replace("\t-\r", "\t\x0b-\r")
+"""White space but the line break."""
+
+
 def single_spaced(text: str) -> str:
     """``text`` as every tokenizer sees it: runs of white space are one space, none at the ends."""
     return _SPACES.sub(" ", text).strip(" ")
 
 
-def assemble(model: models.Model, kind: str, lowercase: bool) -> Tokenizer:
+def assemble(model: models.Model, kind: str, lowercase: bool, raw: bool = False) -> Tokenizer:
     """The vocabulary ``model`` with the rules of its ``kind`` around it."""
     engine = Tokenizer(model)
-    engine.normalizer = normalizer(kind, lowercase)
-    engine.pre_tokenizer = _pre_tokenizer(kind)
+    engine.normalizer = normalizer(kind, lowercase, raw)
+    engine.pre_tokenizer = _pre_tokenizer(kind, raw)
     if kind == "char":
         engine.decoder = decoders.Fuse()
     else:
@@ -54,34 +67,58 @@ def assemble(model: models.Model, kind: str, lowercase: bool) -> Tokenizer:
     return engine
 
 
-def normalizer(kind: str, lowercase: bool) -> normalizers.Normalizer:
-    """What happens to a text before it is cut: single spaces, lower case if wanted, a space in front."""
-    steps = [normalizers.Replace(Regex(_SPACE), " "), normalizers.Strip()]
-    if lowercase:
-        steps.append(normalizers.Lowercase())
+def normalizer(kind: str, lowercase: bool, raw: bool = False) -> normalizers.Normalizer:
+    """What happens to a text before it is cut: single spaces, lower case if wanted, a space in front.
+
+    A ``raw`` text stays as it is; only its words get single spaces, and a space in front of each line.
+    """
+    folded = [normalizers.Lowercase()] if lowercase else []
+    if raw and kind == "word":
+        return normalizers.Sequence(
+            [
+                normalizers.Prepend(" "),
+                normalizers.Replace(Regex(_RAW_SPACE), " "),
+                normalizers.Replace(Regex(" ?\n ?"), "\n"),
+                normalizers.Replace(Regex("\n(?=[^\n])"), "\n "),
+                normalizers.Replace(Regex(r" \z"), ""),
+                *folded,
+            ]
+        )
+    if raw:
+        return normalizers.Sequence(folded)
+    steps = [normalizers.Replace(Regex(_SPACE), " "), normalizers.Strip(), *folded]
     if kind != "char":
         steps.append(normalizers.Prepend(" "))
     return normalizers.Sequence(steps)
 
 
-def _pre_tokenizer(kind: str) -> pre_tokenizers.PreTokenizer:
+def _pre_tokenizer(kind: str, raw: bool) -> pre_tokenizers.PreTokenizer:
     if kind == "char":
         return pre_tokenizers.Split(Regex("(?m)."), "isolated")
     if kind == "word":
+        if raw:
+            return pre_tokenizers.Split(Regex("\n| [^ \n]*"), "isolated")
         return pre_tokenizers.Split(" ", "merged_with_next")
-    return pre_tokenizers.Split(Regex(_STRETCH), "isolated")
+    return pre_tokenizers.Split(Regex(_RAW_STRETCH if raw else _STRETCH), "isolated")
 
 
-def most_frequent(texts: Iterable[str], kind: str, vocab_size: int) -> models.WordLevel:
-    """The most frequent characters, or words with the space before them; ties in alphabetical order."""
+def most_frequent(texts: Iterable[str], kind: str, vocab_size: int, raw: bool = False) -> models.WordLevel:
+    """The most frequent characters, or words with the space before them; ties in alphabetical order.
+
+    A vocabulary of ``raw`` text has the line break as its first symbol, however seldom there is one.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(text if kind == "char" else [f" {word}" for word in text.split(" ")[1:]])
+        lines = text.split("\n") if raw and kind == "word" else [text]
+        for line in lines:
+            counts.update(line if kind == "char" else [f" {word}" for word in line.split(" ")[1:]])
     ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+    if raw:
+        ranked = ["\n", *(symbol for symbol in ranked if symbol != "\n")]
     return models.WordLevel(_numbered(ranked[: vocab_size - len(SPELLINGS)]), unk_token=SPELLINGS[UNK])
 
 
-def byte_pairs(texts: list[str], vocab_size: int) -> models.BPE:
+def byte_pairs(texts: list[str], vocab_size: int, raw: bool = False) -> models.BPE:
     """Characters, and pieces made by joining the most frequent neighbours again and again.
 
     The trainer breaks ties by symbol id, so the order of the alphabet decides them.
@@ -89,6 +126,8 @@ def byte_pairs(texts: list[str], vocab_size: int) -> models.BPE:
     with_bytes = vocab_size >= BYTES_FROM
     room = vocab_size - len(SPELLINGS) - (len(BYTES) if with_bytes else 0)
     alphabet = _alphabet(texts, at_most=room // 2 if with_bytes else room)
+    if raw:
+        alphabet = ["\n", *(c for c in alphabet if c != "\n")]
     trainer = trainers.BpeTrainer(
         vocab_size=room,
         min_frequency=2,
@@ -100,7 +139,7 @@ def byte_pairs(texts: list[str], vocab_size: int) -> models.BPE:
         limit_alphabet=len(alphabet),
     )
     learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = _pre_tokenizer("bpe")
+    learner.pre_tokenizer = _pre_tokenizer("bpe", raw)
     learner.train_from_iterator(texts, trainer)
     learnt = json.loads(learner.to_str())["model"]
     pieces = sorted(learnt["vocab"], key=learnt["vocab"].__getitem__)

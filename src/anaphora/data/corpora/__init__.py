@@ -13,6 +13,7 @@ from anaphora.data.corpora import (
     names,
     numbers,
     parity,
+    python_source,
     recall,
     reviews,
     waves,
@@ -32,6 +33,7 @@ _ALL: tuple[Embedded, ...] = (
     reviews.CORPUS,
     brackets.CORPUS,
     parity.CORPUS,
+    python_source.CORPUS,
     recall.CORPUS,
     adding.CORPUS,
 )

@@ -1,0 +1,165 @@
+"""Running text as symbols: one long array of ids, cut into parallel streams or into windows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.data.pooled import random_of
+from anaphora.data.text import Text
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError
+
+HELD_TEXT = 256_000_000
+"""Characters of text up to which the ids are held in memory; those of more are in a file without a name."""
+
+Ids = np.ndarray[Any, Any]
+
+
+def encode_stream(text: Text, tokenizer: Tokenizer) -> Ids:
+    """The ids of the whole text, ``(symbols,)``, with a line break before the first: what it is predicted from."""
+    dtype = np.uint16 if tokenizer.size <= 1 << 16 else np.int32
+    first = np.array([tokenizer.line_break], dtype=dtype)
+    parts = (tokenizer.encode_array(block).astype(dtype) for block in text.blocks())
+    if text.characters <= HELD_TEXT:
+        ids: Ids = np.concatenate([first, *parts])
+    else:
+        folder = text.folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:  # the array that is made of it stays
+            for part in (first, *parts):
+                file.write(part.tobytes())
+            file.flush()
+            ids = np.memmap(file, dtype=dtype, mode="r")
+    if len(ids) < 3:
+        raise DataError(f"{text.source.name} holds too little text; give at least two symbols.")
+    return ids
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """``inputs`` and ``targets`` ``(rows, time)``: symbols, and those that follow each of them."""
+
+    inputs: Ids
+    targets: Ids
+    indices: list[int]
+    """Which streams (or windows) the rows are."""
+    fresh: bool
+    """Whether nothing is carried over from the batch before."""
+    share: tuple[int, int] = (0, 1)
+    """Which part of a whole batch this is, of how many: the same streams every time."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def symbols(self) -> int:
+        """Symbols to predict."""
+        return int(self.targets.size)
+
+    def shard(self, index: int, of: int) -> StreamBatch:
+        """Rows ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
+        rows = slice(index, None, of)
+        return StreamBatch(self.inputs[rows], self.targets[rows], self.indices[rows], self.fresh, (index, of))
+
+    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """``(inputs, targets)`` as whole numbers on ``device``."""
+        both = torch.from_numpy(np.stack((self.inputs, self.targets)).astype(np.int64))
+        if device.type == "cuda":
+            both = both.pin_memory()  # so that nobody waits for the copy
+        moved = both.to(device, non_blocking=True)
+        return moved[0], moved[1]
+
+
+class StreamBatches:
+    """Truncated back-propagation: the text as ``rows`` parallel streams, read ``steps`` symbols at a time.
+
+    Row r of a batch goes on where row r of the batch before ended, so that a state can be carried over. Each
+    epoch begins a little later in the text, so that it is cut elsewhere; its first batch is ``fresh``.
+    """
+
+    def __init__(self, ids: Ids, *, rows: int, steps: int, seed: int):
+        symbols = len(ids) - 1
+        self.epoch = 0
+        self._ids, self._seed = ids, seed
+        self._steps = min(steps, symbols)
+        self._rows = max(1, min(rows, symbols // self._steps))
+        self._next = 0
+
+    def __iter__(self) -> Iterator[StreamBatch]:
+        return self
+
+    def __next__(self) -> StreamBatch:
+        offset, length = self._cut()
+        if self._next * self._steps >= length:
+            self.epoch, self._next = self.epoch + 1, 0
+            offset, length = self._cut()
+        begin = self._next * self._steps
+        size = min(self._steps, length - begin)
+        places = offset + begin + length * np.arange(self._rows)[:, None] + np.arange(size)
+        fresh = self._next == 0
+        self._next += 1
+        return StreamBatch(self._ids[places], self._ids[places + 1], list(range(self._rows)), fresh)
+
+    def _cut(self) -> tuple[int, int]:
+        """Where the first stream begins, and how long each is."""
+        spare = len(self._ids) - 1 - self._rows
+        most = min(self._steps, 1 + spare // 2)
+        offset = int(random_of(self._seed, self.epoch, 0).randint(most)) if self.epoch else 0
+        return offset, (len(self._ids) - 1 - offset) // self._rows
+
+    def state(self) -> dict[str, int]:
+        """Where the streams stand, for `restore`."""
+        return {"epoch": self.epoch, "next": self._next}
+
+    def restore(self, state: dict[str, int]) -> None:
+        self.epoch, self._next = state["epoch"], state["next"]
+
+
+class WindowBatches:
+    """The text in windows of ``steps`` symbols, ``rows`` to a batch, in a new order and cut elsewhere each epoch."""
+
+    def __init__(self, ids: Ids, *, rows: int, steps: int, seed: int):
+        symbols = len(ids) - 1
+        self.epoch = 0
+        self._ids, self._seed = ids, seed
+        self._steps = min(steps, symbols)
+        self._rows = max(1, min(rows, symbols // self._steps))
+        self._next = 0
+        self._order: tuple[int, int, Ids] | None = None
+
+    def __iter__(self) -> Iterator[StreamBatch]:
+        return self
+
+    def __next__(self) -> StreamBatch:
+        offset, order = self._windows()
+        if (self._next + 1) * self._rows > len(order):  # what does not fill a batch has its turn another time
+            self.epoch, self._next = self.epoch + 1, 0
+            offset, order = self._windows()
+        chosen = order[self._next * self._rows : (self._next + 1) * self._rows]
+        self._next += 1
+        places = offset + chosen[:, None] * self._steps + np.arange(self._steps)
+        return StreamBatch(self._ids[places], self._ids[places + 1], chosen.tolist(), True)
+
+    def _windows(self) -> tuple[int, Ids]:
+        if self._order is None or self._order[0] != self.epoch:
+            random = random_of(self._seed, self.epoch, 0)
+            spare = len(self._ids) - 1 - self._rows * self._steps
+            offset = int(random.randint(min(self._steps, 1 + spare)))
+            order = random.permutation((len(self._ids) - 1 - offset) // self._steps)
+            self._order = (self.epoch, offset, order)
+        return self._order[1], self._order[2]
+
+    def state(self) -> dict[str, int]:
+        """Where the windows stand, for `restore`."""
+        return {"epoch": self.epoch, "next": self._next}
+
+    def restore(self, state: dict[str, int]) -> None:
+        self.epoch, self._next = state["epoch"], state["next"]

@@ -1,0 +1,205 @@
+"""Language models: a body that reads symbols from left to right, and an output layer that names the next one.
+
+    p(x₁ … x_T) = ∏_t p(x_t | x_<t),    p(x_t = i | x_<t) = softmax(W y_t + b)_i
+
+Every body reads whole sequences (`read`) and single symbols (`start`, `step`) with the same result, so that any
+search can use any of these models. The words of a body's parts (``embedding``, ``recurrent``, ``stack``) are
+those of the encoders in `anaphora.models.encoders`, so that weights can be handed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.models.encoders import TransformerEncoder
+from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.recurrent import Recurrent
+from anaphora.nn.recurrent_step import dropout_mask
+from anaphora.nn.transformer import Past
+
+
+class Reading(NamedTuple):
+    """What a body makes of symbols ``(rows, time)``."""
+
+    states: Tensor
+    """y ``(rows, time, width)``"""
+    carried: Any
+    """What goes on to the next symbols, or None where nothing does."""
+
+
+class Body(Protocol):
+    """Reads symbols from left to right. ``context`` is how many it can look back over; None: no limit."""
+
+    width: int
+    context: int | None
+
+    def read(self, symbols: Tensor, carried: Any = None) -> Reading:
+        """Symbols ``(rows, time)``, after those that left ``carried``."""
+        ...
+
+    def start(self, rows: int) -> Any:
+        """What is carried before the first symbol."""
+        ...
+
+    def step(self, symbols: Tensor, carried: Any) -> tuple[Tensor, Any]:
+        """One more symbol ``(rows,)``: y ``(rows, width)``, and what is carried on, by row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A recurrent body's states, each ``(layers, rows, hidden)``."""
+
+    states: tuple[Tensor, ...]
+
+    def select(self, rows: Tensor) -> Carried:
+        return Carried(tuple(state.index_select(1, rows) for state in self.states))
+
+
+class RecurrentBody(nn.Module):
+    """Vectors of the symbols, read by recurrent layers; the last states are carried on.
+
+    ``word_dropout`` leaves out whole words, everywhere in a batch (Gal & Ghahramani 2016); ``dropout`` falls on the
+    vectors, with ``locked`` on the same units at every step.
+    """
+
+    context = None
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        recurrent: Recurrent,
+        *,
+        word_dropout: float = 0.0,
+        dropout: float = 0.0,
+        locked: bool = False,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.recurrent = recurrent
+        self.word_dropout, self.dropout, self.locked = word_dropout, dropout, locked
+        self.width: int = recurrent.output_size
+
+    def read(self, symbols: Tensor, carried: Carried | None = None) -> Reading:
+        x = self.embedding(symbols)
+        if self.training and self.word_dropout:
+            kept = dropout_mask(x, (self.embedding.symbols, 1), self.word_dropout)
+            x = x * F.embedding(symbols, kept)
+        x = dropped(x, self.dropout, self.locked, self.training)
+        y, last = self.recurrent(x, None, None if carried is None else carried.states)
+        return Reading(y, Carried(last))
+
+    def start(self, rows: int) -> Carried:
+        return Carried(self.recurrent.initial_state(rows, self.embedding.weight))
+
+    def step(self, symbols: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
+        y, last = self.recurrent.step(self.embedding(symbols), carried.states)
+        return y, Carried(last)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A Transformer body's past: keys and values, and the symbols they were made of ``(rows, length)``."""
+
+    past: Past | None
+    symbols: Tensor
+
+    def select(self, rows: Tensor) -> Window:
+        past = None if self.past is None else self.past.select(rows)
+        return Window(past, self.symbols.index_select(0, rows))
+
+
+class TransformerBody(TransformerEncoder):
+    """Self-attention that looks back only (GPT): place t sees the places up to t, of at most ``context``.
+
+    Step by step, keys and values are kept. When the window is full, it goes on with the last half of its symbols,
+    read again from the first position on.
+    """
+
+    context: int
+
+    def __init__(self, *parts: Any, context: int, **more: Any):
+        super().__init__(*parts, **more)
+        self.context = context
+
+    def read(self, symbols: Tensor, carried: Window | None = None) -> Reading:
+        """Symbols ``(rows, time)`` from the first position on; nothing is carried between windows."""
+        x = self.dropout(self.positions(self.embedding(symbols)))
+        return Reading(self.stack(x, causal=True), None)
+
+    def start(self, rows: int) -> Window:
+        weight = next(self.parameters())
+        return Window(None, torch.zeros(rows, 0, dtype=torch.long, device=weight.device))
+
+    def step(self, symbols: Tensor, carried: Window) -> tuple[Tensor, Window]:
+        past, before = carried.past, carried.symbols
+        if before.shape[1] >= self.context:
+            before, past = before[:, -(self.context // 2) :], None
+            for symbol in before.unbind(1):
+                past = self._advance(symbol, past)[1]
+        y, past = self._advance(symbols, past)
+        return y, Window(past, torch.cat((before, symbols[:, None]), 1))
+
+    def _advance(self, symbols: Tensor, past: Past | None) -> tuple[Tensor, Past]:
+        place = 0 if past is None else past.length
+        x = self.dropout(self.positions(self.embedding(symbols[:, None]), place))
+        return self.stack.step(x.squeeze(1), past)
+
+
+class Language(nn.Module):
+    """A body and an output layer, with a projection between them where their widths differ.
+
+    ``dropout`` falls on what the body gives, with ``locked`` on the same units at every step.
+    """
+
+    def __init__(
+        self,
+        body: Any,
+        output: Output,
+        *,
+        dropout: float = 0.0,
+        locked: bool = False,
+    ):
+        super().__init__()
+        self.body = body
+        self.output = output
+        self.project = None if body.width == output.width else nn.Linear(body.width, output.width)
+        self.dropout, self.locked = dropout, locked
+
+    def read(self, symbols: Tensor, carried: Any = None) -> tuple[Tensor, Reading]:
+        """What enters the output layer ``(rows, time, width)``, and the body's own reading."""
+        reading: Reading = self.body.read(symbols, carried)
+        return self._towards_output(reading.states), reading
+
+    def forward(self, symbols: Tensor, carried: Any = None) -> Tensor:
+        """Logits of the next symbol at every place ``(rows, time, symbols)``."""
+        logits: Tensor = self.output(self.read(symbols, carried)[0])
+        return logits
+
+    def start(self, rows: int) -> Any:
+        """What is carried before the first symbol, for ``rows`` rows."""
+        return self.body.start(rows)
+
+    def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """log p of every next symbol ``(rows, symbols)`` after one more ``(rows,)``, and what is carried on."""
+        y, state = self.body.step(symbols, state)
+        return self.output(self._towards_output(y)).float().log_softmax(-1), state
+
+    def _towards_output(self, y: Tensor) -> Tensor:
+        if y.dim() == 3:
+            y = dropped(y, self.dropout, self.locked, self.training)
+        return y if self.project is None else self.project(y)
+
+
+def dropped(x: Tensor, rate: float, locked: bool, training: bool) -> Tensor:
+    """Dropout on ``(rows, time, width)``; ``locked``: the same units of a row at all times."""
+    if not training or not rate:
+        return x
+    if locked:
+        return x * dropout_mask(x, (x.shape[0], 1, x.shape[2]), rate)
+    return F.dropout(x, rate)

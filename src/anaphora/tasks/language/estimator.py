@@ -1,0 +1,319 @@
+"""``an.LanguageModel``: learn what comes next, judge texts, write new ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anaphora.data.streams import line_batches
+from anaphora.data.symbols import BOS, EOS, UNK
+from anaphora.data.text import Text
+from anaphora.data.text_lines import LineBatches, encode_lines
+from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
+from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
+from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
+from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.settings import build
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.language import ngram
+from anaphora.tasks.language.build import build_language
+from anaphora.tasks.language.masked import MaskedObjective, masked_measures
+from anaphora.tasks.language.objective import LanguageObjective
+from anaphora.tasks.language.sampling import Listen, draw
+from anaphora.tasks.language.scoring import stream_log_probs, summary, symbol_log_probs
+from anaphora.tasks.language.settings import LanguageSettings, SampleOptions, SampleSettings
+from anaphora.tasks.response import Response
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.progress import Reporter
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import derive, seed_everything
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """How probable a line is: log p of all its symbols and of its end, and exp(−log p / symbols)."""
+
+    text: str
+    log_prob: float
+    symbols: int
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(700.0, -self.log_prob / max(1, self.symbols)))
+
+
+class LanguageModel(Estimator):
+    """What comes next: p(x₁ … x_T) = ∏_t p(x_t | x_<t).
+
+        m = an.LanguageModel(model="lstm", tokens="char")
+        m.fit("book.txt", out="runs/book")
+        m.sample("Once upon", temperature=0.8)
+        m.rank(["an example sentence", "an egg-sample sentence"])
+
+    ``anaphora models language`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "language"
+    settings_: LanguageSettings
+    tokenizer_: Tokenizer
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Data, valid: Data | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Text, Text]:
+        s = self.settings_
+        return open_training_text(
+            data,
+            valid,
+            by_line=s.lines,
+            hold_out=s.hold_out,
+            seed=s.seed,
+            bad_rows=s.bad_rows,
+            spill=spill,
+        )
+
+    def _learn(self, data: Text) -> None:
+        self.tokenizer_ = self._made_tokenizer(data)
+
+    def _made_tokenizer(self, data: Text) -> Tokenizer:
+        s = self.settings_
+        stride = 1 + data.characters // ENOUGH_TEXT
+        blocks = (block for number, block in enumerate(data.blocks()) if number % stride == 0)
+        return Tokenizer.train(
+            blocks, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase, raw=not s.lines
+        )
+
+    def _symbols(self, data: Text) -> float:
+        block = next(data.blocks())[:100_000]
+        return len(self.tokenizer_.encode(block)) / max(1, len(block)) * data.characters
+
+    def _fresh_model(self) -> nn.Module:
+        seed_everything(self.settings_.seed, "model")
+        return build_language(self.settings_, self.tokenizer_.size)
+
+    def _lesson(self, data: Text, dev: Text) -> tuple[Objective, Batches]:
+        s, held = self.settings_, self._encoded(dev, self.settings_.valid_symbols)
+        batches = self._batches(data)
+        if s.model == "masked":
+            return MaskedObjective(s, self.tokenizer_.size, held[0]), batches
+
+        def measure(model: Any) -> dict[str, float]:
+            return summary(self._log_probs(model, held[0]), held[1])
+
+        def show(model: Any) -> list[dict[str, str]]:
+            filters = {key: getattr(s, key) for key in SampleSettings.model_fields}
+            seed = derive(s.seed, "sample")
+            (drawn,) = draw(
+                model,
+                self.tokenizer_,
+                [self.begin],
+                lines=s.lines,
+                device=_device(model),
+                seed=seed,
+                **filters,
+            )
+            return [{"source": "", "reference": "", "output": self.tokenizer_.decode(drawn.tokens)}]
+
+        return LanguageObjective(s, self.tokenizer_.size, measure=measure, show=show), batches
+
+    def _batches(self, data: Text) -> Batches:
+        s = self.settings_
+        if s.lines:
+            rows = encode_lines(data, self.tokenizer_)
+            return LineBatches(rows, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed)
+        ids = encode_stream(data, self.tokenizer_)
+        whole = s.model in ("transformer", "masked")
+        steps = s.context if whole else s.bptt
+        kind = WindowBatches if whole else StreamBatches
+        return kind(ids, rows=max(1, s.batch_tokens // steps), steps=steps, seed=s.seed)
+
+    def _encoded(self, text: Text, most: int = 0) -> tuple[list[Any], int]:
+        """The text as rows of symbols (a stream is one, with what begins it), and how many characters they are."""
+        if self.settings_.lines:
+            rows: list[Any] = encode_lines(text, self.tokenizer_)
+            total = sum(len(row) + 1 for row in rows)
+            kept: list[Any] = []
+            for row in rows:
+                if most and sum(map(len, kept)) >= most:
+                    break
+                kept.append(row)
+        else:
+            ids = encode_stream(text, self.tokenizer_)
+            kept, total = [ids[: most + 1] if most else ids], len(ids) - 1
+        used = sum(len(row) + 1 for row in kept) if self.settings_.lines else len(kept[0]) - 1
+        return kept, round(text.characters * used / total)
+
+    def _log_probs(self, model: Any, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        """log p of every symbol of encoded text: of a stream, or of lines with their ends."""
+        if self._direct:
+            return ngram.log_probs(model, rows, lines=self.settings_.lines)
+        if self.settings_.lines:
+            return symbol_log_probs(model, [[*row, EOS] for row in rows], BOS)
+        return [stream_log_probs(model, ids) for ids in rows]
+
+    def _solve(self, data: Text, dev: Text, reporter: Reporter | None) -> dict[str, float]:
+        s = self.settings_
+        rows = encode_lines(data, self.tokenizer_) if s.lines else [encode_stream(data, self.tokenizer_)]
+        self.model_ = ngram.fitted(s, rows, self.tokenizer_.size)
+        held, characters = self._encoded(dev)
+        return summary(self._log_probs(self.model_, held), characters)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return ngram.tensors(self.model_) if self._direct else super()._weights()
+
+    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        if self._direct:
+            self.model_ = ngram.rebuilt(self.settings_, tensors)
+        else:
+            super()._rebuild(tensors, device)
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Text, Text]:
+        return reopen_texts(config.data, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {"symbols": self.tokenizer_.size}
+
+    # ------------------------------------------------------------------ the next symbol, for any search
+
+    @property
+    def begin(self) -> int:
+        """The symbol before the first: <s> for lines, a line break for running text."""
+        return BOS if self.settings_.lines else self.tokenizer_.line_break
+
+    @property
+    def end(self) -> int:
+        """The symbol that ends a line: </s>, or a line break."""
+        return EOS if self.settings_.lines else self.tokenizer_.line_break
+
+    def start(self, rows: int = 1) -> Any:
+        """What is carried before `begin`, for `anaphora.search`."""
+        self._check_one_way("step")
+        return self.model_.start(rows)
+
+    def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """log p of every next symbol ``(rows, symbols)`` after one more ``(rows,)``, and the new state."""
+        log_probs, state = self.model_.step(symbols, state)
+        return log_probs, state
+
+    # ------------------------------------------------------------------ use
+
+    def read(self, texts: Iterable[str]) -> list[LineScore]:
+        """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
+        self._check_one_way("the probability of a line")
+        rows = [[*row, self.end] for row in self._encode(texts)]
+        if self._direct:
+            found = ngram.line_log_probs(self.model_, rows, self.begin)
+        else:
+            found = symbol_log_probs(self.model_.eval(), rows, self.begin)
+        return [
+            LineScore(text, float(values.sum()), len(values))
+            for text, values in zip(self._given_texts, found, strict=True)
+        ]
+
+    def predict(self, texts: Iterable[str]) -> list[float]:
+        """log p of each text as a line, in nats; see `read` for its perplexity."""
+        return [line.log_prob for line in self.read(texts)]
+
+    def rank(self, alternatives: Iterable[str]) -> list[LineScore]:
+        """The alternatives, the most probable first."""
+        return sorted(self.read(alternatives), key=lambda line: -line.log_prob)
+
+    def score(self, data: Data, *, bad_rows: str | None = None) -> dict[str, Any]:
+        """Loss in nats per symbol, perplexity and bits per character of ``data``; for ``masked`` how well hidden
+        symbols are guessed."""
+        self._check_trained()
+        s = self.settings_
+        text = open_text(data, role="test", bad_rows=bad_rows or s.bad_rows)
+        rows, characters = self._encoded(text)
+        if s.model == "masked":
+            return dict(masked_measures(self.model_.eval(), rows, s, self.tokenizer_.size))
+        if not self._direct:
+            self.model_.eval()
+        found = self._log_probs(self.model_, rows)
+        unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
+        counts = {"symbols": sum(map(len, found)), "characters": characters, "unknown": unknown}
+        return {**summary(found, characters), **counts}
+
+    def sample(self, prompt: str = "", *, listen: Listen | None = None, **options: Any) -> list[str]:
+        """New texts that go on from ``prompt``: ``length``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``
+        and ``n`` as in the settings. ``listen`` is told each piece of the first one as it is drawn."""
+        self._check_one_way("new text")
+        usual = {key: getattr(self.settings_, key) for key in SampleSettings.model_fields}
+        asked = build(SampleOptions, {**usual, "prompt": prompt, **options}, owner="sample").model_dump()
+        text = asked.pop("prompt")
+        begun = [self.begin, *self.tokenizer_.encode(text)]
+        if not self._direct:
+            self.model_.eval()
+        drawn = draw(
+            self.model_,
+            self.tokenizer_,
+            begun,
+            lines=self.settings_.lines,
+            device=_device(self.model_),
+            listen=listen,
+            **asked,
+        )
+        told = len(self.tokenizer_.decode(begun[1:]))
+        return [self.tokenizer_.decode([*begun[1:], *h.tokens])[told:] for h in drawn]
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """For each line ``log p⇥perplexity⇥line``, in order; an empty line has no answer but an empty line."""
+        number = 0
+        for lines in line_batches(source):
+            asked = [line for line in lines if line.strip()]
+            found = iter(self.read(asked) if asked else [])
+            for line in lines:
+                number += 1
+                if not line.strip():
+                    yield Response("", {"line": number, "input": line, "log_prob": None, "perplexity": None})
+                    continue
+                one = next(found)
+                yield Response(
+                    f"{one.log_prob:.4f}\t{one.perplexity:.4f}\t{line}",
+                    {
+                        "line": number,
+                        "input": line,
+                        "log_prob": one.log_prob,
+                        "symbols": one.symbols,
+                        "perplexity": one.perplexity,
+                    },
+                )
+
+    def _encode(self, texts: Iterable[str]) -> list[list[int]]:
+        if isinstance(texts, str):
+            raise DataError("predict takes a list of texts: write [text] for a single one.")
+        self._given_texts = list(texts)
+        for number, text in enumerate(self._given_texts, start=1):
+            if not isinstance(text, str):
+                raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
+        return self.tokenizer_.encode_batch(self._given_texts)
+
+    def _check_one_way(self, what: str) -> None:
+        self._check_trained()
+        if self.settings_.model == "masked":
+            raise AnaphoraError(
+                f"{what} cannot come from the preset masked: it reads both sides, so it says what is hidden in a "
+                "text, not how probable the text is; train another preset, such as transformer."
+            )
+
+
+def _device(model: Any) -> torch.device:
+    return next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")

@@ -1,0 +1,146 @@
+"""The language model as the registry knows it: its presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from anaphora.settings import NetworkSettings, TrainingSettings
+from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.language.settings import LanguageSettings, ReadOptions
+
+_TRANSFORMER = frozenset({"heads", "feedforward", "norm_first", "context", "compile"})
+_MASKED = frozenset({"masked_share"})
+_NGRAM = frozenset({"smoothing"})
+_WINDOW = frozenset({"direct"})
+_CARRIED = frozenset({"bptt"})
+_NOISE = frozenset(
+    {
+        "embedding_dropout",
+        "input_dropout",
+        "weight_dropout",
+        "variational",
+        "activation_penalty",
+        "temporal_penalty",
+    }
+)
+_SAMPLING = frozenset({"length", "temperature", "top_k", "top_p", "min_p"})
+_RECURRENT_UNUSED = _TRANSFORMER | _MASKED | _NGRAM | _WINDOW | {"order"}
+_KEPT_BY_COUNTS = frozenset({"seed"})
+
+_RECURRENT = {
+    "embedding": 128,
+    "hidden": 256,
+    "dropout": 0.1,
+    "lr": 4e-3,
+    "warmup": 50,
+    "batch_tokens": 2048,
+    "steps": 1000,
+    "valid_every": 250,
+    "save_every": 250,
+    "valid_symbols": 100_000,
+}
+
+_PRESETS = (
+    Preset(
+        "ngram",
+        "Counts of n symbols in a row, with modified Kneser-Ney smoothing; fitted in one go, the baseline to beat.",
+        {},
+        (
+            (frozenset(NetworkSettings.model_fields) - {"bidirectional"})
+            | (frozenset(TrainingSettings.model_fields) - _KEPT_BY_COUNTS)
+            | _TRANSFORMER
+            | _MASKED
+            | _WINDOW
+            | _CARRIED
+            | _NOISE
+            | {"tie", "output_dropout", "max_tokens", "valid_symbols"}
+        ),
+        direct=True,
+    ),
+    Preset(
+        "nplm",
+        "The vectors of the last n − 1 symbols through one tanh layer (Bengio 2003).",
+        {**_RECURRENT, "embedding": 64, "hidden": 512, "order": 9, "steps": 1500, "lr": 2e-3},
+        _TRANSFORMER
+        | _MASKED
+        | _NGRAM
+        | (_NOISE - {"input_dropout", "embedding_dropout"})
+        | {"cell", "layers", "dropout"},
+    ),
+    Preset(
+        "rnn",
+        "Plain recurrent network (Elman), its state carried through the whole text.",
+        {**_RECURRENT, "cell": "elman", "layers": 1, "lr": 2e-3},
+        _RECURRENT_UNUSED,
+    ),
+    Preset(
+        "lstm",
+        "Long short-term memory; with weight dropout, variational dropout and averaging this is AWD-LSTM.",
+        {**_RECURRENT, "cell": "lstm", "layers": 1},
+        _RECURRENT_UNUSED,
+    ),
+    Preset(
+        "gru",
+        "Gated recurrent units.",
+        {**_RECURRENT, "cell": "gru", "layers": 1},
+        _RECURRENT_UNUSED,
+    ),
+    Preset(
+        "transformer",
+        "Self-attention that looks back only (GPT); generates with kept keys and values.",
+        {
+            "layers": 4,
+            "hidden": 128,
+            "heads": 4,
+            "feedforward": 512,
+            "context": 64,
+            "dropout": 0.0,
+            "lr": 3e-3,
+            "warmup": 100,
+            "batch_tokens": 1024,
+            "steps": 1500,
+            "valid_every": 500,
+            "valid_symbols": 100_000,
+        },
+        _CARRIED | _NOISE | _MASKED | _NGRAM | _WINDOW | {"embedding", "cell", "order"},
+    ),
+    Preset(
+        "masked",
+        "A Transformer that reads both sides and guesses hidden symbols (BERT): to start classifiers and taggers with.",
+        {
+            "layers": 4,
+            "hidden": 128,
+            "heads": 4,
+            "feedforward": 512,
+            "context": 64,
+            "lr": 2e-3,
+            "warmup": 100,
+            "batch_tokens": 2048,
+            "steps": 1500,
+            "valid_every": 500,
+            "valid_symbols": 100_000,
+        },
+        _CARRIED
+        | _NOISE
+        | _NGRAM
+        | _WINDOW
+        | _SAMPLING
+        | {"embedding", "cell", "order", "bidirectional", "output_dropout"},
+    ),
+)
+
+LANGUAGE = TaskInfo(
+    command="language",
+    name="LanguageModel",
+    summary="what comes next in a text: its probability, and new text like it",
+    data_help="plain text files (also .gz), a folder of them, an embedded corpus, or a list of texts",
+    settings=LanguageSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="lstm",
+    home="anaphora.tasks.language.estimator",
+    predicting=ReadOptions,
+    fields=(),
+    example="train.txt",
+    next_steps=(
+        ("New text:", "sample {run} --prompt '…'"),
+        ("How probable lines are:", "predict {run} FILE"),
+    ),
+)

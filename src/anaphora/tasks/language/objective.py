@@ -1,0 +1,114 @@
+"""What the training loop is told about language models: the loss, the dev measures and the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.data.symbols import PAD
+from anaphora.data.text_lines import LineBatch
+from anaphora.data.text_stream import StreamBatch
+from anaphora.models.language import Carried, Language, Reading
+from anaphora.tasks.language.settings import LanguageSettings
+from anaphora.training.objective import LossSum
+
+Measure = Callable[[Language], dict[str, float]]
+Show = Callable[[Language], list[dict[str, str]]]
+
+
+class LanguageObjective:
+    """Negative log probability of the text, −Σ_t log p(x_t | x_<t), and penalties on the states if asked for.
+
+    Of running text each stream's state is carried from batch to batch, without its gradient: truncated
+    back-propagation through time. What is carried goes into every checkpoint.
+    """
+
+    greater_is_better = False
+
+    def __init__(self, settings: LanguageSettings, symbols: int, *, measure: Measure, show: Show):
+        self.settings = settings
+        self.metric = settings.metric
+        self.chance = math.log(symbols)
+        self._measure, self._show = measure, show
+        self._carried: dict[tuple[int, int], Any] = {}
+        self._compiled: Callable[[Language, Tensor, Tensor], Tensor] | None = None
+
+    def loss(self, model: Language, batch: StreamBatch | LineBatch) -> LossSum:
+        device = model.output.bias.device
+        inputs, targets = batch.tensors(device)
+        if isinstance(batch, StreamBatch) and model.body.context:
+            return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
+        before = None
+        if isinstance(batch, StreamBatch) and not batch.fresh:
+            before = self._carried.get(batch.share)
+        hidden, reading = model.read(inputs, before)
+        if isinstance(batch, StreamBatch):
+            self._carried[batch.share] = _detached(reading.carried)
+        total = cross_entropy(model, hidden, targets)
+        return LossSum(total + batch.symbols * self._penalty(hidden, reading), batch.symbols)
+
+    def _windowed(
+        self, model: Language, device: torch.device
+    ) -> Callable[[Language, Tensor, Tensor], Tensor]:
+        if device.type != "cuda" or self.settings.compile == "off" or not model.training:
+            return window_loss
+        if self._compiled is None:
+            self._compiled = torch.compile(window_loss, dynamic=False)
+        return self._compiled
+
+    def _penalty(self, hidden: Tensor, reading: Reading) -> Tensor | float:
+        s, y = self.settings, reading.states
+        penalty: Tensor | float = 0.0
+        if s.activation_penalty:
+            penalty = penalty + s.activation_penalty * hidden.float().pow(2).mean()
+        if s.temporal_penalty and y.shape[1] > 1:
+            penalty = penalty + s.temporal_penalty * (y[:, 1:] - y[:, :-1]).float().pow(2).mean()
+        return penalty
+
+    def evaluate(self, model: Language) -> dict[str, float]:
+        return self._measure(model)
+
+    def samples(self, model: Language) -> list[dict[str, str]]:
+        """A text drawn from the model as it is now: from noise to words to sentences."""
+        return self._show(model)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What is carried, by part of the batch."""
+        return {
+            f"{index}/{of}/{number}": tensor
+            for (index, of), carried in self._carried.items()
+            for number, tensor in enumerate(carried.states if isinstance(carried, Carried) else [carried])
+        }
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        found: dict[tuple[int, int], dict[int, Tensor]] = {}
+        for key, tensor in tensors.items():
+            index, of, number = map(int, key.split("/"))
+            found.setdefault((index, of), {})[number] = tensor
+        for share, parts in found.items():
+            ordered = tuple(parts[number] for number in sorted(parts))
+            of_symbols = not ordered[0].is_floating_point()
+            self._carried[share] = ordered[0] if of_symbols else Carried(ordered)
+
+
+def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The summed loss of windows ``(rows, time)`` that carry nothing; one function, so that it can be compiled."""
+    return cross_entropy(model, model.read(inputs)[0], targets)
+
+
+def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
+    """−Σ log p(target) over ``(rows, time)``; PAD is no target."""
+    logits = model.output(hidden)
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=PAD, reduction="sum")
+
+
+def _detached(carried: Any) -> Any:
+    """Without gradient; numbers that are none would be handed on for ever, so they become zeros."""
+    if isinstance(carried, Carried):
+        return Carried(tuple(s.detach().nan_to_num(0.0, 0.0, 0.0) for s in carried.states))
+    return carried

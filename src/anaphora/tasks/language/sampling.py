@@ -1,0 +1,108 @@
+"""New text from a language model, drawn symbol by symbol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from anaphora.data.symbols import BOS, EOS, PAD, UNK
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.search import Hypothesis, sample
+from anaphora.search._hypothesis import Step
+
+Listen = Callable[[str], None]
+
+
+class NextSymbol(Protocol):
+    """What every language model can do: begin, and read one symbol more."""
+
+    def start(self, rows: int, /) -> Any: ...
+
+    def step(self, symbols: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
+
+
+@torch.no_grad()
+def draw(
+    model: NextSymbol,
+    tokenizer: Tokenizer,
+    prompt: Sequence[int],
+    *,
+    lines: bool,
+    device: torch.device,
+    length: int,
+    seed: int,
+    n: int = 1,
+    listen: Listen | None = None,
+    **filters: Any,
+) -> list[Hypothesis]:
+    """``n`` continuations of ``prompt``, which begins with what begins every text.
+
+    Running text goes on for ``length`` symbols; a line ends with </s>, or there. ``listen`` is told each piece of
+    the first one's text as it is drawn.
+    """
+    state = model.start(1)
+    for symbol in prompt[:-1]:
+        state = model.step(torch.tensor([symbol], device=device), state)[1]
+    forbidden = [PAD, BOS, UNK] if lines else [PAD, BOS, UNK, EOS]
+    step = _without(model.step, forbidden)
+    speaker = None if listen is None else _Speaker(tokenizer, prompt[1:], listen)
+    (found,) = sample(
+        step if speaker is None else speaker.heard(step),
+        state,
+        start=torch.tensor([prompt[-1]], device=device),
+        eos=EOS,
+        max_length=length,
+        seeds=[seed],
+        n=n,
+        **filters,
+    )
+    if speaker is not None:
+        speaker.say(found[0].tokens, last=True)
+    return list(found)
+
+
+def _without(step: Step, forbidden: list[int]) -> Step:
+    """``step`` that never names the symbols ``forbidden``."""
+
+    def limited(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        log_probs, state = step(symbols, state)
+        log_probs = log_probs.clone()
+        log_probs[:, forbidden] = -math.inf
+        return log_probs, state
+
+    return limited
+
+
+class _Speaker:
+    """Tells text as it grows. What may still change (half a character) waits for the next symbol."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], listen: Listen):
+        self._decode, self._listen = tokenizer.decode, listen
+        self._prompt = list(prompt)
+        self._told = len(self._decode(self._prompt))
+        self._tokens: list[int] = []
+
+    def heard(self, step: Step) -> Step:
+        first = True
+
+        def listening(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+            nonlocal first
+            if not first:
+                self._tokens.append(int(symbols[0]))
+                self.say(self._tokens)
+            first = False
+            return step(symbols, state)
+
+        return listening
+
+    def say(self, tokens: Sequence[int], *, last: bool = False) -> None:
+        text = self._decode([*self._prompt, *tokens])
+        if not last:
+            text = text.rstrip("\ufffd")
+        if len(text) > self._told:
+            self._listen(text[self._told :])
+            self._told = len(text)

@@ -1,0 +1,129 @@
+"""How probable texts are: log p of every symbol given those before it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.data.symbols import PAD
+from anaphora.models.language import Language
+
+ROWS = 64  # rows read together; results do not depend on it
+STEPS = 256  # symbols read at a time by models that carry a state
+STREAMS = 32  # parts of a long text that are read side by side
+LONG = 2048  # symbols of such a part at least
+
+Row = Sequence[int] | np.ndarray[Any, Any]
+
+
+@torch.no_grad()
+def symbol_log_probs(model: Language, rows: Sequence[Row], begin: int) -> list[np.ndarray[Any, Any]]:
+    """log p of each symbol of each row, given ``begin`` and the symbols before it; ``model`` in evaluation mode.
+
+    A Transformer reads long rows in windows that overlap by half, so that every symbol but the first ones is
+    predicted from at least half a window; other models carry their state through the whole row.
+    """
+    order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), i))
+    answers: list[np.ndarray[Any, Any]] = [np.zeros(0)] * len(rows)
+    read = _in_windows if model.body.context else _carried_on
+    for at in range(0, len(order), ROWS):
+        chosen = order[at : at + ROWS]
+        found = read(model, [np.asarray(rows[i], dtype=np.int64) for i in chosen], begin)
+        for i, values in zip(chosen, found, strict=True):
+            answers[i] = values
+    return answers
+
+
+def stream_log_probs(model: Language, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """log p of the symbols ``ids[1:]`` of one long text, each given those before it.
+
+    A model that carries a state reads up to 32 parts of it side by side, each of which begins without one.
+    """
+    symbols = len(ids) - 1
+    parts = 1 if model.body.context else max(1, min(STREAMS, symbols // LONG))
+    cuts = [symbols * part // parts for part in range(parts + 1)]
+    begins = [int(ids[a]) for a in cuts[:-1]]
+    rows = [np.asarray(ids[a + 1 : b + 1], dtype=np.int64) for a, b in itertools.pairwise(cuts)]
+    if len(rows) == 1:
+        return symbol_log_probs(model, rows, begins[0])[0]
+    with torch.no_grad():
+        return np.concatenate(_carried_on(model, rows, begins))
+
+
+def summary(log_probs: Sequence[np.ndarray[Any, Any]], characters: int) -> dict[str, float]:
+    """Loss in nats per symbol, perplexity, and bits per character, which compares all kinds of symbols."""
+    total = -sum(float(row.sum(dtype=np.float64)) for row in log_probs)
+    count = sum(len(row) for row in log_probs)
+    loss = total / max(count, 1)
+    return {
+        "loss": loss,
+        "perplexity": math.exp(min(loss, 700.0)),
+        "bits_per_character": total / math.log(2) / max(characters, 1),
+    }
+
+
+def _carried_on(
+    model: Language, rows: Sequence[np.ndarray[Any, Any]], begin: int | Sequence[int]
+) -> list[np.ndarray[Any, Any]]:
+    device = next(model.parameters()).device
+    lengths = [len(row) for row in rows]
+    longest = max(lengths, default=0)
+    table = np.full((len(rows), longest + 1), PAD, dtype=np.int64)
+    table[:, 0] = begin
+    for place, row in enumerate(rows):
+        table[place, 1 : 1 + len(row)] = row
+    carried, parts = None, []
+    for at in range(0, longest, STEPS):
+        piece = torch.from_numpy(table[:, at : at + STEPS + 1]).to(device)
+        hidden, reading = model.read(piece[:, :-1], carried)
+        carried = reading.carried
+        parts.append(_chosen(model, hidden, piece[:, 1:]).double().cpu().numpy())
+    found = np.concatenate(parts, 1) if parts else np.zeros((len(rows), 0))
+    return [values[:length] for values, length in zip(found, lengths, strict=True)]
+
+
+def _in_windows(
+    model: Language, rows: Sequence[np.ndarray[Any, Any]], begin: int
+) -> list[np.ndarray[Any, Any]]:
+    device = next(model.parameters()).device
+    context: int = model.body.context
+    answers = [np.zeros(len(row)) for row in rows]
+    windows: list[tuple[int, int, int]] = []  # row, first place, first place that counts
+    for number, row in enumerate(rows):
+        windows.append((number, 0, 0))
+        seen = context
+        while seen < len(row):
+            windows.append((number, seen - context // 2, seen))
+            seen += context - context // 2
+    for at in range(0, len(windows), ROWS):
+        some = windows[at : at + ROWS]
+        table = np.full((len(some), context + 1), PAD, dtype=np.int64)
+        for place, (number, first, _) in enumerate(some):
+            piece = rows[number][max(0, first - 1) : first + context]
+            table[place, 0] = begin
+            table[place, int(first == 0) : int(first == 0) + len(piece)] = piece
+        width = max(min(context, len(rows[number]) - first) for number, first, _ in some)
+        tensor = torch.from_numpy(table[:, : width + 1]).to(device)
+        hidden, _ = model.read(tensor[:, :-1])
+        values = _chosen(model, hidden, tensor[:, 1:]).double().cpu().numpy()
+        for place, (number, first, counted) in enumerate(some):
+            last = min(len(rows[number]), first + context)
+            answers[number][counted:last] = values[place, counted - first : last - first]
+    return answers
+
+
+def _chosen(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
+    """log p of each target ``(rows, time)``, some rows at a time where the vocabulary is large."""
+    size = max(1, 50_000_000 // (hidden.shape[1] * model.output.symbols or 1))
+    parts = [
+        -F.cross_entropy(model.output(h).float().flatten(0, 1), t.flatten(), reduction="none").view_as(t)
+        for h, t in zip(torch.split(hidden, size), torch.split(targets, size), strict=True)
+    ]
+    return torch.cat(parts)

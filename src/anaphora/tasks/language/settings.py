@@ -1,0 +1,169 @@
+"""All settings of a language model. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings.network import transformer_problem
+
+
+class SampleSettings(Settings):
+    """How text is drawn from a model."""
+
+    length: int = Field(200, ge=1, description="Symbols in a sample; in models of lines, at most so many.")
+    temperature: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="T in p ∝ exp(log p / T) when sampling: below 1 keeps to what is probable, 0 takes the best symbol.",
+    )
+    top_k: int = Field(0, ge=0, description="Sample among the k most probable symbols; 0 = among all.")
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Sample among the fewest most probable symbols that hold this share of the probability.",
+    )
+    min_p: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Sample among the symbols at least this many times as probable as the best one.",
+    )
+
+
+class SampleOptions(SampleSettings):
+    """What ``sample`` takes."""
+
+    prompt: str = Field("", description="Text to go on from.")
+    seed: int = Field(1, ge=0, lt=2**63, description="The same seed draws the same text.")
+    n: int = Field(1, ge=1, le=10_000, description="Samples to draw.")
+
+
+class ReadOptions(Settings):
+    """What ``predict`` takes: nothing but its lines."""
+
+
+class LanguageSettings(TextSettings, NetworkSettings, TrainingSettings, SampleSettings):
+    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    tokens: Literal["char", "word", "bpe"] = Field(
+        "char",
+        description="What one symbol is: a character, a word between spaces, or a piece learnt by byte pair "
+        "encoding (needs no list of words and knows no unknown word).",
+    )
+    bidirectional: bool = Field(
+        False,
+        description="Only for models that see the whole input; a model of what comes next cannot read backwards.",
+    )
+    metric: Literal["loss", "perplexity", "bits_per_character", "accuracy"] = Field(
+        "loss", description="The dev measure that decides which weights are best."
+    )
+    lines: bool = Field(
+        False,
+        description="Read every line as a text of its own (names, sentences) instead of all lines as one running text, "
+        "in which a line break is a symbol like any other.",
+    )
+    hold_out: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Share of the text that becomes dev text where none is given: its end, or of separate lines some "
+        "chosen by the seed (1000 at most).",
+    )
+    bptt: int = Field(
+        64,
+        ge=1,
+        description="Steps of truncated back-propagation through time: gradients reach so far back, while the state is "
+        "carried on through the whole text.",
+    )
+    context: int = Field(
+        256, ge=2, description="How many symbols a Transformer reads at a time, and looks back over at most."
+    )
+    order: int = Field(
+        5,
+        ge=1,
+        le=32,
+        description="n of n-grams and of a window: a symbol is predicted from the n − 1 before it.",
+    )
+    smoothing: Literal["kneser-ney", "witten-bell", "add-k"] = Field(
+        "kneser-ney",
+        description="How an n-gram model gives a share of its probability to what it has not seen.",
+    )
+    direct: bool = Field(
+        False,
+        description="Connect the window's vectors directly with the output besides the hidden layer (Bengio 2003).",
+    )
+    tie: bool = Field(
+        True, description="Share the vectors of the symbols with the output layer (Press & Wolf 2017)."
+    )
+    embedding_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Share of the words left out of a whole batch while training."
+    )
+    input_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Share of values of the symbols' vectors set to zero while training."
+    )
+    output_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Share of values that enter the output layer set to zero while training."
+    )
+    weight_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the recurrent weights set to zero for a whole batch while training (Merity 2018).",
+    )
+    variational: bool = Field(
+        False,
+        description="Drop the same values at every step of a row (Gal & Ghahramani 2016) instead of others each time.",
+    )
+    activation_penalty: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="α: adds α · mean(y²) of the last layer's outputs to the loss (AR).",
+    )
+    temporal_penalty: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="β: adds β · mean((y_t − y_{t−1})²) of the last layer's outputs to the loss, for states that change "
+        "slowly (TAR).",
+    )
+    masked_share: float = Field(
+        0.15,
+        gt=0,
+        lt=1,
+        description="Share of the symbols that are hidden and to be guessed from both sides (BERT).",
+    )
+    valid_symbols: int = Field(
+        0, ge=0, description="Most dev symbols read at each evaluation while training; 0 = all of them."
+    )
+    compile: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto lets torch compile a Transformer's training step on an NVIDIA GPU: a minute of waiting, then "
+        "faster steps.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> LanguageSettings:
+        if self.bidirectional:
+            raise ValueError(
+                "a model of the next symbol cannot be bidirectional, since reading backwards it would see the very "
+                "symbols it has to predict: leave bidirectional out, or use model = 'masked'"
+            )
+        if self.model in ("transformer", "masked"):
+            problem = transformer_problem(self.hidden, self.heads)
+            if problem:
+                raise ValueError(problem)
+        if (self.metric == "accuracy") != (self.model == "masked") and self.metric != "loss":
+            raise ValueError(
+                f"metric = '{self.metric}' is not measured for the preset {self.model}: "
+                + (
+                    "use loss or accuracy"
+                    if self.model == "masked"
+                    else "use loss, perplexity or bits_per_character"
+                )
+            )
+        return self
