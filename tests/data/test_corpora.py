@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from anaphora.data.corpora import CORPORA, SPLITS, dates, find, generate
+from anaphora.data.corpora import CORPORA, SPLITS, Corpus, dates, find, generate
 from anaphora.data.corpora.numbers_english import english
 from anaphora.data.corpora.numbers_french import french
 from anaphora.data.corpora.numbers_german import german
@@ -261,13 +261,14 @@ def test_copying() -> None:
     assert {len(source.split()) for source, _ in same} == set(range(1, 41))
 
 
-@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("name", [name for name, corpus in CORPORA.items() if isinstance(corpus, Corpus)])
 def test_splits_are_disjoint_and_dev_and_test_hold_nothing_twice(name: str) -> None:
-    found = {split: generate(name, split=split, size=1000) for split in SPLITS}
+    size = min(1000, CORPORA[name].sizes["dev"], CORPORA[name].sizes["test"])
+    found = {split: generate(name, split=split, size=size) for split in SPLITS}
     assert not set(found["train"]) & set(found["dev"])
     assert not set(found["train"]) & set(found["test"])
     assert not set(found["dev"]) & set(found["test"])
-    assert len(set(found["dev"])) == len(set(found["test"])) == 1000
+    assert len(set(found["dev"])) == len(set(found["test"])) == size
     assert generate(name, split="dev", size=10) == found["dev"][:10]
     assert generate(name, split="dev", size=10, seed=2) != found["dev"][:10]
 
@@ -313,6 +314,6 @@ def test_asking_for_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_corpus_shows_itself() -> None:
     for corpus in CORPORA.values():
-        assert len(corpus.examples()) == 3
+        assert len(corpus.show(corpus.default_variant, "train", 3)) >= 3
         assert corpus.summary
         assert corpus.default_variant in corpus.variants
