@@ -11,6 +11,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Use": {
         "predict": "Put lines of text through a trained model.",
+        "sample": "Write new text with a trained language model.",
         "score": "Measure a trained model on data with known answers.",
     },
     "Look inside": {
