@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from anaphora.errors import DataError
 
-USUAL = (("source", "target"), ("src", "tgt"))
+USUAL = (("source", "target"), ("src", "tgt"), ("text", "label"), ("path", "label"))
 
 
 def choose_fields(

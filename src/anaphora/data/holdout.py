@@ -33,18 +33,31 @@ class Part(Pairs):
         return {**self._facts, "rows": len(self), "of": self._whole.describe()}
 
 
-def hold_out(pairs: Pairs, *, seed: int) -> tuple[Part, Part]:
-    """``(train, dev)``: a twentieth of the rows, at most 1000, chosen by ``seed``, become dev data."""
-    if len(pairs) < 2:
+def hold_out(pairs: Pairs, *, seed: int, count: int = 0) -> tuple[Part, Part]:
+    """``(train, dev)``: ``count`` rows (0: `usual_share`), chosen by ``seed``, become dev data."""
+    order = np.random.RandomState(seed).permutation(len(pairs))
+    facts = {"kind": "held-out", "seed": seed} | ({"count": count} if count else {})
+    count = check_share(count, len(pairs)) or usual_share(len(pairs))
+    return (
+        Part(pairs, np.sort(order[count:]), {**facts, "part": "train"}),
+        Part(pairs, np.sort(order[:count]), {**facts, "part": "dev"}),
+    )
+
+
+def usual_share(rows: int) -> int:
+    """How many of ``rows`` rows are held out unless said otherwise: a twentieth, at most 1000."""
+    return min(MOST, max(1, int(rows * SHARE)))
+
+
+def check_share(count: int, rows: int) -> int:
+    """``count`` itself, where holding out so many (0: the usual share) leaves something to train on."""
+    if rows < 2:
         raise DataError(
             "one pair is too little to hold dev data out of; give more pairs, or dev data of your own."
         )
-    order = np.random.RandomState(seed).permutation(len(pairs))
-    count = min(MOST, max(1, int(len(pairs) * SHARE)))
-    return (
-        Part(pairs, np.sort(order[count:]), {"kind": "held-out", "part": "train", "seed": seed}),
-        Part(pairs, np.sort(order[:count]), {"kind": "held-out", "part": "dev", "seed": seed}),
-    )
+    if count >= rows:
+        raise DataError(f"{count} of {rows} rows cannot be held out as dev data; hold out fewer.")
+    return count
 
 
 def open_training_pairs(

@@ -1,4 +1,7 @@
-"""Encoders: a source ``(batch, S)`` of symbols becomes a `Memory`."""
+"""Encoders: a source ``(batch, S)`` of symbols becomes a `Memory`.
+
+The embedding is any module that gives vectors ``(batch, S, width)``, so a source of vectors is read just as well.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from torch import Tensor, nn
 from anaphora.kernels.recurrence.reference import reverse_rows
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import masks
-from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Learned, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder as Stack
@@ -21,7 +23,7 @@ class RecurrentEncoder(nn.Module):
     """
 
     def __init__(
-        self, embedding: Embedding, recurrent: Recurrent, *, dropout: float = 0.0, reverse: bool = False
+        self, embedding: nn.Module, recurrent: Recurrent, *, dropout: float = 0.0, reverse: bool = False
     ):
         super().__init__()
         self.embedding = embedding
@@ -47,7 +49,7 @@ class TransformerEncoder(nn.Module):
 
     def __init__(
         self,
-        embedding: Embedding,
+        embedding: nn.Module,
         stack: Stack,
         *,
         positions: Sinusoidal | Learned | None = None,

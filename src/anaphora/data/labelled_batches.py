@@ -1,0 +1,83 @@
+"""Batches of labelled examples: symbols with EOS, or vectors, padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.data.pooled import HeldBatches, cut_by_size
+from anaphora.data.symbols import EOS, PAD
+
+Input = Any
+"""One example as the model reads it: ids ``(time,)`` without EOS, or vectors ``(time, features)``."""
+
+
+@dataclass(frozen=True)
+class LabelledBatch:
+    """Some examples with what they should become (see `Targets.encode`)."""
+
+    inputs: list[Input]
+    targets: np.ndarray[Any, Any]
+    indices: list[int]
+    """Where in the data each row comes from."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def symbols(self) -> int:
+        """The loss is summed over examples."""
+        return len(self)
+
+    def shard(self, index: int, of: int) -> LabelledBatch:
+        """Rows ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
+        return LabelledBatch(self.inputs[index::of], self.targets[index::of], self.indices[index::of])
+
+    def tensors(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+        """Symbols ``(batch, time)`` with EOS or vectors ``(batch, time, features)``, padded; lengths ``(batch,)``."""
+        return tensors_of(self.inputs, device)
+
+
+def tensors_of(inputs: Sequence[Input], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Inputs as a model takes them: padded, with their lengths."""
+    symbols = inputs[0].ndim == 1
+    table: np.ndarray[Any, Any]
+    lengths = np.array([len(x) + symbols for x in inputs])
+    if symbols:
+        table = np.full((len(inputs), lengths.max()), PAD, dtype=np.int64)
+        table[np.arange(len(inputs)), lengths - 1] = EOS
+    else:
+        table = np.zeros((len(inputs), lengths.max(), inputs[0].shape[1]), dtype=np.float32)
+    for row, x in enumerate(inputs):
+        table[row, : len(x)] = x
+    return torch.from_numpy(table).to(device), torch.from_numpy(lengths).to(device)
+
+
+def labelled_batches(
+    inputs: list[Input],
+    targets: np.ndarray[Any, Any],
+    *,
+    batch_tokens: int,
+    max_tokens: int,
+    seed: int,
+) -> HeldBatches[LabelledBatch]:
+    """An endless stream of batches of examples of about equal length, in an order that follows from ``seed``."""
+
+    def make(indices: list[int]) -> LabelledBatch:
+        return LabelledBatch([inputs[i] for i in indices], targets[indices], indices)
+
+    return HeldBatches(
+        [len(x) for x in inputs], make, batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed
+    )
+
+
+def in_order(inputs: Sequence[Input], batch_tokens: int) -> list[list[int]]:
+    """Numbers of inputs of about equal length, a list for each batch of evaluation, the longest first."""
+    order = sorted(range(len(inputs)), key=lambda i: (-len(inputs[i]), i))
+    cuts = cut_by_size(np.array([len(inputs[i]) + 1 for i in order], dtype=np.int64), batch_tokens)
+    return [order[a:b] for a, b in cuts]

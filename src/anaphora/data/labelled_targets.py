@@ -1,0 +1,126 @@
+"""What is to be predicted: one class, several classes, or a number; learnt from the labels of the training data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anaphora.errors import DataError
+
+SEPARATOR = "|"
+"""Between the labels of an example that has several; ``-`` alone says that it has none."""
+NONE = "-"
+UNKNOWN = -1
+"""Stands for a label that the training data do not have; such an example counts as a mistake."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """``kind`` is class, classes or number; ``names`` the classes in order; ``mean`` and ``scale`` those of numbers.
+
+    A number y is learnt as (y − mean)/scale, so that the loss does not depend on its unit.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+    mean: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def learn(cls, kind: str, labels: Sequence[str]) -> Targets:
+        """What the labels of the training data say, or a `DataError` when nothing can be learnt from them."""
+        if kind == "number":
+            values = cls(kind)._numbers(labels)
+            scale = float(values.std())
+            if scale == 0:
+                raise DataError(
+                    f"All {len(labels)} examples have the number {labels[0]}; there is nothing to learn."
+                )
+            return cls(kind, mean=float(values.mean()), scale=scale)
+        names = _sorted(
+            {name for label in labels for name in (split(label) if kind == "classes" else [label])}
+        )
+        if len(names) < (2 if kind == "class" else 1):
+            only = f"the label {names[0]}" if names else "no label"
+            raise DataError(
+                f"All {len(labels)} examples have {only}; a classifier needs at least two classes."
+            )
+        if kind == "class" and len(names) == len(labels) > 20:
+            raise DataError(
+                f"Each of the {len(labels)} examples has a label of its own ({names[0]}, {names[1]} …); name the column "
+                'of the labels, or set target="number" to predict a number.'
+            )
+        return cls(kind, tuple(names))
+
+    @property
+    def size(self) -> int:
+        """How many values a model gives: one per class, or one number."""
+        return max(1, len(self.names))
+
+    def encode(self, labels: Sequence[str]) -> np.ndarray[Any, Any]:
+        """class: ``(n,)`` int64; classes: ``(n, K)`` of 0 and 1; number: ``(n,)``, standardised.
+
+        A class that training does not know becomes `UNKNOWN`, or is left out of several classes.
+        """
+        if self.kind == "number":
+            return ((self._numbers(labels) - self.mean) / self.scale).astype(np.float32)
+        place = {name: i for i, name in enumerate(self.names)}
+        if self.kind == "class":
+            return np.array([place.get(label, UNKNOWN) for label in labels], dtype=np.int64)
+        found = np.zeros((len(labels), len(self.names)), dtype=np.float32)
+        for row, label in enumerate(labels):
+            for name in split(label):
+                if name in place:
+                    found[row, place[name]] = 1
+        return found
+
+    def numbers(self, outputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Outputs ``(n, 1)`` of a model as the numbers they stand for, ``(n,)``."""
+        return outputs[:, 0].astype(np.float64) * self.scale + self.mean
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "names": list(self.names), "mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Targets:
+        return cls(
+            str(given["kind"]), tuple(map(str, given["names"])), float(given["mean"]), float(given["scale"])
+        )
+
+    def _numbers(self, labels: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        try:
+            values = np.array([float(label) for label in labels])
+        except ValueError:
+            wrong = next(i for i, label in enumerate(labels) if not _is_number(label))
+            raise DataError(
+                f"Example {wrong + 1} has the label {labels[wrong][:40]!r}, which is no number; correct it, or set "
+                'target="class".'
+            ) from None
+        if not np.isfinite(values).all():
+            wrong = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise DataError(f"Example {wrong + 1} has the label {labels[wrong]}; numbers must be finite.")
+        return values
+
+
+def split(label: str) -> list[str]:
+    """``"funny|short"`` → funny, short; ``"-"`` → none."""
+    parts = [part.strip() for part in label.split(SEPARATOR)]
+    return [] if parts == [NONE] else [part for part in parts if part]
+
+
+def _sorted(names: set[str]) -> list[str]:
+    """Numbers in the order of numbers, other names in the order of the alphabet."""
+    if all(_is_number(name) for name in names):
+        return sorted(names, key=lambda name: (float(name), name))
+    return sorted(names)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

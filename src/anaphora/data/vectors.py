@@ -1,0 +1,118 @@
+"""Labelled sequences of vectors: recordings, strokes, sensor readings, images read row by row."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.holdout import check_share, usual_share
+from anaphora.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[np.float32]]
+"""One sequence, ``(time, features)``."""
+
+
+@dataclass(frozen=True)
+class VectorRows:
+    """Sequences ``(time, features)`` with a label each, held in memory; all have the same features.
+
+    ``facts`` say where they come from; `describe` adds their number and fingerprint.
+    """
+
+    sequences: Sequence[Array]
+    labels: Sequence[str]
+    facts: dict[str, Any]
+    kind: str = field(default="vectors", init=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def features(self) -> int:
+        return int(self.sequences[0].shape[1])
+
+    def read(self, indices: Sequence[int]) -> list[tuple[Array, str]]:
+        """The examples at ``indices``, in that order."""
+        return [(self.sequences[i], self.labels[i]) for i in indices]
+
+    def describe(self) -> dict[str, Any]:
+        """What was read, as JSON; `vectors_readers.reopen_vectors` takes it to read the same again."""
+        digest = hashlib.sha256()
+        for x, label in zip(self.sequences, self.labels, strict=True):
+            digest.update(f"{x.shape} {len(label)} {label}\n".encode())
+            digest.update(np.ascontiguousarray(x).tobytes())
+        return {
+            **self.facts,
+            "rows": len(self),
+            "features": self.features,
+            "sha256": digest.hexdigest(),
+        }
+
+
+@dataclass(frozen=True)
+class VectorPart(VectorRows):
+    """Some examples of a whole, which ``of`` describes."""
+
+    of: dict[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        return {**self.facts, "rows": len(self), "of": self.of}
+
+
+def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
+    """``value`` as float32 ``(time, features)``, or a `DataError` that begins with ``where``.
+
+    One dimension is a sequence of single numbers. Two are rows over time, or an image; three an image with colours,
+    ``(rows, columns, colours)``. ``scan = "pixels"`` makes every element of the first two dimensions a step.
+    """
+    try:
+        x = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise DataError(f"{where} does not hold numbers in equal rows; give one vector per step.") from None
+    if not 1 <= x.ndim <= 3 or 0 in x.shape:
+        raise DataError(
+            f"{where} has the shape {x.shape}; a sequence has (time, features) with at least one step."
+        )
+    if not np.isfinite(x).all():
+        step = int(np.argwhere(~np.isfinite(x))[0][0]) + 1
+        raise DataError(f"{where} holds NaN or infinity (step {step}); clean the data.")
+    if x.ndim == 1:
+        x = x[:, None]
+    if x.ndim == 3:
+        return x.reshape(-1, x.shape[2]) if scan == "pixels" else x.reshape(x.shape[0], -1)
+    return x.reshape(-1, 1) if scan == "pixels" else x
+
+
+def gather(sequences: list[Array], labels: list[str], where: str, facts: dict[str, Any]) -> VectorRows:
+    """The rows together, when there is one at least and all have the same features."""
+    if not sequences:
+        raise DataError(f"{where} holds no sequence; give at least one.")
+    wanted = sequences[0].shape[1]
+    for number, x in enumerate(sequences, start=1):
+        if x.shape[1] != wanted:
+            raise DataError(
+                f"{where}: sequence {number} has {x.shape[1]} features where the first has {wanted}; "
+                "all must have the same."
+            )
+    return VectorRows(sequences, labels, facts)
+
+
+def hold_out_vectors(rows: VectorRows, *, seed: int, count: int) -> tuple[VectorRows, VectorRows]:
+    """``(train, dev)``: ``count`` rows (0: the usual share), chosen by ``seed``, become dev data."""
+    order = np.random.RandomState(seed).permutation(len(rows))
+    facts = {"kind": "held-out", "seed": seed, "count": count}
+    held = check_share(count, len(rows)) or usual_share(len(rows))
+    of = rows.describe()
+
+    def part(name: str, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> VectorPart:
+        kept = np.sort(chosen).tolist()
+        chosen_facts = {**facts, "part": name}
+        return VectorPart(
+            [rows.sequences[i] for i in kept], [rows.labels[i] for i in kept], chosen_facts, of=of
+        )
+
+    return part("train", order[held:]), part("dev", order[:held])

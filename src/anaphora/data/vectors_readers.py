@@ -1,0 +1,179 @@
+"""From what a user names (array files, a list of files, folders by label, arrays in Python) to `VectorRows`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.corpora.corpus import CORPUS_SEED
+from anaphora.data.corpora.vector_corpus import VectorCorpus
+from anaphora.data.files import Verdict
+from anaphora.data.pairs import Pairs
+from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
+from anaphora.data.vectors_files import ENDINGS, read_array, read_arrays, read_numbers
+from anaphora.errors import DataError
+
+MANY_LABELS = (list, tuple, set, frozenset)
+
+
+def read_npz(path: Path, *, scan: str = "rows", labelled: bool = True) -> VectorRows:
+    """``X`` with one sequence or image per row and ``y`` with their labels; ``lengths`` where X is padded, or where
+    it holds all steps of all sequences end to end, ``(Σ lengths, features)``."""
+    arrays = read_arrays(path)
+    for name in ("X", "y") if labelled else ("X",):
+        if name not in arrays:
+            raise DataError(
+                f"{path} holds {', '.join(arrays) or 'nothing'}; it must hold X (sequences) and y (labels)."
+            )
+    sequences = _cut(arrays["X"], arrays.get("lengths"), str(path))
+    labels = arrays["y"] if labelled else np.array([""] * len(sequences))
+    return _rows(sequences, labels, str(path), scan, _facts("npz", path, scan))
+
+
+def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -> VectorRows:
+    """One file with all sequences or images (``.npy``, IDX), and one with their labels (also a line each)."""
+    found = read_array(inputs)
+    answers = np.array([""] * len(found)) if labels is None else read_array(labels)
+    facts = _facts("arrays", inputs, scan) | {"labels": None if labels is None else os.path.abspath(labels)}
+    return _rows(list(found), answers, str(inputs), scan, facts)
+
+
+def read_listed(pairs: Pairs, listing: Path, *, scan: str = "rows") -> VectorRows:
+    """The files that a list of ``path⇥label`` names; paths count from the folder of the list."""
+    names, labels = zip(*pairs, strict=True)
+    sequences = [as_sequence(read_numbers(listing.parent / name), name, scan=scan) for name in names]
+    facts = pairs.describe()
+    kept = {key: facts[key] for key in ("bad_rows", "source_field", "target_field") if key in facts}
+    return gather(sequences, list(labels), str(listing), _facts("list", listing, scan) | kept)
+
+
+def read_folder(folder: Path, *, scan: str = "rows") -> VectorRows:
+    """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file per sequence."""
+    files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in ENDINGS)
+    if not files:
+        raise DataError(
+            f"{folder} holds no folder with .npy or .csv files; make one folder per label, or give a list of files."
+        )
+    sequences = [as_sequence(read_numbers(path), str(path), scan=scan) for path in files]
+    return gather(
+        sequences, [path.parent.name for path in files], str(folder), _facts("folder", folder, scan)
+    )
+
+
+def holds_sequences(path: Path) -> bool:
+    """Whether the first line of a JSONL file has a field ``sequence``."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = json.loads(file.readline())
+    except (OSError, ValueError, RecursionError):
+        return False  # whoever reads it as text says what is wrong
+    return isinstance(first, dict) and "sequence" in first
+
+
+def read_sequence_lines(
+    path: Path, bad_rows: str, *, scan: str = "rows", target_field: str | None = None, labelled: bool = True
+) -> VectorRows:
+    """JSON lines ``{"sequence": [[…], …], "label": …}``."""
+    verdict, key = Verdict(str(path), bad_rows), target_field or "label"
+    sequences: list[Array] = []
+    labels: list[str] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                sequences.append(as_sequence(row["sequence"], "the sequence", scan=scan))
+                labels.append(label_text(row[key]) if labelled else "")
+            except DataError as error:
+                verdict.reject(number, str(error).partition(";")[0])
+            except (ValueError, RecursionError):
+                verdict.reject(number, "broken JSON")
+            except (KeyError, TypeError):
+                verdict.reject(number, f"no field sequence{f' or {key}' if labelled else ''}")
+            sequences = sequences[: len(labels)]
+    verdict.require(len(sequences))
+    facts = _facts("lines", path, scan) | {
+        "bad_rows": bad_rows,
+        "target_field": target_field,
+        "skipped": dict(verdict.skipped),
+    }
+    return gather(sequences, labels, str(path), facts)
+
+
+def hold_vectors(examples: Iterable[Any], role: str, spill: Path | None, *, scan: str = "rows") -> VectorRows:
+    """Pairs (array, label) from Python; written to ``spill`` so that a run can be resumed."""
+    sequences: list[Array] = []
+    labels: list[str] = []
+    for number, example in enumerate(examples, start=1):
+        where = f"{role} example {number}"
+        if not isinstance(example, tuple | list) or len(example) != 2:
+            raise DataError(f"{where} is not a pair of an array and a label; give pairs.")
+        sequences.append(as_sequence(example[0], where, scan=scan))
+        labels.append(label_text(example[1]))
+    rows = gather(sequences, labels, f"the {role} data", {"kind": "vectors", "form": "memory"})
+    if spill is None:
+        return rows
+    path = spill / f"{role}.npz"
+    try:
+        spill.mkdir(parents=True, exist_ok=True)
+        lengths = np.array([len(x) for x in sequences])
+        np.savez(path, X=np.concatenate(sequences), y=np.array(labels), lengths=lengths)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
+        ) from None
+    return read_npz(path)  # every step is a row by now, however the images were read
+
+
+def generate_vectors(
+    corpus: VectorCorpus, variant: str, split: str, size: int | None = None, seed: int = CORPUS_SEED
+) -> VectorRows:
+    """A split of an embedded corpus of vectors."""
+    count = corpus.sizes[split] if size is None else size
+    sequences, labels = zip(*corpus.generate(variant, split, count, seed), strict=True)
+    names = {"name": corpus.name, "variant": variant, "split": split, "size": count, "seed": seed}
+    return VectorRows(sequences, labels, {"kind": "vectors", "form": "corpus", **names})
+
+
+def label_text(value: Any) -> str:
+    """A label as it is written in files; several are joined by ``|``."""
+    if isinstance(value, MANY_LABELS):
+        return "|".join(map(label_text, value)) or "-"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, int | float | str):
+        return str(value)
+    raise DataError(f"a label is a {type(value).__name__}; give text, a number, or a list of labels.")
+
+
+def _cut(X: Any, lengths: Any, where: str) -> list[Any]:
+    if lengths is None:
+        return list(X)
+    sizes = [int(n) for n in np.asarray(lengths).ravel()]
+    if X.ndim == 2 and sum(sizes) == len(X):
+        return np.split(X, np.cumsum(sizes)[:-1])
+    if len(sizes) != len(X) or min(sizes, default=1) < 1 or max(sizes, default=0) > X.shape[1]:
+        raise DataError(f"{where}: the lengths do not fit X of the shape {X.shape}; give one per sequence.")
+    return [x[:n] for x, n in zip(X, sizes, strict=True)]
+
+
+def _rows(sequences: list[Any], labels: Any, where: str, scan: str, facts: dict[str, Any]) -> VectorRows:
+    if len(labels) != len(sequences) or labels.ndim != 1:
+        raise DataError(
+            f"{where}: there are {len(sequences)} sequences and labels of the shape {labels.shape}; "
+            "give one label per sequence."
+        )
+    found = [as_sequence(x, f"{where}: sequence {i}", scan=scan) for i, x in enumerate(sequences, start=1)]
+    return gather(found, [label_text(label) for label in labels], where, facts)
+
+
+def _facts(form: str, path: Path, scan: str) -> dict[str, Any]:
+    return {"kind": "vectors", "form": form, "path": os.path.abspath(path), "scan": scan}

@@ -1,0 +1,111 @@
+"""Many to one: a sequence of symbols or vectors becomes a score for each class, or a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anaphora.models.memory import Memory
+from anaphora.nn.attention import masks
+from anaphora.nn.convolution import Convolution, DilatedStack
+
+
+class SequenceClassifier(nn.Module):
+    """z = W pool(h_1 … h_T) + b, with ``outputs`` scores.
+
+    With ``binary`` one score z stands for two classes: the scores 0 and z make softmax(0, z) = (1 − σ(z), σ(z)), so
+    cross entropy is then the loss of logistic regression.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        pooling: nn.Module,
+        *,
+        width: int,
+        outputs: int,
+        binary: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.encoder = encoder
+        self.pooling = pooling
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(width, 1 if binary else outputs)
+        self.binary = binary
+        nn.init.normal_(self.output.weight, std=width**-0.5)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """source ``(batch, time)`` of symbols or ``(batch, time, features)``; lengths ``(batch,)`` ->
+        scores ``(batch, outputs)``."""
+        memory: Memory = self.encoder(source, lengths)
+        return self.judge(memory)
+
+    def judge(self, memory: Memory) -> Tensor:
+        """Scores ``(batch, outputs)`` of what an encoder made of the sequences."""
+        z: Tensor = self.output(self.dropout(self.pooling(memory)))
+        return F.pad(z, (1, 0)) if self.binary else z
+
+
+class VectorInput(nn.Module):
+    """Vectors in the place of symbols: x as it is, or W x + b where a ``width`` is given."""
+
+    def __init__(self, features: int, width: int | None = None):
+        super().__init__()
+        self.width = features if width is None else width
+        self.linear = nn.Identity() if width is None else nn.Linear(features, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x)
+        return out
+
+
+class BagEncoder(nn.Module):
+    """The vectors of the symbols and nothing else: whatever is pooled of them knows no order."""
+
+    def __init__(self, embedding: nn.Module, *, width: int, dropout: float = 0.0):
+        super().__init__()
+        self.embedding = embedding
+        self.dropout = nn.Dropout(dropout)
+        self.width = width
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Memory:
+        """source ``(batch, time)`` or ``(batch, time, features)``, lengths ``(batch,)``."""
+        return Memory(self.dropout(self.embedding(source)), masks.padding(lengths, source.shape[1]))
+
+
+class ConvolutionEncoder(nn.Module):
+    """Windows of several widths over the vectors, side by side (Kim 2014), and dilated layers above them.
+
+        h_t = [relu(conv_k(x)_t) for each width k],  then  h <- h + dropout(relu(conv(h))) with dilation 1, 2, 4 …
+
+    Each width has ``filters`` filters; with max pooling each of them asks whether its pattern occurs at all.
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        inputs: int,
+        filters: int,
+        widths: Sequence[int],
+        *,
+        deeper: int = 0,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.windows = nn.ModuleList(Convolution(inputs, filters, width, causal=True) for width in widths)
+        self.width = filters * len(widths)
+        self.stack = DilatedStack(self.width, 3, deeper, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Memory:
+        """source ``(batch, time)`` or ``(batch, time, features)``, lengths ``(batch,)``."""
+        mask = masks.padding(lengths, source.shape[1])
+        x = self.dropout(self.embedding(source))
+        h = torch.cat([F.relu(window(x, mask)) for window in self.windows], -1)
+        return Memory(self.stack(h, mask), mask)

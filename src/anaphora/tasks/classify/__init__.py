@@ -1,0 +1,1 @@
+"""The task `classify`: a whole sequence to a class, to several, or to a number."""

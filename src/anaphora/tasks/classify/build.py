@@ -1,0 +1,56 @@
+"""The settings of a classifier become a model here, and only here."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
+from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.pooling import AttentionPooling, LastState, Maximum, Mean
+from anaphora.nn import transformer
+from anaphora.nn.embedding import Embedding
+from anaphora.nn.positions import Sinusoidal
+from anaphora.tasks.classify.info import ClassifierSettings
+from anaphora.tasks.parts import encoder_layer, make_recurrent
+
+
+def build_classifier(
+    s: ClassifierSettings, *, symbols: int = 0, features: int = 0, outputs: int
+) -> SequenceClassifier:
+    """The model a preset names, with fresh weights: for a vocabulary of ``symbols``, or for vectors of
+    ``features``; ``outputs`` classes (or one number)."""
+    encoder, width = _encoder(s, symbols, features)
+    binary = s.target == "class" and outputs == 2
+    return SequenceClassifier(
+        encoder, _pooling(s, width), width=width, outputs=outputs, binary=binary, dropout=s.dropout
+    )
+
+
+def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Module, int]:
+    """What reads the sequence, and the width of its states."""
+    if s.model == "bow":
+        words = VectorInput(features, s.embedding) if features else Embedding(symbols, s.embedding)
+        return BagEncoder(words, width=s.embedding, dropout=s.dropout), s.embedding
+    if s.model == "transformer":
+        wide = VectorInput(features, s.hidden) if features else Embedding(symbols, s.hidden, scaled=True)
+        stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
+        positions = Sinusoidal(s.hidden)
+        return TransformerEncoder(wide, stack, positions=positions, dropout=s.dropout), s.hidden
+    embedding = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=True)
+    noise = (
+        0.0 if features else s.dropout
+    )  # a vector is measured; a symbol's vector is learnt and can be spared
+    if s.model == "conv":
+        widths = range(min(3, s.kernel), s.kernel + 1)
+        conv = ConvolutionEncoder(
+            embedding, embedding.width, s.hidden, widths, deeper=s.layers - 1, dropout=noise
+        )
+        return conv, conv.width
+    layers = make_recurrent(s, embedding.width, bidirectional=s.bidirectional)
+    return RecurrentEncoder(embedding, layers, dropout=noise), layers.output_size
+
+
+def _pooling(s: ClassifierSettings, width: int) -> nn.Module:
+    if s.pooling == "attention":
+        return AttentionPooling(width)
+    return {"last": LastState, "max": Maximum, "mean": Mean}[s.pooling]()

@@ -1,0 +1,255 @@
+"""``an.Classifier``: learn what a whole sequence is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
+from anaphora.data.labelled_batches import Input, labelled_batches
+from anaphora.data.labelled_targets import Targets
+from anaphora.data.streams import line_batches
+from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
+from anaphora.data.vectors import VectorRows
+from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.models.classifier import SequenceClassifier
+from anaphora.settings import build
+from anaphora.tasks.classify.build import build_classifier
+from anaphora.tasks.classify.info import ClassifierSettings, ClassifyOptions
+from anaphora.tasks.classify.inputs import Inputs, TextInputs, VectorInputs, cut
+from anaphora.tasks.classify.objective import ClassificationObjective, measure, spell
+from anaphora.tasks.classify.outputs import answers, probabilities, score_inputs
+from anaphora.tasks.classify.reading import sequence_batches
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.plan import LOOK
+from anaphora.tasks.response import Response
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+FORMAT = 1
+
+
+class Classifier(Estimator):
+    """Say what a whole sequence is: p(y | x_1 … x_T), one class, several, or a number.
+
+        m = an.Classifier(model="bilstm", pooling="max")
+        m.fit("train.tsv", valid="dev.tsv", out="runs/reviews")
+        m.predict(["a good script"])
+
+    A sequence is a text, or vectors ``(time, features)``. ``anaphora models classify`` lists the presets and
+    ``anaphora explain`` the settings. After training ``classes_`` are the labels in the order of `predict_proba`.
+    """
+
+    command = "classify"
+    settings_: ClassifierSettings
+    model_: SequenceClassifier
+    inputs_: Inputs
+    targets_: Targets
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Labelled, Labelled]:
+        s = self.settings_
+        return open_training(
+            data,
+            valid,
+            seed=s.seed,
+            holdout=s.holdout,
+            spill=spill,
+            bad_rows=s.bad_rows,
+            scan=s.scan,
+            **fields,
+        )
+
+    def _learn(self, data: Labelled) -> None:
+        s = self.settings_
+        if isinstance(data, VectorRows):
+            self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
+        else:
+            self.inputs_ = TextInputs(self._learn_symbols(data))
+        self.targets_ = Targets.learn(s.target, [label for _, label in data.read(range(len(data)))])
+
+    def _learn_symbols(self, data: Any) -> Tokenizer:
+        s = self.settings_
+        texts = (text for text, _ in data.read(range(0, len(data), 1 + data.text_bytes // ENOUGH_TEXT)))
+        return Tokenizer.train(texts, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase)
+
+    def _symbols(self, data: Labelled) -> float:
+        rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
+        lengths = [len(x) + 1 for x in self._encode([x for x, _ in rows])]
+        return sum(lengths) / len(lengths) * len(data)
+
+    def _fresh_model(self) -> SequenceClassifier:
+        seed_everything(self.settings_.seed, "model")
+        return build_classifier(self.settings_, outputs=self.targets_.size, **self.inputs_.sizes)
+
+    def _lesson(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
+        s = self.settings_
+        sources, labels = zip(*data.read(range(len(data))), strict=True)
+        truth = self.targets_.encode(labels)
+        batches = labelled_batches(
+            self._encode(sources),
+            truth,
+            batch_tokens=s.batch_tokens,
+            max_tokens=s.max_tokens,
+            seed=s.seed,
+        )
+        held, wanted = zip(*dev.read(range(len(dev))), strict=True)
+        texts = held if self.inputs_.kind == "text" else [_outline(x) for x in held[:8]]
+        shown = cut(self._encode(held), s.max_tokens)
+        return ClassificationObjective(s, self.targets_, truth, (shown, list(wanted)), texts), batches
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
+        return reopen_training(config.data, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        if isinstance(self.inputs_, TextInputs):
+            run.write_text("tokenizer.json", self.inputs_.tokenizer.to_json())
+        learnt = {"format": FORMAT, "inputs": self.inputs_.to_json(), "targets": self.targets_.to_json()}
+        run.write_text("learnt.json", json.dumps(learnt, ensure_ascii=False, indent=1) + "\n")
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            learnt = json.loads(run.read_text("learnt.json"))
+            if learnt["format"] != FORMAT:
+                raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
+            self.targets_ = Targets.from_json(learnt["targets"])
+            if learnt["inputs"]["kind"] == "vectors":
+                self.inputs_ = VectorInputs.from_json(learnt["inputs"])
+                return
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunError(
+                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
+            ) from None
+        try:
+            self.inputs_ = TextInputs(Tokenizer.from_json(run.read_text("tokenizer.json")))
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {**self.inputs_.sizes, "classes": len(self.targets_.names)}
+
+    # ------------------------------------------------------------------ use
+
+    @property
+    def classes_(self) -> list[str]:
+        """The labels, in the order of the columns of `predict_proba`."""
+        self._check_trained()
+        return list(self.targets_.names)
+
+    def predict(self, inputs: Iterable[Any], *, threshold: float | None = None) -> list[Any]:
+        """The label of each input; a list of labels where there may be several; a number where that is the target."""
+        scores = self._scores(inputs)
+        found = answers(self.targets_, scores, self._options(threshold=threshold)["threshold"])
+        if self.targets_.kind == "number":
+            return [float(value) for value in found]
+        if self.targets_.kind == "class":
+            return spell(self.targets_, found)
+        names = np.array(self.targets_.names)
+        return [names[row.astype(bool)].tolist() for row in found]
+
+    def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""
+        self._check_trained()
+        if self.targets_.kind == "number":
+            raise AnaphoraError("a Classifier trained on numbers has no probabilities; use predict.")
+        return probabilities(self.targets_, self._scores(inputs))
+
+    def score(
+        self,
+        data: Any,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        bad_rows: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Accuracy, macro F1, precision, recall and F1 of each class and the confusion matrix (its rows are the true
+        classes), in percent; for numbers the errors and how many are within ``tolerance``."""
+        chosen = self._options(**options)
+        rows = open_labelled(
+            data,
+            role="test",
+            source_field=source_field,
+            target_field=target_field,
+            bad_rows=bad_rows or self.settings_.bad_rows,
+            scan=self.settings_.scan,
+        )
+        given, labels = zip(*rows.read(range(len(rows))), strict=True)
+        found = answers(self.targets_, self._scores(given), chosen["threshold"])
+        return {
+            "examples": len(labels),
+            **measure(self.targets_, labels, found, self.settings_.tolerance),
+        }
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """One response for each line of text, in order (an empty line stays empty), or for each sequence of a file.
+
+        With ``top`` above 1 each class is a line ``number⇥probability⇥label``.
+        """
+        self._check_trained()
+        chosen = self._options(**options)
+        number = 0
+        vectors = self.inputs_.kind == "vectors"
+        for asked in sequence_batches(source, self.settings_.scan) if vectors else line_batches(source):
+            filled = [x for x in asked if vectors or x.strip()]
+            scores = iter(self._scores(filled) if filled else [])
+            for x in asked:
+                number += 1
+                if not vectors and not x.strip():
+                    yield Response("", {"line": number, "input": x, "output": None})
+                    continue
+                yield self._response(number, None if vectors else x, next(scores)[None], chosen)
+
+    def _response(self, number: int, text: str | None, scores: Any, chosen: Mapping[str, Any]) -> Response:
+        targets = self.targets_
+        found = answers(targets, scores, chosen["threshold"])
+        head = {"line": number} | ({} if text is None else {"input": text})
+        (answer,) = spell(targets, found)
+        if targets.kind == "number":
+            return Response(answer, {**head, "output": float(found[0])})
+        (shares,) = probabilities(targets, scores)
+        best = np.argsort(-shares, kind="stable")[: max(chosen["top"], 1)].tolist()
+        given: Any = (
+            answer
+            if targets.kind == "class"
+            else [n for n, on in zip(targets.names, found[0], strict=True) if on]
+        )
+        record = {
+            **head,
+            "output": given,
+            "probabilities": {name: float(p) for name, p in zip(targets.names, shares, strict=True)},
+            "top": [{"label": targets.names[i], "probability": float(shares[i])} for i in best],
+        }
+        if chosen["top"] > 1:
+            answer = "\n".join(f"{number}\t{shares[i]:.4f}\t{targets.names[i]}" for i in best)
+        return Response(answer, record)
+
+    def _scores(self, inputs: Iterable[Any]) -> Any:
+        self._check_trained()
+        if isinstance(inputs, str):
+            raise DataError("predict takes a list of texts: write [text] for a single one.")
+        self.model_.eval()
+        return score_inputs(self.model_, cut(self._encode(list(inputs)), self.settings_.max_tokens))
+
+    def _encode(self, given: Sequence[Any]) -> list[Input]:
+        return self.inputs_.encode(given, self.settings_.scan)
+
+    def _options(self, **given: Any) -> dict[str, Any]:
+        asked = {key: value for key, value in given.items() if value is not None}
+        chosen = build(ClassifyOptions, asked, owner="predict").model_dump()
+        return chosen | {"threshold": chosen["threshold"] or self.settings_.threshold}
+
+
+def _outline(x: Any) -> str:
+    """A few numbers that stand for a sequence in the samples."""
+    head = " ".join(f"{value:.3g}" for value in x.ravel()[:8])
+    return f"{x.shape[0]} × {x.shape[1]}: {head} …"

@@ -1,0 +1,176 @@
+"""The classifier as the registry knows it: its settings and presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings.network import transformer_problem
+from anaphora.tasks.info import Preset, TaskInfo
+
+
+class ClassifierSettings(TextSettings, NetworkSettings, TrainingSettings):
+    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    target: Literal["class", "classes", "number"] = Field(
+        "class",
+        description="What a label is: one class; any number of classes, written a|b|c, or - for none; or a number.",
+    )
+    pooling: Literal["last", "max", "mean", "attention"] = Field(
+        "last",
+        description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
+        "their mean, or a mean weighted by attention.",
+    )
+    kernel: int = Field(
+        5,
+        ge=1,
+        le=64,
+        description="Widest window of a convolution; windows from 3 symbols up to it are used.",
+    )
+    word_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of symbols replaced by <unk> while training, so that no single word decides.",
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the target probability spread over all classes."
+    )
+    class_weight: Literal["none", "balanced"] = Field(
+        "none",
+        description="balanced: a mistake counts more the rarer its class is, so that all classes weigh alike.",
+    )
+    threshold: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="Of several classes (target = classes) those whose probability is at least this are given.",
+    )
+    tolerance: float = Field(
+        0.04,
+        gt=0,
+        allow_inf_nan=False,
+        description="A number nearer to the true one than this counts as right.",
+    )
+    scan: Literal["rows", "pixels"] = Field(
+        "rows",
+        description="How an image becomes a sequence: a row at each step, or a pixel at each step.",
+    )
+    scale: Literal["features", "all", "none"] = Field(
+        "features",
+        description="Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each "
+        "feature by itself, all with the same numbers (as suits images), or not at all.",
+    )
+    holdout: int = Field(
+        0,
+        ge=0,
+        description="Examples held out as dev data where none are given; 0 = a twentieth, at most 1000.",
+    )
+    metric: Literal["auto", "accuracy", "macro_f1", "loss"] = Field(
+        "auto",
+        description="The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy.",
+    )
+    max_tokens: int = Field(
+        1024,
+        ge=2,
+        description="Longer training examples are left out (and counted); longer inputs at prediction are cut, with a "
+        "warning.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ClassifierSettings:
+        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
+        if problem:
+            raise ValueError(problem)
+        if self.target == "number" and self.class_weight != "none":
+            raise ValueError("class_weight = 'balanced' needs classes, but target = 'number'")
+        if self.target != "class" and self.label_smoothing:
+            raise ValueError("label_smoothing needs exactly one class per example: set target = 'class'")
+        if self.target == "number" and self.metric == "macro_f1":
+            raise ValueError("metric = 'macro_f1' needs classes, but target = 'number'")
+        return self
+
+
+class ClassifyOptions(Settings):
+    """What ``predict`` takes."""
+
+    top: int = Field(1, ge=1, le=1000, description="Classes given for each input, the most probable first.")
+    threshold: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Of several classes those whose probability is at least this are given; as trained if left out.",
+    )
+
+
+_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
+_RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
+_NOT_RECURRENT = _TRANSFORMER_ONLY | {"kernel"}
+_TRAINED = {
+    "steps": 1000,
+    "valid_every": 50,
+    "patience": 10,
+    "save_every": 250,
+    "lr": 2e-3,
+    "warmup": 50,
+    "ema": 0.99,
+}
+
+_PRESETS = (
+    Preset(
+        "bow",
+        "Mean of the embeddings and a linear layer: fast, and blind to order.",
+        {**_TRAINED, "pooling": "mean", "dropout": 0.3, "lr": 5e-3},
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"hidden", "layers", "kernel", "pooling"},
+    ),
+    Preset(
+        "conv",
+        "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
+        {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY,
+    ),
+    Preset(
+        "rnn",
+        "Plain recurrent network (Elman); forgets what lies more than some ten steps back.",
+        {**_TRAINED, "cell": "elman", "bidirectional": False, "dropout": 0.2},
+        _NOT_RECURRENT,
+    ),
+    Preset(
+        "lstm",
+        "LSTM that reads to the end and answers from its last state.",
+        {**_TRAINED, "cell": "lstm", "bidirectional": False, "dropout": 0.2},
+        _NOT_RECURRENT,
+    ),
+    Preset(
+        "gru",
+        "GRU that reads to the end and answers from its last state.",
+        {**_TRAINED, "cell": "gru", "bidirectional": False, "dropout": 0.2},
+        _NOT_RECURRENT,
+    ),
+    Preset(
+        "bilstm",
+        "LSTM in both directions, the largest value of each unit over time (Conneau 2017).",
+        {**_TRAINED, "cell": "lstm", "bidirectional": True, "pooling": "max", "dropout": 0.4},
+        _NOT_RECURRENT,
+    ),
+    Preset(
+        "transformer",
+        "Self-attention only, mean of the states (Vaswani 2017); norm_first=false is the published order.",
+        {**_TRAINED, "layers": 2, "pooling": "mean", "dropout": 0.2, "lr": 1e-3},
+        _RECURRENT_ONLY | {"embedding", "kernel"},
+    ),
+)
+
+CLASSIFY = TaskInfo(
+    command="classify",
+    name="Classifier",
+    summary="a whole sequence to a class, to several or to a number: sentiment, topics, digits, recordings",
+    data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, "
+    "a list or folders of .npy/.csv files, two IDX files",
+    settings=ClassifierSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="lstm",
+    home="anaphora.tasks.classify.estimator",
+    predicting=ClassifyOptions,
+)

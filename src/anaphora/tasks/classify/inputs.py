@@ -1,0 +1,102 @@
+"""What a classifier reads, as numbers: texts by a tokenizer, vectors by their mean and scale; both are learnt."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.labelled_batches import Input
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.vectors import Array, as_sequence
+from anaphora.errors import DataError
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """Texts as symbol ids."""
+
+    tokenizer: Tokenizer
+    kind = "text"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"symbols": self.tokenizer.size}
+
+    def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
+        for number, text in enumerate(given, start=1):
+            if not isinstance(text, str):
+                raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
+        return [np.array(ids, dtype=np.int32) for ids in self.tokenizer.encode_batch(list(given))]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class VectorInputs:
+    """Vectors as (x − mean)/scale, feature by feature."""
+
+    mean: Array
+    scale: Array
+    kind = "vectors"
+
+    @classmethod
+    def learn(cls, sequences: Sequence[Array], how: str) -> VectorInputs:
+        """Mean and standard deviation of the training data; a feature that never changes is only shifted."""
+        features = sequences[0].shape[1]
+        if how == "none":
+            return cls(np.zeros(features, np.float32), np.ones(features, np.float32))
+        axis = 0 if how == "features" else None
+        steps = sum(len(x) for x in sequences)
+        count = steps if how == "features" else steps * features
+        mean = sum(x.sum(axis, dtype=np.float64) for x in sequences) / count
+        spread = sum(((x - mean) ** 2).sum(axis, dtype=np.float64) for x in sequences) / count
+        scale = np.sqrt(np.where(spread > 1e-12, spread, 1.0))
+        return cls(
+            np.broadcast_to(mean, features).astype(np.float32),
+            np.broadcast_to(scale, features).astype(np.float32),
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"features": len(self.mean)}
+
+    def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
+        found = [as_sequence(x, f"input {i}", scan=scan) for i, x in enumerate(given, start=1)]
+        for number, x in enumerate(found, start=1):
+            if x.shape[1] != len(self.mean):
+                raise DataError(
+                    f"input {number} has {x.shape[1]} features where the model was trained on {len(self.mean)}; "
+                    "give the same."
+                )
+        return [(x - self.mean) / self.scale for x in found]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "mean": _shortest(self.mean), "scale": _shortest(self.scale)}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> VectorInputs:
+        return cls(np.array(given["mean"], np.float32), np.array(given["scale"], np.float32))
+
+
+Inputs = TextInputs | VectorInputs
+
+
+def cut(inputs: list[Input], longest: int) -> list[Input]:
+    """Inputs of at most ``longest`` steps, with a warning that counts those that were longer."""
+    long = sum(len(x) > longest for x in inputs)
+    if long:
+        warnings.warn(
+            f"{long} of {len(inputs)} inputs were longer than max_tokens = {longest} and were cut",
+            stacklevel=4,
+        )
+    return [x[:longest] for x in inputs]
+
+
+def _shortest(values: Array) -> list[float]:
+    """Decimals from which the same float32 is read again."""
+    return [float(str(value)) for value in values]

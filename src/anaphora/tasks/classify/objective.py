@@ -1,0 +1,138 @@
+"""What the training loop is told about classification: the loss, the dev metrics and the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anaphora.data.labelled_batches import Input, LabelledBatch
+from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
+from anaphora.data.symbols import EOS, PAD, UNK
+from anaphora.models.classifier import SequenceClassifier
+from anaphora.tasks.classify.info import ClassifierSettings
+from anaphora.tasks.classify.metrics import class_scores, number_scores, several_scores
+from anaphora.tasks.classify.outputs import answers, score_inputs
+from anaphora.training.objective import LossSum
+
+SHOWN = 4
+
+
+class ClassificationObjective:
+    """The loss of an example with scores z:
+
+    - class: −log softmax(z)_y, times the weight of class y if classes are balanced;
+    - classes: Σ_k of −log σ(z_k) for those it has and −log(1 − σ(z_k)) for the others;
+    - number: (z − (y − mean)/scale)².
+
+    ``dev`` are inputs and labels; ``texts`` what stands for the first of them in the samples.
+    """
+
+    def __init__(
+        self,
+        settings: ClassifierSettings,
+        targets: Targets,
+        train: np.ndarray[Any, Any],
+        dev: tuple[list[Input], list[str]],
+        texts: Sequence[str] = (),
+    ):
+        self.settings, self.targets = settings, targets
+        number = targets.kind == "number"
+        self.metric = settings.metric if settings.metric != "auto" else "loss" if number else "accuracy"
+        self.greater_is_better = self.metric != "loss"
+        self.chance = math.log(targets.size) if targets.kind == "class" else None
+        self._weights = class_weights(targets, train) if settings.class_weight == "balanced" else None
+        self._inputs, self._labels = dev
+        self._truth = targets.encode(self._labels)
+        self._texts = list(texts)[:SHOWN]
+        self._found: np.ndarray[Any, Any] = np.zeros(0)
+
+    def loss(self, model: SequenceClassifier, batch: LabelledBatch) -> LossSum:
+        device = next(model.parameters()).device
+        source, lengths = batch.tensors(device)
+        if model.training and self.settings.word_dropout and source.dim() == 2:
+            source = drop_words(source, self.settings.word_dropout)
+        scores = model(source, lengths).float()
+        smoothing = self.settings.label_smoothing if model.training else 0.0
+        return self._sum(scores, torch.from_numpy(batch.targets).to(device), smoothing)
+
+    def _sum(self, scores: Tensor, truth: Tensor, smoothing: float) -> LossSum:
+        kind = self.targets.kind
+        weight = None if self._weights is None else self._weights.to(scores)
+        if kind == "number":
+            return LossSum(F.mse_loss(scores[:, 0], truth, reduction="sum"), len(truth))
+        if kind == "classes":
+            total = F.binary_cross_entropy_with_logits(scores, truth, pos_weight=weight, reduction="sum")
+            return LossSum(total, len(truth))
+        total = F.cross_entropy(
+            scores,
+            truth,
+            weight=weight,
+            ignore_index=UNKNOWN,
+            label_smoothing=smoothing,
+            reduction="sum",
+        )
+        known = truth[truth != UNKNOWN]
+        return LossSum(total, len(known) if weight is None else weight[known].sum())
+
+    @torch.no_grad()
+    def evaluate(self, model: SequenceClassifier) -> dict[str, float]:
+        scores = score_inputs(model, self._inputs)
+        part = self._sum(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
+        self._found = answers(self.targets, scores, self.settings.threshold)
+        measured = measure(self.targets, self._labels, self._found, self.settings.tolerance)
+        kept = {key: value for key, value in measured.items() if isinstance(value, float)}
+        return {"loss": float(part.total) / max(float(part.count), 1e-9), **kept}
+
+    def samples(self, model: SequenceClassifier) -> list[dict[str, str]]:
+        """The first dev texts with the answers of the last evaluation."""
+        shown = len(self._texts)
+        given = spell(self.targets, self._found[:shown])
+        return [
+            {"source": text, "reference": label, "output": answer}
+            for text, label, answer in zip(self._texts, self._labels[:shown], given, strict=True)
+        ]
+
+
+def measure(
+    targets: Targets, labels: Sequence[str], found: np.ndarray[Any, Any], tolerance: float
+) -> dict[str, Any]:
+    """The measures of the answers ``found`` (see `answers`) for examples with these labels."""
+    truth = targets.encode(labels)
+    if targets.kind == "number":
+        return number_scores(targets.numbers(truth[:, None]), found, tolerance)
+    if targets.kind == "classes":
+        return several_scores(truth, found, targets.names)
+    return class_scores(truth, found, targets.names)
+
+
+def spell(targets: Targets, found: np.ndarray[Any, Any]) -> list[str]:
+    """Answers as they are written in files."""
+    if targets.kind == "number":
+        return [f"{value:.6g}" for value in found]
+    if targets.kind == "class":
+        return [targets.names[int(i)] for i in found]
+    names = np.array(targets.names)
+    return [SEPARATOR.join(names[row.astype(bool)]) or NONE for row in found]
+
+
+def class_weights(targets: Targets, train: np.ndarray[Any, Any]) -> Tensor:
+    """class: n/(K·n_k), so that the classes weigh alike and the mean weight is 1; classes: (n − n_k)/n_k, what a
+    label counts where it is present."""
+    if targets.kind == "class":
+        counts = np.bincount(train[train != UNKNOWN], minlength=targets.size)
+        return torch.from_numpy(counts.sum() / (targets.size * np.maximum(counts, 1)))
+    present = np.maximum(train.sum(0), 1)
+    return torch.from_numpy((len(train) - present) / present)
+
+
+def drop_words(source: Tensor, share: float) -> Tensor:
+    """Symbols ``(batch, time)``, a random ``share`` of them UNK; the end symbol and padding stay."""
+    fixed = (source == PAD) | (source == EOS)
+    dropped = torch.rand(source.shape, device=source.device) < share
+    return torch.where(dropped & ~fixed, UNK, source)
