@@ -11,7 +11,7 @@ import pytest
 
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.probe.history import history
-from anaphora.views import lines
+from anaphora.views import axes
 from anaphora.views.lines import Line, Lines
 from anaphora.views.registry import picture
 from anaphora.views.training import curves
@@ -122,10 +122,10 @@ def test_an_empty_run_says_so(tmp_path):
 
 
 def test_ticks_are_round_and_inside():
-    assert lines.ticks(0.0, 1.0, 4) == [0.0, 0.5, 1.0]
-    assert lines.ticks(0.03, 0.97, 4) == [0.5]
-    assert lines.ticks(-3.2, 12.0, 4) == [0.0, 5.0, 10.0]
-    assert lines.ticks(7.0, 7.0, 4) == [7.0]
+    assert axes.ticks(0.0, 1.0, 4) == [0.0, 0.5, 1.0]
+    assert axes.ticks(0.03, 0.97, 4) == [0.5]
+    assert axes.ticks(-3.2, 12.0, 4) == [0.0, 5.0, 10.0]
+    assert axes.ticks(7.0, 7.0, 4) == [7.0]
 
 
 def test_smoothing_keeps_a_constant_and_follows_its_formula():

@@ -16,11 +16,16 @@ from anaphora.errors import AnaphoraError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.nn.inside import Note
-from anaphora.probe.noted import STATES, as_numpy, weights_hash
+from anaphora.probe.noted import GATES, STATES, as_numpy, weights_hash
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import BeamNode, NBest
 
 END = "</s>"
+_ATTENTION = {
+    "cross_attention": ("layer", "head", "target", "source"),
+    "self_attention": ("layer", "head", "target", "key"),
+    "encoder_attention": ("layer", "head", "query", "key"),
+}
 TOP = 5
 """How many of the most probable symbols are kept at each place of the output."""
 
@@ -48,7 +53,8 @@ def probe_seq2seq(
         cross_attention (layer, head, target, source)   of a Transformer, as are the next two
         self_attention (layer, head, target, key), encoder_attention (layer, head, query, key)
         decoder_states (layer, target, unit), encoder_states (layer, source, unit); a layer that reads in
-                                                     both directions counts twice, forward first
+                                                     both directions counts twice, forward first; with the
+                                                     same axes decoder_cells, decoder_gate_forget … of cells
         log_probs (target,)                          log p of the symbols of the target
         top_symbols, top_log_probs (target, rank)    the 5 most probable symbols at each place
 
@@ -112,7 +118,7 @@ def _noted_arrays(
     joined: dict[tuple[str, str], list[Tensor]] = {}
     for note in notes:
         if note.module in paths:
-            one_step = note.name in STATES and note.value.ndim == 2
+            one_step = note.name in (*STATES, *GATES, "c") and note.value.ndim == 2
             value = note.value.unsqueeze(1) if one_step else note.value
             joined.setdefault((paths[note.module], note.name), []).append(value)
     layers: dict[str, list[NDArray[Any]]] = {}
@@ -121,18 +127,14 @@ def _noted_arrays(
         kind = _kind(path, name, values[0].ndim, path in attentive)
         if kind is not None:
             layers.setdefault(kind, []).append(as_numpy(torch.cat(values, dim=-2)[0]))
-    if getattr(model.encoder, "reverse", False) and "encoder_states" in layers:  # noted in reading order
-        layers["encoder_states"] = [layer[::-1].copy() for layer in layers["encoder_states"]]
+    if getattr(model.encoder, "reverse", False):  # noted in reading order
+        for kind in [kind for kind in layers if kind.startswith("encoder_") and kind != "encoder_attention"]:
+            layers[kind] = [layer[::-1].copy() for layer in layers[kind]]
     arrays: dict[str, Array] = {}
-    for kind, axes in (
-        ("cross_attention", ("layer", "head", "target", "source")),
-        ("self_attention", ("layer", "head", "target", "key")),
-        ("encoder_attention", ("layer", "head", "query", "key")),
-        ("decoder_states", ("layer", "target", "unit")),
-        ("encoder_states", ("layer", "source", "unit")),
-    ):
-        if kind in layers and len({layer.shape for layer in layers[kind]}) == 1:
-            arrays[kind] = Array(axes, np.stack(layers[kind]))
+    for kind, found in layers.items():
+        axes = _ATTENTION.get(kind, ("layer", "target" if kind.startswith("decoder") else "source", "unit"))
+        if kind != "alignment" and len({layer.shape for layer in found}) == 1:
+            arrays[kind] = Array(axes, np.stack(found))
     how = None
     if "alignment" in layers:
         arrays["alignment"] = Array(("target", "source"), layers["alignment"][-1])
@@ -156,8 +158,9 @@ def _kind(path: str, name: str, ndim: int, attends_to_source: bool) -> str | Non
         return "alignment" if ndim == 3 else "cross_attention"
     if name == "weights" and ndim == 4:
         return "self_attention" if side == "decoder" else "encoder_attention"
-    if name in STATES and ndim == 3 and side in ("encoder", "decoder"):
-        return f"{side}_states"
+    if ndim == 3 and side in ("encoder", "decoder"):
+        kinds = {**dict.fromkeys(STATES, "states"), "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
+        return f"{side}_{kinds[name]}" if name in kinds else None
     return None
 
 
@@ -201,6 +204,7 @@ def _node_record(
         "parent": node.parent.rank if node.parent is not None else None,
         "symbol": node.symbol,
         "piece": END if node.symbol == EOS else spell([node.symbol])[0],
+        "step_log_prob": node.step,
         "log_prob": node.log_prob,
         "score": node.score,
     }

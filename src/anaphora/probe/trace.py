@@ -22,7 +22,7 @@ from anaphora.errors import AnaphoraError, DataError
 SCHEMA = 1
 AXES = frozenset(
     {"layer", "time", "unit", "head", "query", "key", "beam", "step", "symbol", "state"}
-    | {"target", "source", "rank"}
+    | {"target", "source", "rank", "output", "to"}
 )
 """The names of axes; a view asks for an array by them."""
 MAX_DIFFERENCE = 1e-4

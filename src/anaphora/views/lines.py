@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from anaphora.views.axes import Axes, with_room
 from anaphora.views.heatmap import MARGIN
 from anaphora.views.scene import Dot, Label, Path, Scene
 from anaphora.views.text import clip, ems, fold, pad, shorten, visible, wrap
@@ -62,9 +63,7 @@ class Lines:
         xs = [x for line in self.lines for x, _ in self._drawn(line)]
         ys = [y for line in self.lines for _, y in self._drawn(line)]
         self._left, self._right = (min(xs), max(xs)) if xs else (0.0, 1.0)
-        low, high = (min(ys), max(ys)) if ys else (0.0, 1.0)
-        room = 0.04 * (high - low) or 0.5 * abs(high) or 0.5
-        self._low, self._high = low - room, high + room
+        self._low, self._high = with_room(ys)
 
     def _drawn(self, line: Line) -> Iterator[tuple[float, float]]:
         for x, y in line.points():
@@ -112,10 +111,19 @@ class Lines:
         scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
         for i, text in enumerate(subtitle):
             scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
-        self._draw_axes(scene, left, top)
-        self._draw_events(scene, left, top)
+        axes = Axes(
+            left,
+            top,
+            PLOT_WIDTH,
+            PLOT_HEIGHT,
+            (self._left, self._right),
+            (self._low, self._high),
+            log=self.log,
+        )
+        axes.draw(scene, self.x_title, self.y_title)
+        self._draw_events(scene, axes)
         for number, line in enumerate(self.lines):
-            self._draw_line(scene, line, f"s{number % 7}", left, top)
+            self._draw_line(scene, line, f"s{number % 7}", axes)
         self._draw_names(scene, names, left + PLOT_WIDTH + 14, top)
         for i, note in enumerate(self.notes):
             scene.shapes.append(Label(MARGIN, top + PLOT_HEIGHT + 56 + 16 * i, note, size=11, role="muted"))
@@ -126,45 +134,19 @@ class Lines:
         lines = "; ".join(f"{row[0]}: first {row[1]}, lowest {row[2]}, last {row[4]}" for row in rows)
         return f"{self.reading} {lines}. {self.caution}".strip()
 
-    def _x(self, x: float, left: float) -> float:
-        spread = self._right - self._left
-        return left + PLOT_WIDTH * ((x - self._left) / spread if spread else 0.5)
-
-    def _y(self, y: float, top: float) -> float:
-        return top + PLOT_HEIGHT * (1 - (y - self._low) / (self._high - self._low))
-
-    def _draw_axes(self, scene: Scene, left: float, top: float) -> None:
-        for y in ticks(self._low, self._high, 4):
-            at = self._y(y, top)
-            scene.shapes.append(Path(((left, at), (left + PLOT_WIDTH, at)), "grid"))
-            text = f"{10**y:.2g}" if self.log else f"{y:.4g}"
-            scene.shapes.append(Label(left - 8, at + 4, text, size=11, role="muted", anchor="end"))
-        for x in ticks(self._left, self._right, 6):
-            scene.shapes.append(
-                Label(
-                    self._x(x, left), top + PLOT_HEIGHT + 18, f"{x:g}", size=11, role="muted", anchor="middle"
-                )
-            )
-        middle = left + PLOT_WIDTH / 2
-        scene.shapes.append(
-            Label(middle, top + PLOT_HEIGHT + 36, self.x_title, size=12, role="muted", anchor="middle")
-        )
-        scale = " (logarithmic)" if self.log else ""
-        scene.shapes.append(Label(MARGIN, top - 14, self.y_title + scale, size=12, role="muted"))
-
-    def _draw_events(self, scene: Scene, left: float, top: float) -> None:
+    def _draw_events(self, scene: Scene, axes: Axes) -> None:
         for x, what in self.events:
             if self._left <= x <= self._right:
-                at = self._x(x, left)
+                at, top = axes.x(x), axes.top
                 scene.shapes.append(Path(((at, top), (at, top + PLOT_HEIGHT)), "muted", width=0.8))
                 scene.shapes.append(
                     Label(at + 3, top + 10, what, size=10, role="muted", title=f"{what} at {x:g}")
                 )
 
-    def _draw_line(self, scene: Scene, line: Line, role: str, left: float, top: float) -> None:
+    def _draw_line(self, scene: Scene, line: Line, role: str, axes: Axes) -> None:
         drawn = list(self._drawn(line))
         if line.smooth and len(drawn) > 2:
-            rough = tuple((self._x(x, left), self._y(y, top)) for x, y in drawn)
+            rough = tuple((axes.x(x), axes.y(y)) for x, y in drawn)
             scene.shapes.append(Path(rough, "grid", width=1.0))
             points = [
                 (x, math.log10(y) if self.log else y) for x, y in line.smoothed() if not self.log or y > 0
@@ -172,7 +154,7 @@ class Lines:
         else:
             points = drawn
         if len(points) > 1:
-            places = tuple((self._x(x, left), self._y(y, top)) for x, y in points)
+            places = tuple((axes.x(x), axes.y(y)) for x, y in points)
             scene.shapes.append(Path(places, role, width=2.0))
         every = max(1, len(drawn) // DOTS_AT_MOST)
         radius = 3.2 if len(drawn) <= 60 else 1.4
@@ -181,8 +163,8 @@ class Lines:
             text = self.describe(line, x, exact)
             scene.shapes.append(
                 Dot(
-                    self._x(x, left),
-                    self._y(y, top),
+                    axes.x(x),
+                    axes.y(y),
                     radius,
                     role,
                     data=(("v", repr(exact)), ("t", text)),
@@ -227,14 +209,3 @@ class Lines:
         shown += [f"{MARKS[i % len(MARKS)]} {visible(line.name)}" for i, line in enumerate(self.lines)]
         shown += [line for note in self.notes for line in wrap(visible(note), width)]
         return "\n".join(clip(line, width) for line in shown) + "\n"
-
-
-def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers between ``low`` and ``high``, about so many: steps of 1, 2 or 5 times a power of ten."""
-    if not high > low:
-        return [low]
-    rough = (high - low) / max(about, 1)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
-    first = math.ceil(low / step)
-    return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]

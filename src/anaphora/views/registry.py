@@ -10,7 +10,23 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
-from anaphora.views import alignment, length, samples, training
+from anaphora.views import (
+    alignment,
+    flow,
+    gates,
+    heads,
+    lattice,
+    length,
+    markov,
+    places,
+    projector,
+    samples,
+    sampling,
+    states,
+    tracking,
+    training,
+    tree,
+)
 from anaphora.views.picture import Chart, Picture
 
 
@@ -28,8 +44,10 @@ class View:
     """Why a trace may lack them, as a sentence."""
     draw: Callable[..., Chart]
     of: str = "probe"
-    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings) or
-    "examples" (many results)."""
+    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings), "vectors" (a
+    model's symbols) or "examples" (many results)."""
+    what: tuple[str, ...] = ()
+    """What the probe must be asked for besides what it always looks at."""
 
     def options(self) -> list[str]:
         """Names of what ``draw`` takes besides the trace."""
@@ -97,6 +115,91 @@ VIEWS = {
             training.health,
             of="history",
         ),
+        View(
+            "states",
+            states.TITLE,
+            (),
+            states.READING,
+            states.CAUTION,
+            "",
+            states.states,
+        ),
+        View("gates", gates.TITLE, (), gates.READING, gates.CAUTION, "", gates.gates),
+        View(
+            "gradients",
+            flow.TITLE,
+            (),
+            flow.READING,
+            flow.CAUTION,
+            "",
+            flow.gradients,
+            what=("gradients",),
+        ),
+        View("heads", heads.TITLE, (), heads.READING, heads.CAUTION, "", heads.heads, what=("ablation",)),
+        View(
+            "positions",
+            places.TITLE,
+            ("positions",),
+            places.READING,
+            places.CAUTION,
+            "only Transformers are told positions; recurrent networks and convolutions find them by themselves.",
+            places.positions,
+        ),
+        View(
+            "beam",
+            tree.TITLE,
+            ("beam",),
+            tree.READING,
+            tree.CAUTION,
+            "it was made without a beam search; probe an encoder-decoder without a given target, with beam above 1.",
+            tree.beam,
+        ),
+        View(
+            "sampling",
+            sampling.TITLE,
+            ("sorted_log_probs", "top"),
+            sampling.READING,
+            sampling.CAUTION,
+            "the model does not name its next symbol; language models do.",
+            sampling.sampling,
+        ),
+        View(
+            "ctc",
+            lattice.TITLE,
+            ("posteriors", "lattice"),
+            lattice.READING,
+            lattice.CAUTION,
+            "the model has no CTC outputs; `anaphora.probe.ctc.probe_ctc` makes a trace of any posteriors.",
+            lattice.ctc,
+        ),
+        View(
+            "embeddings",
+            projector.TITLE,
+            ("embeddings", "projection"),
+            projector.READING,
+            projector.CAUTION,
+            "it is of one input; `m.probe_embeddings()` of a model of text, or of word vectors, has them.",
+            projector.embeddings,
+            of="vectors",
+        ),
+        View(
+            "hmm",
+            markov.TITLE,
+            ("smoothed", "filtered", "viterbi", "transitions"),
+            markov.READING,
+            markov.CAUTION,
+            "the model is no hidden Markov model; `tag` has the preset hmm, and an.HMM stands by itself.",
+            markov.hmm,
+        ),
+        View(
+            "kalman",
+            tracking.TITLE,
+            ("observed", "predicted", "deviation", "nis"),
+            tracking.READING,
+            tracking.CAUTION,
+            "the model is no Kalman filter; `forecast` has the preset kalman, and an.Kalman stands by itself.",
+            tracking.kalman,
+        ),
     )
 }
 
@@ -123,6 +226,12 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
         raise AnaphoraError(f"The view {name} has no option {unknown}; {has}.")
     chart = chosen.draw(trace, **options)
     given = "".join(f", {key}={value!r}" for key, value in options.items())
-    source = {"probe": 'an.load("RUN").probe("TEXT")', "history": 'an.history("RUN")'}.get(chosen.of, "trace")
+    what = f", what={chosen.what!r}" if chosen.what else ""
+    sources = {
+        "probe": f'an.load("RUN").probe("TEXT"{what})',
+        "history": 'an.history("RUN")',
+        "vectors": 'an.load("RUN").probe_embeddings()',
+    }
+    source = sources.get(chosen.of, "trace")
     code = f'import anaphora as an\n\n{source}.view("{name}"{given}).save("{name}.html")'
     return Picture(chart, name=name, code=code)

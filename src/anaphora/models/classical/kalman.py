@@ -304,6 +304,14 @@ class Kalman:
         made.history = list(facts["history"])
         return made
 
+    def output_matrices(self, steps: int) -> tuple[Floats, Floats, Floats]:
+        """C (steps, m, n), D (steps, m, inputs) and R (steps, m, m), those that stay the same repeated."""
+        self._check_length(steps)
+        C, D, R = (
+            np.broadcast_to(p, (steps, *p.shape[1:])) if len(p) == 1 else p[:steps] for p in self._cdr()
+        )
+        return C, D, R
+
     # ---- checks
 
     def _cdr(self) -> tuple[Floats, Floats, Floats]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -126,6 +128,20 @@ class MultiHead(nn.Module):
     def project_query(self, query: Tensor) -> Tensor:
         """``(batch, queries, width)`` -> ``(batch, heads, queries, width/heads)``."""
         return self._split(F.linear(query, self.inward.weight[: self.width], self.inward.bias[: self.width]))
+
+    @contextmanager
+    def silenced(self, head: int) -> Iterator[None]:
+        """Without head ``head`` (from 0) inside the ``with`` block: what it says does not reach W^O."""
+        if not 0 <= head < self.heads:
+            raise ValueError(f"MultiHead has heads 0 to {self.heads - 1}, not {head}")
+        each = self.width // self.heads
+        columns = self.outward.weight.detach()[:, head * each : (head + 1) * each]
+        kept = columns.clone()
+        columns.zero_()
+        try:
+            yield
+        finally:
+            columns.copy_(kept)
 
     def attend(
         self,

@@ -1,0 +1,172 @@
+"""Look inside a model that reads one sequence: a language model, a tagger, a classifier, a forecaster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anaphora.errors import AnaphoraError
+from anaphora.nn.attention.multihead import MultiHead
+from anaphora.nn.embedding import Embedding
+from anaphora.nn.positions import Learned, Sinusoidal
+from anaphora.nn.recurrent import Recurrent
+from anaphora.probe.gradients import input_gradients, state_gradients
+from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, weights_hash
+from anaphora.probe.trace import Array, Trace
+
+TOP = 20
+"""How many of the most probable symbols are spelled at each place."""
+WHAT = ("gradients", "ablation")
+"""What costs more than one run of the model, and is only looked at when it is asked for."""
+
+
+def probe_reading(
+    model: nn.Module,
+    call: Callable[[], Tensor],
+    *,
+    places: Sequence[str],
+    facts: Mapping[str, Any],
+    losses: Callable[[Tensor], Tensor] | None = None,
+    what: Sequence[str] = (),
+) -> tuple[Trace, Tensor]:
+    """The inside of ``model`` as ``call()`` runs it on a batch of one, and what it put out.
+
+    ``places`` names the symbols that were read. ``losses`` turns an output into one loss per place (or one in all),
+    for ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time) and
+    ``ablation`` (how the loss changes when a head is silenced). Arrays as in `inner_arrays`, and ``positions``.
+    """
+    unknown = [name for name in what if name not in WHAT]
+    if unknown:
+        raise AnaphoraError(f"what must be of {', '.join(WHAT)}, not {unknown[0]!r}.")
+    noted = run_noted(model, call)
+    arrays = {
+        name: array
+        for name, array in inner_arrays(noted).items()
+        if "time" not in array.axes or array.values.shape[array.axes.index("time")] == len(places)
+    }
+    tables: dict[str, list[dict[str, Any]]] = {}
+    if "gradients" in what and losses is not None:
+        arrays |= _gradients(model, call, losses, len(places))
+    if "ablation" in what and losses is not None:
+        tables["ablation"] = ablation(model, call, losses)
+    arrays |= _positions(model, len(places))
+    known = {
+        **facts,
+        "places": "read",
+        "model": weights_hash(model),
+        "dtype": str(noted.output.dtype).removeprefix("torch."),
+        "max_difference": noted.difference,
+    }
+    return Trace({"time": list(places)}, arrays, known, tables), noted.output
+
+
+def add_next_symbols(
+    trace: Trace, logits: Tensor, spell: Callable[[list[int]], list[str]], *, whole: bool = True
+) -> Trace:
+    """The same with what was expected after each place, from ``logits`` (time, V): the table ``top``, and with ``whole`` the
+    array ``sorted_log_probs`` (time, rank) of the whole distribution, best first."""
+    log_probs = logits.detach().float().log_softmax(-1)
+    best = log_probs.sort(dim=-1, descending=True)
+    arrays = dict(trace.arrays)
+    if whole:
+        arrays["sorted_log_probs"] = Array(("time", "rank"), np.maximum(as_numpy(best.values), -1e30))
+    top = [
+        {"pieces": spell(ids), "log_probs": [v if math.isfinite(v) else None for v in values]}
+        for ids, values in zip(best.indices[:, :TOP].tolist(), best.values[:, :TOP].tolist(), strict=True)
+    ]
+    return replace(trace, arrays=arrays, tables={**trace.tables, "top": top})
+
+
+@torch.no_grad()
+def ablation(
+    model: nn.Module, call: Callable[[], Tensor], losses: Callable[[Tensor], Tensor]
+) -> list[dict[str, Any]]:
+    """For each head of each `MultiHead` layer, the mean loss without it minus the mean loss with it.
+
+    A head is silenced by taking its columns out of the output projection W_O, which is what it speaks through.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        usual = float(losses(call()).mean())
+        layers = [module for module in model.modules() if isinstance(module, MultiHead)]
+        rows = []
+        for layer, module in enumerate(layers, start=1):
+            for head in range(module.heads):
+                with module.silenced(head):
+                    rows.append(
+                        {"layer": layer, "head": head + 1, "loss": float(losses(call()).mean()) - usual}
+                    )
+    finally:
+        model.train(was_training)
+    return rows
+
+
+def _gradients(
+    model: nn.Module, call: Callable[[], Tensor], losses: Callable[[Tensor], Tensor], places: int
+) -> dict[str, Array]:
+    was_training = model.training
+    model.eval()
+    try:
+        found: dict[str, Array] = {}
+        sources = [module for module in model.modules() if isinstance(module, Embedding)]
+        if sources:
+            norms = input_gradients(sources[0], call, losses)
+            if norms.shape[1] == places:
+                found["input_gradients"] = Array(("step", "time"), norms)
+        layers = [module for module in model.modules() if isinstance(module, Recurrent)]
+        if len(layers) == 1 and not layers[0].bidirectional:
+            through = _through_states(layers[0], call, losses)
+            if through is not None and through.shape[1] == places:
+                found["state_gradients"] = Array(("step", "time"), through)
+    finally:
+        model.train(was_training)
+    return found
+
+
+def _through_states(
+    recurrent: Recurrent, call: Callable[[], Tensor], losses: Callable[[Tensor], Tensor]
+) -> np.ndarray[Any, Any] | None:
+    """Run the model as always to see what its recurrent layer is given; then once more with the layer unrolled."""
+    given: list[Tensor] = []
+    handle = recurrent.register_forward_pre_hook(lambda module, arguments: given.append(arguments[0]))
+    try:
+        with torch.no_grad():
+            call()
+    finally:
+        handle.remove()
+    if len(given) != 1 or given[0].shape[0] != 1:
+        return None
+
+    def read(y: Tensor) -> Tensor:
+        put = recurrent.register_forward_hook(lambda module, arguments, output: (y, output[1]))
+        try:
+            return losses(call())
+        finally:
+            put.remove()
+
+    found = state_gradients(recurrent, given[0], read)
+    return found if len(found) else None
+
+
+def _positions(model: nn.Module, length: int) -> dict[str, Array]:
+    for module in model.modules():
+        if isinstance(module, Sinusoidal):
+            width = module.width
+        elif isinstance(module, Learned):
+            width = module.weight.shape[1]
+            length = min(length, len(module.weight))
+        else:
+            continue
+        device = next(model.parameters()).device
+        with torch.no_grad():
+            table = module(torch.zeros(1, length, width, device=device))[0]
+        # named by a rank, since places beyond the text may be among them
+        return {"positions": Array(("step", "unit"), as_numpy(table))}
+    return {}

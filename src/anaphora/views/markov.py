@@ -1,0 +1,79 @@
+"""A hidden Markov model at work: which state it was in, by what is known so far and by all that is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anaphora.errors import AnaphoraError
+from anaphora.probe.trace import Trace
+from anaphora.views.heatmap import Heatmap
+from anaphora.views.lines import Line, Lines
+from anaphora.views.panels import Panels
+
+TITLE = "Hidden Markov model"
+READING = (
+    "Trellis: each column is one observation, each row one state, shaded by its probability; the marked path is the "
+    "most probable one as a whole (Viterbi). Filtering knows the past, smoothing also what comes after. Last: how "
+    "states follow one another."
+)
+CAUTION = (
+    "The most probable path need not go through the most probable state of each column. States have no meaning of "
+    "their own: the next fit may number them otherwise."
+)
+MOST = 120
+
+
+def hmm(trace: Trace, *, by: str = "smoothed", steps: int = MOST) -> Panels:
+    """The trellis ``by`` smoothed or filtered probabilities, the path, and the transitions."""
+    if by not in ("smoothed", "filtered"):
+        raise AnaphoraError(f"by must be smoothed or filtered, not {by!r}.")
+    values = np.asarray(trace.array(by, "state", "time"), np.float32)[:, :steps]
+    names = trace.tokens["state"]
+    path = [int(s) for s in trace.array("viterbi", "time")[:steps]]
+    trellis = Heatmap(
+        title=f"Trellis ({by})",
+        subtitle="Viterbi path: " + " → ".join(_runs([names[s] for s in path])),
+        values=values,
+        rows=names,
+        columns=trace.tokens["time"][: values.shape[1]],
+        row_title="state",
+        column_title="observation",
+        value_title=f"probability of the state, {by}",
+    )
+    places = [float(t + 1) for t in range(len(path))]
+    lines = Lines(
+        "Most probable state",
+        "the state of the Viterbi path, and the one most probable by itself at each observation",
+        "observation",
+        "state",
+        [
+            Line("Viterbi", places, [float(s) for s in path]),
+            Line(by, places, values.argmax(0).astype(float).tolist()),
+        ],
+    )
+    transitions = Heatmap(
+        title="Transitions",
+        subtitle="probability of the next state (column) after a state (row)",
+        values=np.asarray(trace.array("transitions", "state", "to"), np.float32),
+        rows=names,
+        columns=trace.tokens["to"],
+        row_title="after",
+        column_title="comes",
+        value_title="probability",
+    )
+    total = trace.arrays["viterbi"].values.shape[0]
+    notes = [f"the first {len(path)} of {total} observations"] if total > len(path) else []
+    words = f"log-likelihood {float(trace.facts['log_likelihood']):.4f}"
+    return Panels(TITLE, words, [trellis, lines, transitions], notes, READING, CAUTION)
+
+
+def _runs(names: list[str]) -> list[str]:
+    """``a a b`` as ``a ×2, b``; at most twelve."""
+    found: list[tuple[str, int]] = []
+    for name in names:
+        if found and found[-1][0] == name:
+            found[-1] = (name, found[-1][1] + 1)
+        else:
+            found.append((name, 1))
+    shown = [f"{name} ×{count}" if count > 1 else name for name, count in found[:12]]
+    return [*shown, "…"] if len(found) > 12 else shown

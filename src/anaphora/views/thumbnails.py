@@ -1,0 +1,116 @@
+"""Many small matrices at once, each with a name and a line of words."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.views.colour import level
+from anaphora.views.heatmap import MARGIN
+from anaphora.views.scene import Label, Rect, Scene
+from anaphora.views.text import clip, fold, pad, shorten, visible, wrap
+
+SIDE, GAP = 108.0, 46.0
+FINEST = 24
+"""Cells along a side of a thumbnail; a larger matrix is drawn by the greatest value of each block."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """One matrix between 0 and 1."""
+
+    name: str
+    words: str
+    values: NDArray[np.float32]
+
+
+@dataclass
+class Thumbnails:
+    """Thumbnails in rows of ``across``."""
+
+    title: str
+    subtitle: str
+    items: list[Thumbnail]
+    across: int
+    notes: list[str] = field(default_factory=list)
+    reading: str = ""
+    caution: str = ""
+
+    def csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["name", "row", "column", "value"])
+        for item in self.items:
+            for (r, c), value in np.ndenumerate(item.values):
+                writer.writerow([item.name, r, c, value])
+        return out.getvalue()
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        return ["", "what it does"], [[item.name, item.words] for item in self.items]
+
+    def page_data(self) -> dict[str, Any]:
+        return {}
+
+    def scene(self) -> Scene:
+        across = max(min(self.across, 8), 1)
+        rows = -(-len(self.items) // across)
+        width = max(2 * MARGIN + across * (SIDE + 20), 340.0)
+        subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
+        top = MARGIN + 30 + 17 * len(subtitle)
+        notes = [line for note in self.notes for line in fold(note, (width - 2 * MARGIN) / 11)]
+        height = top + rows * (SIDE + GAP) + 16 * len(notes) + MARGIN / 2
+        words = "; ".join(f"{item.name}: {item.words}" for item in self.items)
+        scene = Scene(width, height, self.title, f"{self.reading} {words}. {self.caution}".strip())
+        scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
+        for i, text in enumerate(subtitle):
+            scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
+        for i, item in enumerate(self.items):
+            x = MARGIN + (i % across) * (SIDE + 20)
+            self._draw(scene, item, x, top + (i // across) * (SIDE + GAP))
+        for i, note in enumerate(notes):
+            scene.shapes.append(
+                Label(MARGIN, top + rows * (SIDE + GAP) + 16 * i, note, size=11, role="muted")
+            )
+        return scene
+
+    def _draw(self, scene: Scene, item: Thumbnail, x: float, y: float) -> None:
+        scene.shapes.append(Label(x, y + 12, shorten(visible(item.name), SIDE / 12), size=12, bold=True))
+        small = coarse(item.values, FINEST)
+        cell = SIDE / max(*small.shape, 1)
+        for (r, c), value in np.ndenumerate(small):
+            text = f"{item.name}: {value:.3f}"
+            place = (x + c * cell, y + 18 + r * cell)
+            scene.shapes.append(
+                Rect(
+                    *place,
+                    cell,
+                    cell,
+                    f"c{level(float(value), 0, 1)}",
+                    data=(("v", repr(float(value))), ("t", text)),
+                )
+            )
+        words = shorten(visible(item.words), SIDE / 9.5)
+        scene.shapes.append(Label(x, y + SIDE + 32, words, size=10, role="muted", title=item.words))
+
+    def text(self, width: int, *, colour: bool) -> str:
+        lines = [*wrap(visible(self.title), width), *wrap(visible(self.subtitle), width)]
+        label = max([len(item.name) for item in self.items] + [4])
+        lines += [f"{pad(visible(item.name), label)}  {item.words}" for item in self.items]
+        lines += [line for note in self.notes for line in wrap(visible(note), width)]
+        return "\n".join(clip(line, width) for line in lines) + "\n"
+
+
+def coarse(values: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """At most ``side`` × ``side`` cells, each the greatest of those it stands for."""
+    rows, columns = (-(-n // side) for n in values.shape)
+    if rows <= 1 and columns <= 1:
+        return values
+    tall, wide = (-(-n // step) for n, step in zip(values.shape, (rows, columns), strict=True))
+    padded = np.zeros((tall * rows, wide * columns), values.dtype)
+    padded[: values.shape[0], : values.shape[1]] = values
+    return np.asarray(padded.reshape(tall, rows, wide, columns).max(axis=(1, 3)))
