@@ -10,10 +10,9 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.models.decoders import TransformerDecoder
-from anaphora.models.decoders.static import StaticTransformer
 from anaphora.models.encoders import TransformerEncoder
-from anaphora.models.memory import Memory
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.static import StaticTransformer
 from anaphora.nn import Embedding, Output, positions, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.search import beam
@@ -73,7 +72,7 @@ def check(made: Seq2Seq, items: int, width: int, device: str, tolerance: float, 
         expected = beam(
             made.decoder.step, made.start(memory), width=width, n_best=width, logits=True, **common, **options
         )
-        found = device_beam(made.decoder, memory, plan=plan(width, width, **options), **common)
+        found = device_beam(made, source, lengths, plan=plan(width, width, **options), **common)
     for mine, theirs in zip(found, expected, strict=True):
         assert [h.tokens for h in mine] == [h.tokens for h in theirs]
         assert [h.finished for h in mine] == [h.finished for h in theirs]
@@ -87,9 +86,9 @@ def check(made: Seq2Seq, items: int, width: int, device: str, tolerance: float, 
 @pytest.mark.parametrize(("items", "width"), [(1, 1), (1, 5), (5, 4), (8, 3), (3, 20)])
 def test_hypotheses_are_those_of_the_plain_beam(norm_first: bool, items: int, width: int) -> None:
     made = model(norm_first)
-    lengths = check(made, items, width, "cpu", 1e-5)
+    lengths = check(made, items, width, "cpu", 1e-4)
     assert items * width <= 5 or lengths > 2
-    assert check(made, items, width, "cpu", 1e-5) == lengths  # again, in the same buffers
+    assert check(made, items, width, "cpu", 1e-4) == lengths  # again, in the same buffers
 
 
 @pytest.mark.parametrize(
@@ -103,34 +102,33 @@ def test_hypotheses_are_those_of_the_plain_beam(norm_first: bool, items: int, wi
     ],
 )
 def test_options_do_what_they_do_in_the_plain_beam(options: dict[str, Any]) -> None:
-    check(model(), 5, 4, "cpu", 1e-5, **options)
+    check(model(), 5, 4, "cpu", 1e-4, **options)
 
 
 def test_weights_that_change_are_seen() -> None:
     made = model()
-    check(made, 3, 4, "cpu", 1e-5)
+    check(made, 3, 4, "cpu", 1e-4)
     with torch.no_grad():
         made.decoder.embedding.weight.add_(0.3)
-    check(made, 3, 4, "cpu", 1e-5)
+    check(made, 3, 4, "cpu", 1e-4)
 
 
 def test_numbers_that_are_none_are_told() -> None:
     made = model()
     source, lengths = sources(2)
     with torch.no_grad():
-        memory = made.encode(source, lengths)
-        memory = Memory(memory.annotations * float("nan"), memory.mask)
+        made.encoder.embedding.weight[4:].fill_(float("nan"))
     with pytest.raises(AnaphoraError, match="step returned NaN"):
         device_beam(
-            made.decoder, memory, start=torch.tensor([BOS, BOS]), eos=EOS, max_length=5, plan=plan(2, 2)
+            made, source, lengths, start=torch.tensor([BOS, BOS]), eos=EOS, max_length=5, plan=plan(2, 2)
         )
 
 
-def test_which_decoders_fit() -> None:
+def test_which_models_fit() -> None:
     made = model()
-    assert StaticTransformer.fits(made.decoder)
+    assert StaticTransformer.fits(made)
     made.decoder.positions = positions.Learned(WIDTH, 9)
-    assert not StaticTransformer.fits(made.decoder)
+    assert not StaticTransformer.fits(made)
 
 
 @pytest.mark.cuda
@@ -145,9 +143,10 @@ def test_on_a_gpu(norm_first: bool, items: int, width: int) -> None:
 
 
 @pytest.mark.cuda
+@torch.no_grad()
 def test_nothing_waits_for_the_gpu_while_steps_are_queued() -> None:
     made = model().cuda()
-    static = StaticTransformer(made.decoder, items=2, width=3, places=16, capacity=64)
+    static = StaticTransformer(made, items=2, width=3, places=16, capacity=64)
     search = DeviceBeam(static, torch.device("cuda"), eos=EOS)
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from anaphora.models.decoders.base import Decoder
-from anaphora.models.decoders.static import StaticTransformer
-from anaphora.models.memory import Memory
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.static import StaticTransformer
 from anaphora.search._candidates import check_greatest
 from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
 from anaphora.search._item import Candidates, Item, Plan
@@ -21,27 +20,33 @@ from anaphora.search._item import Candidates, Item, Plan
 STRIDE = 8  # steps that are queued before the host reads what came of those before them
 KEPT = 4  # sizes of searches for which the recorded step is kept; each holds a past of its own on the device
 
-_made: WeakKeyDictionary[Decoder, OrderedDict[tuple[Any, ...], DeviceBeam]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[Seq2Seq, OrderedDict[tuple[int, ...], DeviceBeam]] = WeakKeyDictionary()
 
 
 class StaticModel(Protocol):
-    """A model whose step has fixed shapes: ``items · width`` rows, those of an item one after the other."""
+    """A model whose steps have fixed shapes: ``items · width`` rows, those of an item one after the other."""
 
     items: int
     width: int
     capacity: int
 
-    def load(self, memory: Memory) -> None:
-        """Begin with this memory, of at most so many items."""
+    def put(self, source: Tensor, lengths: Tensor) -> None:
+        """The sources ``(≤ items, S)`` of the next search, and their lengths."""
 
-    def step(self, symbols: Tensor, parents: Tensor) -> Tensor:
-        """Logits ``(rows, V)`` after ``symbols`` ``(rows,)``, which continue the rows ``parents`` ``(rows,)``."""
+    def read(self) -> None:
+        """Make them ready for the first step."""
+
+    def step(self, symbols: Tensor, parents: Tensor, turn: int) -> Tensor:
+        """Logits ``(rows, V)`` after ``symbols`` ``(rows,)``, which continue the rows ``parents`` ``(rows,)``;
+        ``turn`` is 0 and 1 in turn.
+        """
 
 
 @torch.no_grad()
 def device_beam(
-    decoder: Decoder,
-    memory: Memory,
+    model: Seq2Seq,
+    source: Tensor,
+    lengths: Tensor,
     *,
     start: Tensor,
     eos: int,
@@ -49,33 +54,34 @@ def device_beam(
     min_length: int = 0,
     plan: Plan,
 ) -> list[NBest]:
-    """`beam` for a Transformer's decoder on a GPU, without constraints, groups or tree; see `DeviceBeam`.
+    """`beam` for a Transformer on a GPU, from its source ``(items, S)`` on, without constraints, groups or tree.
 
-    The step is recorded once for all searches of about this size (items to the next power of two, source places to
-    the next 16, output places to the next 64), and kept for the last few sizes.
+    The steps are recorded once for all searches of about this size (items to the next power of two, source places to
+    the next 16, output places to the next 64), and kept for the last few sizes; see `DeviceBeam`.
     """
-    items, places = memory.mask.shape
+    items, places = source.shape
     longest = max(lengths_of(max_length, items, min_length))
-    sizes = _room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64
-    key = (*sizes, eos, *(weight.data_ptr() for weight in decoder.parameters()))
-    kept = _made.setdefault(decoder, OrderedDict())
+    sizes = (_room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64)
+    key = (*sizes, eos, *(weight.data_ptr() for weight in model.parameters()))
+    kept = _made.setdefault(model, OrderedDict())
     if key not in kept:
-        names = ("items", "width", "places", "capacity")
         while len(kept) >= KEPT:
             kept.popitem(last=False)
-        model = StaticTransformer(decoder, **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
-        kept[key] = DeviceBeam(model, start.device, eos=eos)
+        names = ("items", "width", "places", "capacity")
+        static = StaticTransformer(model, **dict(zip(names, sizes, strict=True)))
+        kept[key] = DeviceBeam(static, start.device, eos=eos)
     kept.move_to_end(key)
-    return kept[key].search(memory, start, max_length=max_length, min_length=min_length, plan=plan)
+    kept[key].model.put(source, lengths)
+    return kept[key].search(start, max_length=max_length, min_length=min_length, plan=plan)
 
 
-def has_room(decoder: Decoder, device: torch.device, *, items: int, width: int, longest: int) -> bool:
+def has_room(model: Seq2Seq, device: torch.device, *, items: int, width: int, longest: int) -> bool:
     """Whether a search of this size may hold its whole past on this device from the start: a sixteenth of it."""
-    if device.type != "cuda" or not StaticTransformer.fits(decoder):
+    if device.type != "cuda" or not StaticTransformer.fits(model):
         return False
-    weight = next(decoder.parameters())
-    numbers = StaticTransformer.numbers(decoder, _room(items) * width, longest + 64)  # type: ignore[arg-type]
-    return numbers * weight.element_size() <= torch.cuda.get_device_properties(device).total_memory // 16
+    numbers = StaticTransformer.numbers(model, _room(items) * width, longest + 64)
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return numbers * next(model.parameters()).element_size() <= memory // 16
 
 
 def _room(items: int) -> int:
@@ -102,17 +108,16 @@ class DeviceBeam:
         self.first_row = torch.arange(model.items, device=device)[:, None] * model.width
         # Parent, symbol and log p of every hypothesis that was kept, at every step.
         self.trace = torch.zeros(model.capacity, 3, *shape, dtype=torch.float64, device=device)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.taken = 0
+        self.graphs: list[torch.cuda.CUDAGraph] = []
         if device.type == "cuda":
             self._record()
 
-    def search(
-        self, memory: Memory, start: Tensor, *, max_length: int | Tensor, min_length: int, plan: Plan
-    ) -> list[NBest]:
+    def search(self, start: Tensor, *, max_length: int | Tensor, min_length: int, plan: Plan) -> list[NBest]:
         """The best outputs for each item of `start` (items,), of which there may be fewer than there is room for."""
         limits = lengths_of(max_length, len(start), min_length)
         replays = [_Replay(Item(plan, limit, None)) for limit in limits]
-        self._begin(memory, start, min_length)
+        self._begin(start, min_length)
         queued, waiting = 0, None
         while True:
             newest = None
@@ -130,8 +135,11 @@ class DeviceBeam:
                 return [replay.item.result() for replay in replays]
             waiting = newest
 
-    def _begin(self, memory: Memory, start: Tensor, min_length: int) -> None:
-        self.model.load(memory)
+    def _begin(self, start: Tensor, min_length: int) -> None:
+        if self.graphs:
+            self.graphs[2].replay()
+        else:
+            self.model.read()
         self.symbols.zero_()
         self.symbols[: len(start)] = start[:, None]
         self.parents.copy_(torch.arange(self.model.width, device=self.parents.device).expand_as(self.parents))
@@ -139,34 +147,39 @@ class DeviceBeam:
         self.log_prob[: len(start), 0] = 0.0
         self.length.zero_()
         self.least.fill_(min_length)
+        self.taken = 0
 
     def _advance(self) -> None:
-        if self.graph is None:
-            self._step()
+        turn = self.taken % 2
+        if self.graphs:
+            self.graphs[turn].replay()
         else:
-            self.graph.replay()
+            self._step(turn)
+        self.taken += 1
 
     def _record(self) -> None:
+        """The step of each turn, and the reading of the sources."""
+        works = [lambda: self._step(0), lambda: self._step(1), self.model.read]
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            self._step()  # libraries set themselves up at first use, which cannot be recorded
-            self._step()
+            for work in works:
+                work()  # libraries set themselves up at first use, which cannot be recorded
         torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        self.length.zero_()
-        with torch.cuda.graph(graph):
-            self._step()
-        self.graph = graph
+        for work in works:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                work()
+            self.graphs.append(graph)
 
-    def _step(self) -> None:
+    def _step(self, turn: int) -> None:
         """The model's step, then the beam's: nothing here waits for the device."""
         items, width = self.symbols.shape
-        logits = self.model.step(self.symbols.flatten(), (self.first_row + self.parents).flatten()).float()
-        total = logits.logsumexp(-1, keepdim=True)
-        logits[:, self.eos] += torch.where(self.length + 1 < self.least, -math.inf, 0.0)
-        values, symbols = logits.topk(min(width, logits.shape[1]), -1)
-        p = (values - total).clamp(max=0.0).double().view(items, width, -1)
+        logits = self.model.step(self.symbols.flatten(), (self.first_row + self.parents).flatten(), turn)
+        log_probs = torch.log_softmax(logits, -1, dtype=torch.float32)
+        log_probs[:, self.eos] += torch.where(self.length + 1 < self.least, -math.inf, 0.0)
+        values, symbols = log_probs.topk(min(width, log_probs.shape[1]), -1)
+        p = values.clamp(max=0.0).double().view(items, width, -1)
         best, place = (self.log_prob[:, :, None] + p).flatten(1).topk(width, -1)
         parent = place // p.shape[2]
         symbol = symbols.view(items, -1).gather(1, place)

@@ -12,7 +12,6 @@ import torch
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import SettingsError
-from anaphora.models.memory import Memory
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
@@ -73,55 +72,46 @@ def search_outputs(
 def _search(
     model: Seq2Seq, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, keep_tree: bool
 ) -> list[NBest]:
+    """One search for all of these sources, in the quickest way that gives what is asked for."""
     device = next(model.parameters()).device
-    lengths = torch.tensor([len(ids) + 1 for ids in sources], device=device)
-    source = torch.full((len(sources), int(max(len(ids) for ids in sources)) + 1), PAD, dtype=torch.long)
-    for row, ids in enumerate(sources):
-        source[row, : len(ids) + 1] = torch.tensor([*ids, EOS])
     # Who looks inside, or asks how the source was covered, needs what the quicker ways never compute.
     watched = s.coverage > 0 or inside.recording()
     engine = model if watched else packed(model, int8=s.int8)
-    memory = engine.encode(source.to(device), lengths)
+    source, lengths = _padded(sources, device)
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
     common: dict[str, Any] = {
         "start": torch.full((len(sources),), BOS, device=device),
         "eos": EOS,
         "max_length": torch.tensor(limits),
         "min_length": s.min_length,
-        "length_penalty": s.length_penalty,
     }
-    if s.decode == "sample":
-        filters = {key: getattr(s, key) for key in ("temperature", "top_k", "top_p", "min_p")}
-        seeds = [_seed(s.seed, ids) for ids in sources]
-        draw = {"seeds": seeds, "n": n_best, "logits": True, **filters, **common}
-        return sample(engine.decoder.step, engine.start(memory), **draw)
-    return _beam(model, engine, memory, s, n_best, keep_tree, common)
-
-
-def _beam(
-    model: Seq2Seq,
-    engine: Seq2Seq,
-    memory: Memory,
-    s: CompleteSearch,
-    n_best: int,
-    keep_tree: bool,
-    common: dict[str, Any],
-) -> list[NBest]:
-    """A beam in the quickest way that gives what was asked for."""
     wide = max(s.beam, -(-n_best // s.groups) * s.groups)
-    ruled = s.groups > 1 or s.no_repeat or s.coverage or keep_tree or inside.recording()
-    size = {"items": len(common["start"]), "width": wide, "longest": int(common["max_length"].max())}
-    if not ruled and has_room(engine.decoder, common["start"].device, **size):
+    plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.groups > 1)
+    if plain and has_room(model, device, items=len(sources), width=wide, longest=max(limits)):
         plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
-        rest = {key: value for key, value in common.items() if key != "length_penalty"}
-        return device_beam(engine.decoder, memory, plan=plan, **rest)
-    chosen = {
-        key: getattr(s, key) for key in ("normalisation", "stopping", "no_repeat", "groups", "diversity")
-    }
-    options = {"width": wide, "n_best": n_best, "keep_tree": keep_tree, **chosen, **common}
+        return device_beam(model, source, lengths, plan=plan, **common)
+    memory = engine.encode(source, lengths)
+    common["length_penalty"] = s.length_penalty
+    if s.decode == "sample":
+        draw = {key: getattr(s, key) for key in ("temperature", "top_k", "top_p", "min_p")}
+        seeds = [_seed(s.seed, ids) for ids in sources]
+        state = engine.start(memory)
+        return sample(engine.decoder.step, state, seeds=seeds, n=n_best, logits=True, **draw, **common)
+    names = ("normalisation", "stopping", "no_repeat", "groups", "diversity", "coverage")
+    asked = {key: getattr(s, key) for key in names}
+    options = {"width": wide, "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
     if s.coverage:
-        return beam(model.step_watched, model.start_watched(memory), coverage=s.coverage, **options)
+        return beam(model.step_watched, model.start_watched(memory), **options)
     return beam(engine.decoder.step, engine.start(memory), logits=True, **options)
+
+
+def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sources with their EOS ``(items, S)``, and their lengths ``(items,)``."""
+    lengths = torch.tensor([len(ids) + 1 for ids in sources])
+    source = torch.full((len(sources), int(lengths.max())), PAD, dtype=torch.long)
+    for row, ids in enumerate(sources):
+        source[row, : len(ids) + 1] = torch.tensor([*ids, EOS])
+    return source.to(device), lengths.to(device)
 
 
 def _seed(seed: int, source: Sequence[int]) -> int:
