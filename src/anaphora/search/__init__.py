@@ -20,7 +20,7 @@ from anaphora.search._risk import mbr, ngram_f
 from anaphora.search._rows import select_rows
 from anaphora.search._sample import sample
 from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
-from anaphora.search.lexicon import KenLM, Lexicon, NextWordModel, WordHypothesis, WordModel
+from anaphora.search.lexicon import KenLM, Lexicon, NextWordModel, WordHypothesis, WordModel, lexicon_beam
 
 __all__ = [
     "Alignment",
@@ -44,6 +44,7 @@ __all__ = [
     "ensemble",
     "fuse",
     "greedy",
+    "lexicon_beam",
     "mbr",
     "ngram_f",
     "sample",

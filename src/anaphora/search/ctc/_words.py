@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import NBest
+from anaphora.search.lexicon._credit import credits
 from anaphora.search.lexicon._hot import Hot
 from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
@@ -17,7 +18,7 @@ from anaphora.search.lexicon._prune import Pruning
 from anaphora.search.lexicon._scorers import Asked, Scorer
 
 if TYPE_CHECKING:
-    from anaphora.kernels.ctc_lexicon_arrays import Beam, Paths
+    from anaphora.kernels.ctc_lexicon_arrays import Beam
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,11 +38,12 @@ class WordSearch:
         weight: float,
         blank: int,
     ):
-        from anaphora.kernels.ctc_lexicon_arrays import Rules
+        from anaphora.kernels.ctc_lexicon_arrays import Paths, Rules
 
         self.lexicon, self.lm, self.hot, self.weight, self.blank = lexicon, lm, hot, weight, blank
         self.word_bonus = word_bonus
-        self.tree = _paths(lexicon, lm, hot, weight)
+        tree, credit = lexicon.tree, credits(lexicon, lm, hot, weight)
+        self.tree = Paths(tree.symbol, tree.first, tree.word_first, tree.word, credit, tree.fan)
         most = max(0.0, float(self.tree.credit.max()), word_bonus + hot.most)
         distance = math.inf if pruning.distance is None else pruning.distance
         self.rules = Rules(blank, pruning.width, pruning.per_node or 0, distance, word_bonus, most)
@@ -91,22 +93,6 @@ class WordSearch:
             self.lm.learn(states[:missing], words[:missing])
             kernels.frame(q, self.rules, self.tree, self.lm.table, hot, beam, following)
         return beam  # type: ignore[no-any-return]
-
-
-def _paths(lexicon: Lexicon, lm: Scorer, hot: Hot, weight: float) -> Paths:
-    """The tree with its credits: the best unigram of the words below a node, and what hot words promise."""
-    from anaphora.kernels.ctc_lexicon_arrays import Paths
-    from anaphora.kernels.lexicon_words import best_below
-
-    tree = lexicon.tree
-    credit = hot.credit()
-    if lm.unigrams is not None:
-        best = np.empty(len(tree))
-        best_below(tree.parent, tree.word_first, tree.word, weight * lm.unigrams, best)
-        best[best == -math.inf] = 0.0
-        credit += best
-        credit[0] = 0.0
-    return Paths(tree.symbol, tree.first, tree.word_first, tree.word, credit, tree.fan)
 
 
 class _Ends:

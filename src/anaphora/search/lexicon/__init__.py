@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from anaphora.search.lexicon._beam import lexicon_beam
 from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._models import KenLM, NextWordModel, WordModel
 
-__all__ = ["KenLM", "Lexicon", "NextWordModel", "WordHypothesis", "WordModel"]
+__all__ = ["KenLM", "Lexicon", "NextWordModel", "WordHypothesis", "WordModel", "lexicon_beam"]

@@ -144,7 +144,7 @@ class Lexicon:
 
     def _checked(self, word: str, spelling: Sequence[str | int], where: str) -> tuple[int, ...]:
         """The spelling in numbers; a sentence that names the place where it cannot be used."""
-        if not word or word.isspace():
+        if not word:
             raise DataError(f"{where}: the word is empty; give it a name or take it out.")
         if not spelling:
             raise DataError(f"{where}: the word {word!r} has an empty spelling; give it symbols.")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
 
@@ -22,3 +26,15 @@ class Pruning:
             )
         if self.distance is not None and not self.distance > 0:
             raise AnaphoraError(f"beam_distance must be above 0, but is {self.distance}.")
+
+
+def pruned(scores: NDArray[np.float64], states: NDArray[np.int64], rules: Pruning) -> list[int]:
+    """The places of the candidates that stay, best first; of equal ones the earlier."""
+    from anaphora.kernels.prune import choose, new_table
+
+    pool = np.empty(len(scores), dtype=np.int64)
+    distance = math.inf if rules.distance is None else rules.distance
+    table = new_table(len(scores))
+    kept = choose(scores, states, len(scores), rules.width, rules.per_node or 0, distance, table, pool)
+    stay = np.sort(pool[:kept])
+    return [int(place) for place in stay[np.argsort(-scores[stay], kind="stable")]]

@@ -1,0 +1,103 @@
+"""Beam search that can only produce words: any next-symbol model on the prefix tree of a lexicon."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from anaphora.errors import AnaphoraError
+from anaphora.search._candidates import check_greatest, check_shape
+from anaphora.search._hypothesis import NBest, Step, lengths_of
+from anaphora.search._rows import row_index, select_rows
+from anaphora.search.lexicon._hot import Hot, HotWords
+from anaphora.search.lexicon._item import Item, Plan
+from anaphora.search.lexicon._lexicon import Lexicon
+from anaphora.search.lexicon._models import WordModel
+from anaphora.search.lexicon._prune import Pruning
+from anaphora.search.lexicon._scorers import scorer
+
+if TYPE_CHECKING:
+    from anaphora.models.classical.ngram import NGram
+
+
+@torch.no_grad()
+def lexicon_beam(
+    step: Step,
+    state: Any,
+    *,
+    start: Tensor,
+    eos: int,
+    lexicon: Lexicon,
+    max_length: int | Tensor,
+    width: int = 50,
+    n_best: int = 1,
+    lm: NGram | WordModel | None = None,
+    lm_weight: float = 1.0,
+    word_bonus: float = 0.0,
+    hot_words: HotWords | None = None,
+    per_node: int | None = None,
+    beam_distance: float | None = None,
+) -> list[NBest]:
+    """The best word sequences for each item of `start` (items,), keeping `width` beginnings at every step.
+
+        score(w₁ … w_n) = log p(symbols, EOS) + lm_weight · log p_lm(w₁ … w_n, end) + word_bonus · n + hot words
+
+    The symbols spell words of the lexicon, its separator between them if it has one; EOS may follow the end of a word
+    and nothing else. A word sequence that can be spelled in several ways has the score of its best spelling. Lengths
+    count symbols and EOS.
+
+    per_node: how many beginnings stay at one node of the tree with the language model in one state; None for any number.
+        With 1 it is the maximum over all ways into a node, which is exact where the model's future depends on no more.
+    beam_distance: beginnings whose rank is further below the best go.
+
+    Every item gives a list of `WordHypothesis`, finished ones only; where none was found, the best beginning with
+    `finished=False`. An item is done when no beginning can still beat its `n_best` outputs. Nothing about one item
+    depends on another.
+    """
+    if n_best < 1:
+        raise AnaphoraError(f"n_best must be at least 1, but is {n_best}.")
+    if eos in lexicon.tree.symbol:
+        raise AnaphoraError(
+            f"lexicon_beam: a word of the lexicon is spelled with EOS, {eos}; give it another symbol."
+        )
+    limits = lengths_of(max_length, len(start), 0)
+    model, hot = scorer(lm, lexicon, lm_weight), Hot(hot_words, lexicon)
+    plan = Plan(
+        lexicon, model, hot, Pruning(width, per_node, beam_distance), eos, n_best, lm_weight, word_bonus
+    )
+    items = [Item(plan, limit) for limit in limits]
+    active, symbols = items, start
+    for _ in range(max(limits, default=0)):
+        log_probs, state = step(symbols, state)
+        rows = _on_host(log_probs, len(symbols), max(eos + 1, lexicon.symbols))
+        kept, row = [], 0
+        for item in active:
+            before = len(item.live)
+            item.extend(rows[row : row + before])
+            if not item.done:
+                kept += [row + node.source for node in item.live]
+            row += before
+        active = [item for item in active if not item.done]
+        if not active:
+            break
+        if kept != list(range(row)):
+            state = select_rows(state, row_index(kept, start.device))
+        symbols = row_index([node.symbol for item in active for node in item.live], start.device)
+    return [item.result() for item in items]
+
+
+def _on_host(log_probs: Tensor, rows: int, symbols: int) -> list[list[float]]:
+    """The rows as numbers in double precision, which are log-probabilities."""
+    check_shape(log_probs, rows)
+    if log_probs.shape[1] < symbols:
+        raise AnaphoraError(
+            f"lexicon_beam: the lexicon and EOS need {symbols} symbols, but step scores {log_probs.shape[1]}; give it the "
+            "symbols of this model."
+        )
+    table: list[list[float]] = log_probs.double().tolist()
+    for numbers in table:
+        check_greatest(math.nan if any(map(math.isnan, numbers)) else max(numbers))
+    return table
