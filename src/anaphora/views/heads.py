@@ -73,14 +73,12 @@ def measures(weights: NDArray[Any]) -> dict[str, float]:
 
 
 def habit(weights: NDArray[Any]) -> str:
-    """The strongest habit in words, where one stands out, and how spread the head looks."""
+    """The strongest habit where one stands out, else how spread the head looks: its entropy."""
     found = measures(weights)
     name = max(("previous", "itself", "next", "first"), key=lambda key: found[key])
-    says = {"previous": "looks at the one before", "itself": "looks at itself"}
-    says |= {"next": "looks at the next", "first": "looks at the first"}
     if found[name] >= 0.5:
-        return f"{says[name]} ({100 * found[name]:.0f} %)"
-    return f"spread: {found['entropy']:.1f} bits, {found['distance']:.1f} away"
+        return f"{name} {100 * found[name]:.0f} %"
+    return f"{found['entropy']:.1f} bits"
 
 
 def _one(trace: Trace, name: str, values: NDArray[np.float32], layer: int, head: int) -> Heatmap:

@@ -22,12 +22,14 @@ DOTS_AT_MOST = 400
 
 @dataclass(frozen=True)
 class Line:
-    """One series: points in the order of x; with ``raw`` the points are as they came and the line is smoothed."""
+    """One series: points in the order of x. ``smooth`` draws the points as they came in grey under a smoothed line,
+    ``dots`` leaves the line out."""
 
     name: str
     x: list[float]
     y: list[float]
     smooth: bool = False
+    dots: bool = False
 
     def points(self) -> Iterator[tuple[float, float]]:
         return ((x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y))
@@ -43,6 +45,16 @@ class Line:
         return found
 
 
+@dataclass(frozen=True)
+class Band:
+    """The area between two lines, in the colour of line number ``line``."""
+
+    x: list[float]
+    low: list[float]
+    high: list[float]
+    line: int = 0
+
+
 @dataclass
 class Lines:
     """Several lines over the same numeric axis; ``log`` draws y by its logarithm."""
@@ -55,6 +67,7 @@ class Lines:
     log: bool = False
     events: list[tuple[float, str]] = field(default_factory=list)
     """Places on the x axis where something happened, and what."""
+    bands: list[Band] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
@@ -62,6 +75,7 @@ class Lines:
     def __post_init__(self) -> None:
         xs = [x for line in self.lines for x, _ in self._drawn(line)]
         ys = [y for line in self.lines for _, y in self._drawn(line)]
+        ys += [y for band in self.bands for y in (*band.low, *band.high) if math.isfinite(y) and not self.log]
         self._left, self._right = (min(xs), max(xs)) if xs else (0.0, 1.0)
         self._low, self._high = with_room(ys)
 
@@ -122,6 +136,12 @@ class Lines:
         )
         axes.draw(scene, self.x_title, self.y_title)
         self._draw_events(scene, axes)
+        for band in self.bands:
+            upper = [(axes.x(x), axes.y(y)) for x, y in zip(band.x, band.high, strict=True)]
+            lower = [(axes.x(x), axes.y(y)) for x, y in zip(band.x, band.low, strict=True)]
+            scene.shapes.append(
+                Path((*upper, *reversed(lower)), f"s{band.line % 7}", filled=True, opacity=0.15)
+            )
         for number, line in enumerate(self.lines):
             self._draw_line(scene, line, f"s{number % 7}", axes)
         self._draw_names(scene, names, left + PLOT_WIDTH + 14, top)
@@ -153,11 +173,11 @@ class Lines:
             ]
         else:
             points = drawn
-        if len(points) > 1:
+        if len(points) > 1 and not line.dots:
             places = tuple((axes.x(x), axes.y(y)) for x, y in points)
             scene.shapes.append(Path(places, role, width=2.0))
         every = max(1, len(drawn) // DOTS_AT_MOST)
-        radius = 3.2 if len(drawn) <= 60 else 1.4
+        radius = 3.2 if len(drawn) <= 60 else 2.2 if line.dots else 1.4
         for x, y in drawn[::every]:
             exact = 10**y if self.log else y
             text = self.describe(line, x, exact)

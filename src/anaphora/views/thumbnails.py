@@ -15,7 +15,7 @@ from anaphora.views.heatmap import MARGIN
 from anaphora.views.scene import Label, Rect, Scene
 from anaphora.views.text import clip, fold, pad, shorten, visible, wrap
 
-SIDE, GAP = 108.0, 46.0
+SIDE, GAP = 108.0, 52.0
 FINEST = 24
 """Cells along a side of a thumbnail; a larger matrix is drawn by the greatest value of each block."""
 
@@ -94,7 +94,7 @@ class Thumbnails:
                     data=(("v", repr(float(value))), ("t", text)),
                 )
             )
-        words = shorten(visible(item.words), SIDE / 9.5)
+        words = shorten(visible(item.words), (SIDE + 14) / 10)
         scene.shapes.append(Label(x, y + SIDE + 32, words, size=10, role="muted", title=item.words))
 
     def text(self, width: int, *, colour: bool) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
-from anaphora.views.lines import Line, Lines
+from anaphora.views.lines import Band, Line, Lines
 from anaphora.views.panels import Panels
 
 TITLE = "Kalman filter"
@@ -37,13 +37,14 @@ def kalman(trace: Trace, *, output: int = 1) -> Panels:
     predicted = trace.array("predicted", "time", "output")[:, at]
     half = Z95 * trace.array("deviation", "time", "output")[:, at]
     lines = [
-        Line("observed", times, observed[:, at].tolist()),
+        Line("observed", times, observed[:, at].tolist(), dots=True),
         Line("expected", times, predicted.tolist()),
-        Line("band above", times, (predicted + half).tolist()),
-        Line("band below", times, (predicted - half).tolist()),
         Line("smoothed", times, trace.array("smoothed", "time", "output")[:, at].tolist()),
     ]
-    course = Lines(f"Output {output}", "expected one step ahead, ± 1.96 σ", "step", "value", lines)
+    band = Band(times, (predicted - half).tolist(), (predicted + half).tolist(), line=1)
+    course = Lines(
+        f"Output {output}", "expected one step ahead, ± 1.96 σ", "step", "value", lines, bands=[band]
+    )
     nis = trace.array("nis", "time")
     bound = CHI2_95[min(count, len(CHI2_95)) - 1]
     health = Lines(
