@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -94,13 +95,22 @@ class SearchSettings(Settings):
     )
 
 
-_BEAM_ONLY = {"normalisation": "power", "stopping": "exact", "no_repeat": 0, "groups": 1, "coverage": 0.0}
-_SAMPLE_ONLY = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+BEAM_ONLY: Mapping[str, Any] = {
+    "normalisation": "power",
+    "stopping": "exact",
+    "no_repeat": 0,
+    "groups": 1,
+    "coverage": 0.0,
+}
+SAMPLE_ONLY: Mapping[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+
+"""Settings that mean nothing to the other way of decoding, at the values with which they do nothing."""
 
 
 def search_problem(s: SearchSettings) -> str | None:
     """What contradicts what among the search settings, in a sentence without its full stop."""
-    others, way = (_SAMPLE_ONLY, "sample") if s.decode == "beam" else (_BEAM_ONLY, "beam")
+    others, way = (SAMPLE_ONLY, "sample") if s.decode == "beam" else (BEAM_ONLY, "beam")
     for key, usual in others.items():
         value = getattr(s, key)
         if value != usual:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from anaphora.settings import SearchSettings, Seq2SeqSettings, TextSettings, TrainingSettings
 from anaphora.settings.network import transformer_problem
+from anaphora.settings.search import search_problem
 
 
 class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
@@ -28,6 +29,7 @@ class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, Search
     @model_validator(mode="after")
     def _shapes_fit(self) -> TranslatorSettings:
         problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
+        problem = problem or search_problem(self)
         if problem:
             raise ValueError(problem)
         if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:

@@ -18,6 +18,7 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.settings import SearchSettings, build
+from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.decoding import encode_sources, search_outputs
 from anaphora.tasks.estimator import Estimator
@@ -115,10 +116,15 @@ class Translator(Estimator):
         beam: int | None = None,
         length_penalty: float | None = None,
         max_length: int | None = None,
+        **options: Any,
     ) -> list[str]:
-        """The best output for each text."""
-        found = self.search(texts, beam=beam, length_penalty=length_penalty, max_length=max_length)
-        return [outputs[0].text for outputs in found]
+        """The best output for each text, or with ``decode="sample"`` one drawn at random.
+
+        ``options`` are further search settings: ``normalisation``, ``coverage``, ``temperature``, ``int8`` and others,
+        which ``anaphora explain`` lists. What is not given is as in training.
+        """
+        usual: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
+        return [outputs[0].text for outputs in self.search(texts, **usual, **options)]
 
     def search(
         self,
@@ -128,13 +134,18 @@ class Translator(Estimator):
         length_penalty: float | None = None,
         max_length: int | None = None,
         n_best: int = 1,
+        **options: Any,
     ) -> list[list[Output]]:
-        """The ``n_best`` outputs for each text with their scores, best first."""
+        """The ``n_best`` outputs for each text with their scores, best first; samples as they were drawn.
+
+        Options are those of `predict`.
+        """
         sources = self._encode(texts)
-        options = self._searching(beam, length_penalty, max_length)
+        usual = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
+        settings = self._searching({**usual, **options})
         if not 1 <= n_best <= 1000:
             raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
-        found = search_outputs(self.model_, sources, n_best=n_best, **options)
+        found = search_outputs(self.model_, sources, n_best=n_best, **settings)
         decode = self.tokenizer_.target.decode
         return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
 
@@ -168,7 +179,8 @@ class Translator(Estimator):
         (source,) = self._encode([text])
         nbest = None
         if target is None:
-            options = self._searching(beam, None, None)
+            # A picture of a search is that of a beam, also where outputs are drawn otherwise.
+            options = self._searching({"beam": beam, "decode": "beam", **SAMPLE_ONLY})
             (nbest,) = search_outputs(self.model_, [source], keep_tree=True, **options)
             symbols = nbest[0].tokens
         else:
@@ -230,14 +242,11 @@ class Translator(Estimator):
         self.model_.eval()
         return encode_sources(self.tokenizer_, given, self.settings_.max_tokens)
 
-    def _searching(
-        self, beam: int | None, length_penalty: float | None, max_length: int | None
-    ) -> dict[str, Any]:
+    def _searching(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The search settings, with what this call asks for in their place."""
-        asked = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
-        usual = {key: getattr(self.settings_, key) for key in asked}
+        usual = {key: getattr(self.settings_, key) for key in SearchSettings.model_fields}
         given = {key: value for key, value in asked.items() if value is not None}
-        return build(SearchSettings, {**usual, **given}, owner="predict").model_dump()
+        return build(CompleteSearch, {**usual, **given}, owner="predict").model_dump()
 
 
 def _one_line(text: str) -> str:

@@ -7,6 +7,7 @@ from anaphora.tasks.settings import TranslateOptions, TranslatorSettings
 
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _ATTENTION_ONLY = frozenset({"attention", "input_feeding"})
+_ATTENDING_ONLY = frozenset({"coverage"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional", "reverse_source"})
 
 _PRESETS = (
@@ -14,13 +15,13 @@ _PRESETS = (
         "rnn",
         "Plain recurrent encoder and decoder (Elman); everything passes through one state.",
         {"cell": "elman", "bidirectional": False, "layers": 1},
-        _TRANSFORMER_ONLY | _ATTENTION_ONLY,
+        _TRANSFORMER_ONLY | _ATTENTION_ONLY | _ATTENDING_ONLY,
     ),
     Preset(
         "lstm",
         "Two-layer LSTM encoder and decoder, state handed over (Sutskever 2014); try reverse_source=true.",
         {"cell": "lstm", "bidirectional": False, "layers": 2},
-        _TRANSFORMER_ONLY | _ATTENTION_ONLY,
+        _TRANSFORMER_ONLY | _ATTENTION_ONLY | _ATTENDING_ONLY,
     ),
     Preset(
         "lstm-attention",

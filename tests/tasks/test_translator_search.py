@@ -1,0 +1,197 @@
+"""Every way to decode through the translator: what each option does, what contradicts what, eight-bit weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from tasks_tiny import is_one_sentence, pairs, tiny, words
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.data.symbols import BOS, EOS
+from anaphora.errors import AnaphoraError, SettingsError
+from anaphora.kernels.packed import native
+from anaphora.tasks.decoding import search_outputs
+
+TRANSFORMER = "transformer norm first"
+compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
+
+
+@pytest.fixture(scope="module")
+def writer() -> an.Translator:
+    """A Transformer that gets most words right, though not all."""
+    return tiny(TRANSFORMER, hidden=32, feedforward=64, steps=250).fit(pairs(1600), valid=pairs(10, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"temperature": 0.7}, r'^temperature = 0\.7 belongs to decode = "sample", but decode = "beam"'),
+        ({"top_k": 5}, r'^top_k = 5 belongs to decode = "sample"'),
+        ({"decode": "sample", "groups": 5}, r'^groups = 5 belongs to decode = "beam"'),
+        ({"decode": "sample", "coverage": 0.1}, r'^coverage = 0\.1 belongs to decode = "beam"'),
+        ({"decode": "sample", "stopping": "first"}, r"^stopping = 'first' belongs to decode"),
+        ({"beam": 5, "groups": 2}, r"^groups = 2 cannot share beam = 5 equally: make beam a multiple"),
+        ({"min_length": 9, "max_length": 4}, r"^min_length = 9 is above max_length = 4"),
+        ({"int8": True, "coverage": 0.2}, r"^coverage looks at attention weights that int8"),
+        ({"decode": "beem"}, r"^decode = 'beem' cannot be used: .* Did you mean beam\?"),
+        ({"top_p": 0.0, "decode": "sample"}, r"^top_p = 0\.0 cannot be used: it must be greater than 0"),
+        ({"temprature": 0.5}, r"^temprature is not a setting of predict\. Did you mean temperature\?"),
+        ({"no_repeat": -1}, r"^no_repeat = -1 cannot be used: it must be at least 0"),
+    ],
+)
+def test_contradictions_and_slips_are_one_sentence(of_preset, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as caught:
+        of_preset(TRANSFORMER).predict(["abc"], **options)
+    assert len(caught.value.problems) == 1
+    assert is_one_sentence(caught.value) or "anaphora explain" in str(caught.value)
+
+
+def test_contradictions_are_found_before_training() -> None:
+    with pytest.raises(SettingsError, match=r"groups = 3 cannot share beam = 5"):
+        tiny(TRANSFORMER, groups=3)
+    with pytest.raises(SettingsError, match="coverage"):
+        tiny("rnn", coverage=0.2)
+
+
+def test_a_model_without_attention_has_no_coverage(of_preset) -> None:
+    with pytest.raises(SettingsError, match=r"^coverage = 0\.2 needs a model with attention"):
+        of_preset("rnn").predict(["abc"], coverage=0.2)
+
+
+@pytest.mark.parametrize("preset", ["lstm-attention bilinear", "gru-attention", TRANSFORMER])
+def test_coverage_is_added_to_the_score(of_preset, preset: str) -> None:
+    """β Σⱼ log min(Σₜ αₜⱼ, 1), with α as `alignment` shows it for the output as a whole."""
+    model = of_preset(preset)
+    sources = model._encode(words(5, seed=3))
+    lost = []
+    for source, nbest in zip(
+        sources,
+        search_outputs(model.model_, sources, n_best=5, beam=5, coverage=0.5, max_length=9),
+        strict=True,
+    ):
+        for h in nbest:
+            read = torch.tensor([[*source, EOS]])
+            fed = torch.tensor([[BOS, *h.tokens][: len(h.steps)]])
+            looks = model.model_.alignment(read, torch.tensor([read.shape[1]]), fed)[0].sum(0)
+            covered = float(looks.clamp(1e-6, 1.0).log().sum())
+            assert h.score == pytest.approx(h.log_prob / len(h.steps) + 0.5 * covered, abs=1e-4)
+            lost.append(covered)
+        scores = [h.score for h in nbest if h.finished]
+        assert scores == sorted(scores, reverse=True)
+    assert min(lost) < -0.1
+
+
+def test_samples_depend_on_text_and_seed_alone(of_preset) -> None:
+    model = of_preset(TRANSFORMER)
+    texts = words(20, seed=4)
+    draw: dict[str, Any] = {"decode": "sample", "temperature": 2.0, "n_best": 3}
+    together = model.search(texts, seed=7, **draw)
+    for text, drawn in list(zip(texts, together, strict=True))[::6]:
+        assert [o.text for o in model.search([text], seed=7, **draw)[0]] == [o.text for o in drawn]
+    assert [[o.text for o in drawn] for drawn in model.search(texts, seed=8, **draw)] != [
+        [o.text for o in drawn] for drawn in together
+    ]
+    assert len({o.text for drawn in together for o in drawn}) > 30  # each text has its own chance
+    first = model.predict(texts, decode="sample", temperature=2.0, seed=7)
+    assert first == [drawn[0].text for drawn in together]
+
+
+def test_sampling_without_chance_is_greedy(of_preset) -> None:
+    model = of_preset(TRANSFORMER)
+    texts = words(10, seed=5)
+    greedy = model.predict(texts, beam=1)
+    for only in ({"temperature": 0.0}, {"top_k": 1}, {"min_p": 1.0}):
+        assert model.predict(texts, decode="sample", **only) == greedy
+
+
+def test_options_of_the_beam_reach_it(of_preset) -> None:
+    model = of_preset(TRANSFORMER)
+    texts = words(6, seed=6)
+    for outputs in model.predict(texts, no_repeat=1), model.predict(texts, no_repeat=1, groups=5):
+        assert all(len(set(text)) == len(text) for text in outputs)
+    lengths = [len(output.text) for outputs in model.search(texts, min_length=8) for output in outputs]
+    assert min(lengths) >= 7  # the eighth is the end
+    (by_mean,), (by_reward,) = (
+        model.search(texts[:1], normalisation=name, stopping="first") for name in ("power", "reward")
+    )
+    length = round(by_reward[0].score - by_reward[0].log_prob)
+    assert by_reward[0].score == pytest.approx(by_reward[0].log_prob + length, abs=1e-9)
+    assert by_mean[0].score != by_reward[0].score
+    diverse = model.search(texts, beam=6, groups=3, diversity=100.0, n_best=3)
+    assert all(len({output.text[:1] for output in outputs}) >= 2 for outputs in diverse)
+    assert [len(outputs) for outputs in model.search(texts, beam=4, groups=2, n_best=5)] == [5] * len(texts)
+
+
+@compiled
+def test_eight_bits_lose_little(writer: an.Translator) -> None:
+    """At most 2 of 100 words more are wrong than in single precision."""
+    test = pairs(300, seed=5)
+    exact, rounded = (writer.score(test, int8=int8)["exact_match"] for int8 in (False, True))
+    assert exact > 60
+    assert rounded >= exact - 2
+    best = zip(*(writer.search([w for w, _ in test], int8=int8) for int8 in (False, True)), strict=True)
+    scores = [(one[0].score, other[0].score) for one, other in best]
+    assert any(one != other for one, other in scores)  # they are rounded indeed
+    assert sum(abs(one - other) for one, other in scores) / len(scores) < 0.02
+
+
+@compiled
+@pytest.mark.parametrize("preset", ["lstm-attention bilinear", TRANSFORMER])
+def test_with_eight_bits_an_output_does_not_depend_on_its_batch(
+    of_preset, writer: an.Translator, preset: str
+) -> None:
+    model = writer if preset == TRANSFORMER else of_preset(preset)
+    texts = words(40, longest=14, seed=8)
+    together = model.search(texts, int8=True, n_best=3)
+    for text, batched in zip(texts, together, strict=True):
+        (alone,) = model.search([text], int8=True, n_best=3)
+        assert [o.text for o in alone] == [o.text for o in batched]
+        assert [o.score for o in alone] == pytest.approx([o.score for o in batched], abs=1e-4)
+
+
+def test_without_a_compiler_eight_bits_are_refused(of_preset, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = of_preset(TRANSFORMER)
+    expected = model.predict(["abcd", "fade"])
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert model.predict(["abcd", "fade"]) == expected
+    with pytest.raises(AnaphoraError, match=r"^int8 = true needs a C compiler") as caught:
+        model.predict(["abcd"], int8=True)
+    assert is_one_sentence(caught.value)
+
+
+def test_a_search_with_its_tree_finds_the_same(of_preset) -> None:
+    model = of_preset(TRANSFORMER)
+    sources = model._encode(words(5, seed=9))
+    plain = search_outputs(model.model_, sources, beam=3)
+    kept = search_outputs(model.model_, sources, beam=3, keep_tree=True)
+    assert [[h.tokens for h in nbest] for nbest in kept] == [[h.tokens for h in nbest] for nbest in plain]
+    assert all(nbest.tree and math.isfinite(nbest[0].score) for nbest in kept)
+
+
+def test_probing_shows_a_beam_where_outputs_are_drawn() -> None:
+    drawing = tiny(TRANSFORMER, decode="sample", temperature=0.5).fit(pairs(50), valid=pairs(4, seed=1))
+    assert len(drawing.predict(["abc"])) == 1
+    assert drawing.probe("abc")
+
+
+def test_the_command_takes_every_option(of_preset, tmp_path, capsys) -> None:
+    run, lines = tmp_path / "run", tmp_path / "in.txt"
+    tiny(TRANSFORMER).fit(pairs(50), valid=pairs(4, seed=1), out=run)
+    lines.write_text("abc\nfade\n")
+    capsys.readouterr()
+    ways = (
+        ["--set", "decode=sample", "--set", "temperature=0.5"],
+        ["--set", "coverage=0.2"],
+        ["--set", "int8=true"],
+    )
+    for way in ways:
+        assert main.run(["predict", str(run), str(lines), *way]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main.run(["predict", str(run), str(lines), "--set", "temperature=0.5"]) == 2
+    told = capsys.readouterr().err
+    assert 'temperature = 0.5 belongs to decode = "sample"' in told
+    assert "Traceback" not in told
