@@ -51,6 +51,8 @@ def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Mod
 
 
 def _pooling(s: ClassifierSettings, width: int) -> nn.Module:
+    if s.model == "bow":
+        return Mean()
     if s.pooling == "attention":
         return AttentionPooling(width)
     return {"last": LastState, "max": Maximum, "mean": Mean}[s.pooling]()

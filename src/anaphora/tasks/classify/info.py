@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -107,7 +107,10 @@ class ClassifyOptions(Settings):
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
 _NOT_RECURRENT = _TRANSFORMER_ONLY | {"kernel"}
-_TRAINED = {
+_TRAINED: dict[str, Any] = {
+    "hidden": 128,
+    "embedding": 128,
+    "batch_tokens": 2048,
     "steps": 1000,
     "valid_every": 50,
     "patience": 10,
@@ -117,11 +120,16 @@ _TRAINED = {
     "ema": 0.99,
 }
 
+
+def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != key}
+
+
 _PRESETS = (
     Preset(
         "bow",
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
-        {**_TRAINED, "pooling": "mean", "dropout": 0.3, "lr": 5e-3},
+        {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
         _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"hidden", "layers", "kernel", "pooling"},
     ),
     Preset(
@@ -157,7 +165,14 @@ _PRESETS = (
     Preset(
         "transformer",
         "Self-attention only, mean of the states (Vaswani 2017); norm_first=false is the published order.",
-        {**_TRAINED, "layers": 2, "pooling": "mean", "dropout": 0.2, "lr": 1e-3},
+        {
+            **_without(_TRAINED, "embedding"),
+            "layers": 2,
+            "feedforward": 512,
+            "pooling": "mean",
+            "dropout": 0.2,
+            "lr": 1e-3,
+        },
         _RECURRENT_ONLY | {"embedding", "kernel"},
     ),
 )
