@@ -49,6 +49,12 @@ class TrainingSettings(Settings):
         lt=1,
         description="Decay of a moving average of the weights, used for evaluation and export; 0 = off.",
     )
+    average_after: int = Field(
+        0,
+        ge=0,
+        description="After this many evaluations without a better dev metric, begin to use the mean of all later weights "
+        "for evaluation and export (NT-ASGD, with optimizer = sgd); 0 = off. Takes the place of ema.",
+    )
     valid_every: int = Field(500, ge=1, description="Steps between evaluations on the dev data.")
     save_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     log_every: int = Field(50, ge=1, description="Steps between lines of metrics.jsonl.")

@@ -13,7 +13,7 @@ from torch import nn
 from anaphora.errors import RunError, TrainingError
 from anaphora.settings import TrainingSettings
 from anaphora.training import distributed
-from anaphora.training.averaging import WeightAverage
+from anaphora.training.averaging import average_of
 from anaphora.training.clock import Clock
 from anaphora.training.diagnosis import Diagnosis, diagnose
 from anaphora.training.health import Finding, Health
@@ -107,7 +107,7 @@ class Trainer:
         self.model = model.to(self.device)
         self.reporter: Reporter = reporter if reporter and self.group.main else SilentReporter()
         self.stepper = Stepper(self.model, objective, settings, self.group, self.precision)
-        self.average = WeightAverage(self.model, settings.ema) if settings.ema else None
+        self.average = average_of(self.model, settings)
         self.health = Health(settings, objective.chance)
         self.progress = Progress()
         self.standing = Standing()
@@ -290,6 +290,8 @@ class Trainer:
         best = value is not None and self._better(value)
         if value is not None:
             self.progress.evaluated(best)
+            if self.average:
+                self.average.evaluated(self.progress.since_best)
         standing.metrics = metrics
         if best:
             standing.best = {"step": step, "value": value, "metrics": metrics}

@@ -48,7 +48,7 @@ class Keeper:
         facts = {
             "step": trainer.standing.step,
             "chosen": chosen,
-            "averaged": trainer.average is not None,
+            "averaged": trainer.average is not None and trainer.average.active,
             "metric": trainer.objective.metric if best else None,
             "value": best["value"] if best else None,
             "files": trainer.folder.fingerprints(),
@@ -156,7 +156,7 @@ class Keeper:
                     f"and {tuple(value.shape)} {value.dtype} here)"
                 )
         if (self.trainer.average is not None) != ("ema" in checkpoint.tensors):
-            raise Unusable("it was made with another setting of ema")
+            raise Unusable("it was made with another setting of ema or average_after")
 
     def _take(self, checkpoint: Checkpoint) -> None:
         trainer, state = self.trainer, checkpoint.state
