@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.reference import States, reverse_rows
+from anaphora.kernels.recurrence.reference import Params, States, reverse_rows
 from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import Elman
 from anaphora.nn.cells.gru import GRU
@@ -33,25 +33,24 @@ def native_form(cell: Cell) -> str | None:
     return None
 
 
-def native_weights(cell: Cell) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The cell's parameters as PyTorch orders them: W_ih, W_hh, b_ih, b_hh."""
+def native_weights(cell: Cell, params: Params | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The cell's parameters as PyTorch orders them: W_ih, W_hh, b_ih, b_hh; ``params`` replaces some, by name."""
+    given = {**dict(cell.named_parameters()), **(params or {})}
     if isinstance(cell, GRU):
         # Our update gate u is 1 − z of PyTorch: negate that block's weights.
         sign = torch.ones(2 * cell.hidden, 1, dtype=_bias(cell.gates).dtype, device=_bias(cell.gates).device)
         sign[cell.hidden :] = -1
-        w, u = cell.gates.weights
+        w, u = given["gates.weights.0"], given["gates.weights.1"]
         gates = _bias(cell.gates) * sign[:, 0]
         return (
-            torch.cat((w * sign, cell.candidate.weights[0])),
-            torch.cat((u * sign, cell.recurrent.weights[0])),
+            torch.cat((w * sign, given["candidate.weights.0"])),
+            torch.cat((u * sign, given["recurrent.weights.0"])),
             torch.cat((gates, _bias(cell.candidate))),
             torch.cat((torch.zeros_like(gates), _bias(cell.recurrent))),
         )
-    affine = cell.gates if isinstance(cell, LSTM) else cell.affine
-    assert not isinstance(affine, Tensor)
-    bias = _bias(affine)
-    w, u = affine.weights  # type: ignore[misc]
-    return w, u, bias, torch.zeros_like(bias)
+    name = "gates" if isinstance(cell, LSTM) else "affine"
+    bias = given[f"{name}.bias"]
+    return given[f"{name}.weights.0"], given[f"{name}.weights.1"], bias, torch.zeros_like(bias)
 
 
 def _bias(affine: Any) -> Tensor:
@@ -60,9 +59,14 @@ def _bias(affine: Any) -> Tensor:
 
 
 def run_native(
-    cell: Cell, x: Tensor, initial: States, lengths: Tensor | None, reverse: bool
+    cell: Cell,
+    x: Tensor,
+    initial: States,
+    lengths: Tensor | None,
+    reverse: bool,
+    params: Params | None = None,
 ) -> tuple[Tensor, States]:
-    """Run a cell by PyTorch's own kernel, ragged rows without packing.
+    """Run a cell by PyTorch's own kernel, ragged rows without packing; ``params`` replaces some of its parameters.
 
     Rows are run padded: what comes after a row's end cannot change what came before, so the output is zeroed
     and the last states are taken at each row's end. The backward direction turns each row round
@@ -70,7 +74,7 @@ def run_native(
     """
     kind = native_form(cell)
     assert kind is not None
-    weights = list(native_weights(cell))
+    weights = list(native_weights(cell, params))
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
         # Autocast would take float16 here whatever was asked for.
         dtype = torch.get_autocast_dtype("cuda")

@@ -6,6 +6,10 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch._C import _get_tracing_state
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
@@ -31,10 +35,10 @@ def run_layer(
     if inside.recording():
         return _run_recorded(step, params, steps, rows, initial, lengths, reverse)
     x = steps[0]
-    plain = params is None and not rows and not step.zoneout
+    plain = not rows and not step.zoneout
     native = plain and not transformed() and native_form(step.cell) is not None
     if native and x.is_cuda:
-        return run_native(step.cell, x, initial, lengths, reverse)
+        return run_native(step.cell, x, initial, lengths, reverse, params)
     if _engine_serves(step.cell, x, initial) and not transformed():
         engine = engine_of(step)
         given = {**dict(step.cell.named_parameters()), **dict(step.cell.named_buffers()), **(params or {})}
@@ -45,7 +49,7 @@ def run_layer(
         if not (native and (ready is None or ready.compiled is None)):
             return engine(given, steps, rows, initial, lengths, reverse)
     if native:
-        return run_native(step.cell, x, initial, lengths, reverse)
+        return run_native(step.cell, x, initial, lengths, reverse, params)
     return _run_eager(step, params, steps, rows, initial, lengths, reverse)
 
 
@@ -127,6 +131,9 @@ def _run_recorded(
 
 def transformed() -> bool:
     """Whether torch.func, forward-mode derivatives or an export are at work, which only plain torch serves."""
-    if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
-        return True
-    return torch.autograd.forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None
+    return (
+        forward_ad._current_level >= 0
+        or peek_interpreter_stack() is not None
+        or is_compiling()
+        or _get_tracing_state() is not None
+    )
