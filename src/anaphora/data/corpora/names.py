@@ -1,8 +1,9 @@
 """Names that only the word after them reveals: Teddy Roosevelt is a person, Teddy bears are toys.
 
 What stands before a name says nothing about its kind, and all names are capitalised, so who reads from left to
-right can only guess. The word after a name decides, alone and always: a surname makes it a person, and each noun
-goes with one kind.
+right can only guess. The word after a name decides, by itself and always: a surname, or "alone", "too", "personally",
+makes it a person, and each noun goes with one kind. Teddy is a person two times out of three (by surname or by
+itself), so the best guess without the next word makes persons of Teddy bears.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from anaphora.data.corpora.corpus import Corpus, Example
 _SURNAMES = (
     "Roosevelt", "Miller", "Okafor", "Lindqvist", "Tanaka", "Moreau", "Castillo", "Novak", "Schneider", "Haddad",
 )  # fmt: skip
+_PERSONAL = ("alone", "too", "personally")
 _COMPANY = ("stores", "shares", "executives", "employees", "profits", "lawyers", "managers", "engineers")
 _PLACE = ("museums", "streets", "suburbs", "airports", "winters", "voters", "schools", "hotels")
 # What may follow each name: as a person all surnames, as a company or a place all nouns of those; a thing has its own.
@@ -44,7 +46,7 @@ _AFTER = ("", "again", "last week", "in the news", "on television", "at dinner")
 
 
 def draw(variant: str, random: Random) -> Example:
-    """An opening, one or two mentions, an ending, and a stop; every kind a name can be is equally likely."""
+    """An opening, one or two mentions, an ending, and a stop; every kind of next word is equally likely."""
     words = _BEFORE[random.randrange(len(_BEFORE))].split()
     tags = ["O"] * len(words)
     for mention in range(1 + random.randrange(2)):
@@ -64,13 +66,12 @@ def _mention(random: Random) -> tuple[list[str], list[str]]:
     names = list(_READINGS)
     name = names[random.randrange(len(names))]
     kinds, things = _READINGS[name]
-    possible = [*kinds.split(), *(["thing"] if things else [])]
+    possible = [*kinds.replace("PER", "PER FULL").split(), *(["thing"] if things else [])]
     kind = possible[random.randrange(len(possible))]
-    after = {"PER": _SURNAMES, "ORG": _COMPANY, "LOC": _PLACE, "thing": things}[kind]
-    next_word = after[random.randrange(len(after))]
-    if kind == "thing":
-        return [name, next_word], ["O", "O"]
-    return [name, next_word], [f"B-{kind}", "I-PER" if kind == "PER" else "O"]
+    pools = {"FULL": _SURNAMES, "PER": _PERSONAL, "ORG": _COMPANY, "LOC": _PLACE, "thing": things}
+    next_word = pools[kind][random.randrange(len(pools[kind]))]
+    tags = {"FULL": ["B-PER", "I-PER"], "thing": ["O", "O"]}.get(kind, [f"B-{kind}", "O"])
+    return [name, next_word], tags
 
 
 CORPUS = Corpus(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from anaphora.data.conll import Block, Columns, form_of
 from anaphora.data.streams import line_batches
+from anaphora.errors import DataError
 from anaphora.tasks.response import Response
 from anaphora.tasks.tag.learnt import Origin
 
@@ -32,7 +34,7 @@ def answers(tag: Tag, source: str, options: Mapping[str, Any], origin: Origin) -
     """One response for each sentence of ``source``, a file's name or ``-``."""
     form = options.get("form") or "auto"
     if form == "auto":
-        form = "text" if source == "-" or _is_text(source) else form_of(source)
+        form = "text" if source == "-" else _form_to_tag(source)
     if form in ("conll", "conllu"):
         fields = origin.fields(form, options.get("source_field"), options.get("target_field"))
         columns = Columns("standard input" if source == "-" else source, form, **fields)
@@ -41,8 +43,14 @@ def answers(tag: Tag, source: str, options: Mapping[str, Any], origin: Origin) -
     return _lines(tag, line_batches(source))
 
 
-def _is_text(source: str) -> bool:
-    return source.lower().endswith(".txt") and form_of(source) != "conll"
+def _form_to_tag(source: str) -> str:
+    """Files without a telling ending hold text here, as there need be no second column."""
+    form = form_of(source)
+    if form in ("csv", "jsonl"):
+        raise DataError(
+            f"{source}: predict reads lines of words or columns; write the words of {form} to a .txt file."
+        )
+    return "text" if form == "tsv" or Path(source).suffix.lower() in ("", ".txt") else form
 
 
 def _lines(tag: Tag, batches: Iterable[list[str]]) -> Iterator[Response]:

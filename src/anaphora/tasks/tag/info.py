@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from anaphora.settings import NetworkSettings, Settings, TrainingSettings
 from anaphora.settings.network import transformer_problem
@@ -91,18 +91,24 @@ class TagOptions(Settings):
     source_field: str = Field("", description="The column of the words; as in training if not given.")
     target_field: str = Field("", description="The column to write tags to; as in training if not given.")
 
+    @field_validator("source_field", "target_field", mode="before")
+    @classmethod
+    def _numbers_name_columns(cls, value: Any) -> Any:
+        """``--set source_field=2`` is read as a number, and means the second column."""
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
 
 _HMM_USES = frozenset({"model", "order", "scheme", "metric", "bad_rows", "seed"})
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional", "embedding"})
 _TRAINED = {
-    "steps": 1500,
+    "steps": 1000,
     "batch_tokens": 1024,
     "lr": 2e-3,
     "dropout": 0.4,
     "warmup": 50,
     "ema": 0.995,
-    "valid_every": 250,
+    "valid_every": 200,
 }
 _PRESETS = (
     Preset(

@@ -32,10 +32,16 @@ class Origin:
             return cls()
         return cls(**{key: facts[key] for key in ("kind", "columns", "source_field", "target_field")})
 
-    def fields(self, kind: str, source_field: str | None, target_field: str | None) -> dict[str, str | None]:
+    def fields(
+        self, kind: str, source_field: str | int | None, target_field: str | int | None
+    ) -> dict[str, str | None]:
         """The columns to read of data of a ``kind``: those asked for, else those of training if that was alike."""
         usual = (self.source_field, self.target_field) if kind == self.kind else (None, None)
-        return {"source_field": source_field or usual[0], "target_field": target_field or usual[1]}
+        asked = [
+            str(field) if field else usually
+            for field, usually in zip((source_field, target_field), usual, strict=True)
+        ]
+        return {"source_field": asked[0], "target_field": asked[1]}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,173 @@
+"""``anaphora train tag``, ``predict`` and ``score`` on files: the same columns out, one sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+
+import pytest
+from tasks_command import finish, lines, start, wait_for
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.data.corpora import generate
+
+CONLL = """\
+-DOCSTART- -X- O
+
+Teddy NNP B-PER
+Roosevelt NNP I-PER
+ran VBD O
+
+# note
+dogs NNS O
+ran VBD O
+"""
+CONLLU = """\
+# sent_id = 1
+# text = dogs can't run
+1\tdogs\tdog\t_\tNNS\t_\t_\t_\t_\t_
+2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\tx
+2\tcan\tcan\t_\tMD\t_\t_\t_\t_\t_
+3\tn't\tnot\t_\tRB\t_\t_\t_\t_\t_
+4\trun\trun\t_\tVB\t_\t_\t_\t_\t_
+
+# sent_id = 2
+1\tdogs\tdog\t_\tNNS\t_\t_\t_\t_\t_
+2\trun\trun\t_\tVBP\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.conll").write_text((CONLL + "\n") * 3)
+    tagged = CONLLU.replace("dog\t_", "dog\tNOUN").replace("run\t_", "run\tVERB")
+    tagged = tagged.replace("can\t_", "can\tAUX").replace("not\t_", "not\tPART")
+    (tmp_path / "train.conllu").write_text((tagged + "\n") * 3)
+    return tmp_path
+
+
+def run(capsys, *words):
+    code = main.run(list(words))
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return code, said.out, said.err
+
+
+def test_columns_in_the_same_columns_out(here, capsys):
+    assert run(capsys, "train", "tag", "train.conll", "--model", "hmm", "-o", "run")[0] == 0
+    (here / "new.conll").write_text(CONLL.replace(" B-PER", " O").replace(" I-PER", " O"))
+    assert run(capsys, "predict", "run", "new.conll")[1] == CONLL
+    (here / "bare.conll").write_text("Teddy NNP\nRoosevelt NNP\n\ndogs NNS\n")
+    assert (
+        run(capsys, "predict", "run", "bare.conll")[1]
+        == "Teddy NNP B-PER\nRoosevelt NNP I-PER\n\ndogs NNS O\n"
+    )
+    code, out, _ = run(capsys, "score", "run", "train.conll", "--json")
+    assert json.loads(out)["f1"] == 100
+    assert json.loads(out)["by_type"]["PER"]["support"] == 3
+    assert code == 0
+
+
+def test_conllu_keeps_comments_ranges_and_other_columns(here, capsys):
+    assert run(capsys, "train", "tag", "train.conllu", "--model", "hmm", "-o", "run")[0] == 0
+    (here / "new.conllu").write_text(CONLLU)
+    expected = (here / "train.conllu").read_text()[: len(CONLLU) + 40].rsplit("\n\n", 1)[0]
+    out = run(capsys, "predict", "run", "new.conllu")[1]
+    assert out.rstrip("\n") == expected.rstrip("\n")
+    assert "2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\tx" in out
+    first = json.loads(run(capsys, "predict", "run", "new.conllu", "--json")[1].splitlines()[0])
+    assert first["tokens"] == ["dogs", "can", "n't", "run"]
+    assert first["tags"] == ["NOUN", "AUX", "PART", "VERB"]
+    assert first["line"] == 3
+    assert all(0.5 < p <= 1 for p in first["probabilities"])
+
+
+def test_another_column_may_be_learnt_and_is_remembered(here, capsys):
+    order = ["train", "tag", "train.conllu", "--model", "hmm", "--target-field", "xpos", "-o", "run"]
+    assert run(capsys, *order)[0] == 0
+    scores = json.loads(run(capsys, "score", "run", "train.conllu", "--json")[1])
+    assert set(scores["by_type"]) == {"NNS", "MD", "RB", "VB", "VBP"}
+    out = run(capsys, "predict", "run", "train.conllu")[1]
+    assert "1\tdogs\tdog\tNOUN\tNNS" in out
+    elsewhere = run(capsys, "predict", "run", "train.conllu", "--set", "target_field=misc")[1]
+    assert "1\tdogs\tdog\tNOUN\tNNS\t_\t_\t_\t_\tNNS" in elsewhere
+
+
+def test_lines_of_words_get_their_tags_beside_them(here, capsys, monkeypatch):
+    an.Tagger("hmm").fit("train.conll", out="run")
+    (here / "new.txt").write_text("Teddy Roosevelt ran\n\ndogs ran\n")
+    assert (
+        run(capsys, "predict", "run", "new.txt")[1] == "Teddy/B-PER Roosevelt/I-PER ran/O\n\ndogs/O ran/O\n"
+    )
+    (here / "pairs.tsv").write_text("dogs ran\tO O\n")
+    assert run(capsys, "predict", "run", "pairs.tsv")[1] == "dogs/O ran/O\n"
+    with (here / "new.txt").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert run(capsys, "predict", "run")[1].startswith("Teddy/B-PER")
+    with (here / "train.conll").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert run(capsys, "predict", "run", "--set", "form=conll")[1] == (CONLL + "\n") * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a O\nb\n", "bad.conll:2: wrong number of columns"),
+        ("a\n\nb\n", "bad.conll:1: only one column, so no tag"),
+        ("a O\n\nb O\n", "all training words have the tag O"),
+        ("", "bad.conll is empty"),
+        ("\n\n", "no usable row"),
+    ],
+)
+def test_bad_files_are_told_in_one_sentence(here, capsys, text, told):
+    (here / "bad.conll").write_text(text)
+    code, out, err = run(capsys, "train", "tag", "bad.conll", "--model", "hmm", "-o", "run")
+    assert (code, out) == (2, "")
+    assert told in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (here / "run").exists()
+
+
+def test_mistakes_at_prediction_are_told_in_one_sentence(here, capsys):
+    an.Tagger("hmm").fit("train.conll", out="run")
+    (here / "bad.conll").write_text("a O\n")
+    for words, told in (
+        (["run", "bad.conll", "--set", "source_field=9"], "bad.conll has no column 9"),
+        (["run", "bad.conll", "--set", "form=xml"], "form = 'xml' cannot be used"),
+        (["run", "none.conll"], "none.conll: there is no such file"),
+        (["run", "bad.conll", "--beam", "3"], "beam is not a setting"),
+    ):
+        code, _, err = run(capsys, "predict", *words)
+        assert code == 2
+        assert told in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def ended(folder):
+    """Every file of a finished run that says what came of it."""
+    passing = ("timings.jsonl", "lock")
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and path.name not in passing
+    }
+
+
+def test_killed_it_ends_with_the_same_bytes_after_resume(tmp_path):
+    rows = generate("names", size=300)
+    (tmp_path / "train.tsv").write_text("".join(f"{words}\t{tags}\n" for words, tags in rows))
+    settings = {"hidden": 8, "embedding": 8, "character_hidden": 4, "steps": 60, "batch_tokens": 200}
+    settings |= {"save_every": 7, "valid_every": 30, "log_every": 1, "device": "cpu"}
+    order = ["train", "tag", "train.tsv", "--model", "bilstm-crf"]
+    order += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    finish(tmp_path, *order, "-o", "whole")
+    process = start(tmp_path, *order, "-o", "killed")
+    wait_for(process, lambda: lines(tmp_path / "killed") >= 33)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    finish(tmp_path, "resume", "killed")
+    assert ended(tmp_path / "killed") == ended(tmp_path / "whole")
