@@ -53,7 +53,8 @@ class Reference:
         reach = 1 + self.random(self.window)[0]
         first = max((s + 1 for s in range(t) if text[s] == -1), default=0)
         last = min((s for s in range(t, len(text)) if text[s] == -1), default=len(text))
-        around = [text[s] for s in range(max(first, t - reach), min(last, t + reach + 1)) if s != t]
+        around = [text[s] for s in range(t - 1, max(first, t - reach) - 1, -1)]
+        around += [text[s] for s in range(t + 1, min(last, t + reach + 1))]
         if not around:
             return
         if self.against.negative:
@@ -66,9 +67,9 @@ class Reference:
             path = slice(self.against.path_start[w], self.against.path_start[w + 1])
             targets = list(zip(self.against.path_node[path], self.against.path_label[path], strict=True))
         self.asked.append((w, around, targets))
-        old_in, old_out = self.inputs.copy(), self.outputs.copy()
         for c in [None] if self.mean else around:
-            u = old_in[around].mean(0) if c is None else old_in[c]
+            u = self.inputs[around].mean(0) if c is None else self.inputs[c].copy()
+            old_out = self.outputs.copy()
             for j, y in targets:
                 p = 1 / (1 + np.exp(-u @ old_out[j]))
                 self.loss -= np.log(p if y else 1 - p)

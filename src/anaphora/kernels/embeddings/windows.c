@@ -1,8 +1,7 @@
 /* One block of text through word2vec: skip-gram or CBOW, with negative samples or a Huffman tree.
  *
- * All pairs of one window share their outputs, so the work on a window is three small matrix products: scores
- * U V', and the two gradients. Rows are `wide` blocks of sixteen numbers; see windows.py for the equations and for
- * the same steps in plain loops. */
+ * All pairs of one window share their outputs, which therefore stay in the nearest cache. Rows are `wide` blocks of
+ * sixteen numbers; see windows.py for the equations and for the same steps in plain loops. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 typedef float wide __attribute__((vector_size(64), aligned(4)));
 typedef float half __attribute__((vector_size(32)));
 typedef float quarter __attribute__((vector_size(16)));
-#define TILE 32 /* outputs held at a time: all of them, but for long paths and very many negatives */
 
 static inline float total(wide s)
 {
@@ -20,69 +18,51 @@ static inline float total(wide s)
     return (q[0] + q[1]) + (q[2] + q[3]);
 }
 
-/* scores[a, j] = u_a . v_j, two inputs and three outputs at a time; the last ones may be done twice. */
-static void products(int64_t blocks, int64_t m, wide **u, int64_t n, wide **v, float *scores)
+/* scores[j] = u . v_j, three outputs at a time; the last ones may be done twice. */
+static inline void products(int64_t blocks, const wide *u, int64_t n, wide **v, float *scores)
 {
-    for (int64_t a = 0; a < m; a += 2) {
-        const int64_t b = a + 1 < m ? a + 1 : a;
-        for (int64_t j = 0; j < n; j += 3) {
-            const int64_t k = j + 1 < n ? j + 1 : j, l = j + 2 < n ? j + 2 : j;
-            wide aj = {0}, ak = {0}, al = {0}, bj = {0}, bk = {0}, bl = {0};
-            for (int64_t d = 0; d < blocks; d++) {
-                const wide x = u[a][d], y = u[b][d], p = v[j][d], q = v[k][d], r = v[l][d];
-                aj += x * p; ak += x * q; al += x * r;
-                bj += y * p; bk += y * q; bl += y * r;
-            }
-            scores[a * n + j] = total(aj); scores[a * n + k] = total(ak); scores[a * n + l] = total(al);
-            scores[b * n + j] = total(bj); scores[b * n + k] = total(bk); scores[b * n + l] = total(bl);
+    for (int64_t j = 0; j < n; j += 3) {
+        const int64_t k = j + 1 < n ? j + 1 : j, l = j + 2 < n ? j + 2 : j;
+        wide a = {0}, b = {0}, c = {0};
+        for (int64_t d = 0; d < blocks; d++) {
+            a += u[d] * v[j][d];
+            b += u[d] * v[k][d];
+            c += u[d] * v[l][d];
         }
+        scores[j] = total(a);
+        scores[k] = total(b);
+        scores[l] = total(c);
     }
 }
 
 /* scores become lr (label - sigmoid(score)); returns the sum of log(1 + e^score) - label score. */
-static float errors(int64_t m, int64_t n, const float *labels, const float *curve, float lr, float *scores)
+static inline float errors(int64_t n, const float *labels, const float *curve, float lr, float *scores)
 {
     float loss = 0;
-    for (int64_t a = 0; a < m; a++)
-        for (int64_t j = 0; j < n; j++) {
-            float f = scores[a * n + j];
-            const float kept = f;
-            f = f < 15.99f ? f : 15.99f; /* so that not even NaN leaves the table */
-            f = f > -15.99f ? f : -15.99f;
-            const float place = (f + 16) * 256;
-            const int32_t i = (int32_t)place;
-            const float part = place - i;
-            const float p = curve[2 * i] + (curve[2 * i + 2] - curve[2 * i]) * part;
-            const float bent = curve[2 * i + 1] + (curve[2 * i + 3] - curve[2 * i + 1]) * part;
-            loss += bent + (kept > f ? kept - f : 0) - labels[j] * kept;
-            scores[a * n + j] = (labels[j] - p) * lr;
-        }
+    for (int64_t j = 0; j < n; j++) {
+        const float given = scores[j];
+        float f = given < 15.99f ? given : 15.99f; /* so that not even NaN leaves the table */
+        f = f > -15.99f ? f : -15.99f;
+        const float place = (f + 16) * 256;
+        const int32_t i = (int32_t)place;
+        const float part = place - i;
+        const float p = curve[2 * i] + (curve[2 * i + 2] - curve[2 * i]) * part;
+        const float bent = curve[2 * i + 1] + (curve[2 * i + 3] - curve[2 * i + 1]) * part;
+        loss += bent + (given > f ? given - f : 0) - labels[j] * given;
+        scores[j] = (labels[j] - p) * lr;
+    }
     return loss;
 }
 
-/* gained[a] = sum_j g[a, j] v_j and v_j += sum_a g[a, j] u_a, with the old values on every right side. */
-static void learn(int64_t blocks, int64_t m, wide **u, int64_t n, wide **v, const float *g, wide *gained)
+/* gained = sum_j g_j v_j, with the old values, and v_j += g_j u. A word that was drawn twice gains twice. */
+static inline void learn(int64_t blocks, const wide *u, int64_t n, wide **v, const float *g, wide *gained)
 {
-    for (int64_t first = 0; first < n; first += TILE) {
-        const int64_t size = n - first < TILE ? n - first : TILE;
-        for (int64_t d = 0; d < blocks; d++) {
-            wide old[TILE], change[TILE];
-            for (int64_t j = 0; j < size; j++) {
-                old[j] = v[first + j][d];
-                change[j] = (wide){0};
-            }
-            for (int64_t a = 0; a < m; a++) {
-                const wide x = u[a][d];
-                wide e = first ? gained[a * blocks + d] : (wide){0};
-                const float *row = g + a * n + first;
-                for (int64_t j = 0; j < size; j++) {
-                    e += row[j] * old[j];
-                    change[j] += row[j] * x;
-                }
-                gained[a * blocks + d] = e;
-            }
-            for (int64_t j = 0; j < size; j++) v[first + j][d] += change[j];
-        }
+    for (int64_t d = 0; d < blocks; d++) {
+        const wide x = u[d];
+        wide sum = {0};
+        for (int64_t j = 0; j < n; j++) sum += g[j] * v[j][d];
+        for (int64_t j = 0; j < n; j++) v[j][d] += g[j] * x;
+        gained[d] = sum;
     }
 }
 
@@ -105,13 +85,12 @@ int64_t w2v_train(int64_t length, const int32_t *ids, const uint64_t *keep, int6
     const int64_t blocks = width / 16, most = 2 * window, rows = negative ? negative + 1 : longest;
     int32_t *kept = malloc(sizeof(int32_t) * (length + 1));
     wide **u = malloc(sizeof(wide *) * (most + rows + 1)), **v = u + most;
-    float *scores = malloc(sizeof(float) * (most * rows + rows + 16)), *labels = scores + most * rows;
-    wide *work = aligned_alloc(64, sizeof(wide) * (most + 1) * blocks), *gained = work + blocks;
+    float *scores = malloc(sizeof(float) * 2 * rows), *labels = scores + rows;
+    wide *work = aligned_alloc(64, sizeof(wide) * 2 * blocks), *gained = work + blocks;
     int64_t text = 0, predictions = 0;
     double sum = 0;
     if (!kept || !u || !scores || !work) {
         predictions = -1;
-        text = 0;
         goto done;
     }
     for (int64_t t = 0; t < length; t++) {
@@ -149,18 +128,19 @@ int64_t w2v_train(int64_t length, const int32_t *ids, const uint64_t *keep, int6
                 for (int64_t a = 0; a < m; a++) s += u[a][d];
                 middle[d] = s * part;
             }
-            products(blocks, 1, &middle, n, v, scores);
-            sum += errors(1, n, labels, curve, lr, scores);
-            learn(blocks, 1, &middle, n, v, scores, gained);
+            products(blocks, middle, n, v, scores);
+            sum += errors(n, labels, curve, lr, scores);
+            learn(blocks, middle, n, v, scores, gained);
             for (int64_t a = 0; a < m; a++)
                 for (int64_t d = 0; d < blocks; d++) u[a][d] += gained[d] * part;
             predictions += 1;
         } else {
-            products(blocks, m, u, n, v, scores);
-            sum += errors(m, n, labels, curve, lr, scores);
-            learn(blocks, m, u, n, v, scores, gained);
-            for (int64_t a = 0; a < m; a++)
-                for (int64_t d = 0; d < blocks; d++) u[a][d] += gained[a * blocks + d];
+            for (int64_t a = 0; a < m; a++) {
+                products(blocks, u[a], n, v, scores);
+                sum += errors(n, labels, curve, lr, scores);
+                learn(blocks, u[a], n, v, scores, gained);
+                for (int64_t d = 0; d < blocks; d++) u[a][d] += gained[d];
+            }
             predictions += m;
         }
     }

@@ -5,9 +5,10 @@ Their input vectors are u_1 … u_m, in CBOW their mean alone; the outputs v_1 �
 sampling they are w (label 1) and words drawn by frequency (label 0), which the m pairs share; with hierarchical
 softmax they are the inner nodes on the way to w (label 1 where the way goes left).
 
-    f_aj = u_a · v_j        loss = −Σ_aj log σ(f_aj) if y_j = 1, log σ(−f_aj) if y_j = 0
-    g_aj = y_j − σ(f_aj)    u_a += lr Σ_j g_aj v_j        v_j += lr Σ_a g_aj u_a
+    f_j = u · v_j        loss = −Σ_j log σ(f_j) if y_j = 1, log σ(−f_j) if y_j = 0
+    g_j = y_j − σ(f_j)   u += lr Σ_j g_j v_j        v_j += lr g_j u
 
+The m inputs come one after the other, each with what the one before has changed.
 σ and log(1 + eᶠ) are read from a table with straight lines between its points, right to 2·10⁻⁷.
 """
 
@@ -71,41 +72,35 @@ def _advance(state: Any) -> Any:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})  # type: ignore[untyped-decorator]
 def _update(
-    u: Array, outputs: Array, rows: Array, labels: Array, n: int, points: Array, lr: Any, gained: Array
+    x: Array, outputs: Array, rows: Array, labels: Array, n: int, points: Array, lr: Any, gained: Array
 ) -> float:
-    """One window: changes ``outputs[rows]``, writes what ``u (m, width)`` gains; returns the loss."""
-    m, width = u.shape
+    """One input ``x (width,)``: changes ``outputs[rows]``, writes what the input gains; returns the loss."""
+    width = x.shape[0]
     loss = 0.0
-    g = np.empty((m, n), np.float32)
-    for a in range(m):
-        x = u[a]
-        for j in range(n):
-            v = outputs[rows[j]]
-            f = np.float32(0.0)
-            for d in range(width):
-                f += x[d] * v[d]
-            held = f if f < _END else _END  # so that not even NaN leaves the table
-            held = held if held > -_END else -_END
-            place = (held + np.float32(16.0)) * np.float32(256.0)
-            i = np.int64(place)
-            part = place - np.float32(i)
-            p = points[i, 0] + (points[i + 1, 0] - points[i, 0]) * part
-            bent = points[i, 1] + (points[i + 1, 1] - points[i, 1]) * part
-            loss += bent + max(f - held, np.float32(0.0)) - labels[j] * f
-            g[a, j] = (labels[j] - p) * lr
-    gained[:m] = 0.0
-    for a in range(m):
-        more = gained[a]
-        for j in range(n):
-            v, slope = outputs[rows[j]], g[a, j]
-            for d in range(width):
-                more[d] += slope * v[d]
-    for a in range(m):
-        x = u[a]
-        for j in range(n):
-            v, slope = outputs[rows[j]], g[a, j]
-            for d in range(width):
-                v[d] += slope * x[d]
+    g = np.empty(n, np.float32)
+    for j in range(n):
+        v = outputs[rows[j]]
+        f = np.float32(0.0)
+        for d in range(width):
+            f += x[d] * v[d]
+        held = f if f < _END else _END  # so that not even NaN leaves the table
+        held = held if held > -_END else -_END
+        place = (held + np.float32(16.0)) * np.float32(256.0)
+        i = np.int64(place)
+        part = place - np.float32(i)
+        p = points[i, 0] + (points[i + 1, 0] - points[i, 0]) * part
+        bent = points[i, 1] + (points[i + 1, 1] - points[i, 1]) * part
+        loss += bent + max(f - held, np.float32(0.0)) - labels[j] * f
+        g[j] = (labels[j] - p) * lr
+    gained[:] = 0.0
+    for j in range(n):
+        v, slope = outputs[rows[j]], g[j]
+        for d in range(width):
+            gained[d] += slope * v[d]
+    for j in range(n):
+        v, slope = outputs[rows[j]], g[j]
+        for d in range(width):
+            v[d] += slope * x[d]
     return loss
 
 
@@ -169,7 +164,7 @@ def train_plain(
     rows, labels = np.empty(size, np.int64), np.zeros(size, np.float32)
     labels[0] = 1.0
     around = np.empty(2 * window, np.int64)
-    gained = np.empty((2 * window, inputs.shape[1]), np.float32)
+    middle, gained = np.empty(inputs.shape[1], np.float32), np.empty(inputs.shape[1], np.float32)
     loss, predictions = 0.0, 0
     for t in range(text.shape[0]):
         w = text[t]
@@ -187,20 +182,20 @@ def train_plain(
             rows[:n] = path_node[path_start[w] : path_start[w + 1]]
             labels[:n] = path_label[path_start[w] : path_start[w + 1]]
         lr = np.float32(rates[0] + (rates[1] - rates[0]) * np.float32(t) / np.float32(text.shape[0]))
-        u = inputs[around[:m]]
         if mean:
-            middle = np.zeros((1, inputs.shape[1]), np.float32)
+            middle[:] = 0.0
             for a in range(m):
-                middle[0] += u[a]
+                middle += inputs[around[a]]
             middle /= np.float32(m)
-            u = middle
-        loss += _update(u, outputs, rows, labels, n, points, lr, gained)
-        for a in range(m):
-            if mean:
-                inputs[around[a]] += gained[0] / np.float32(m)
-            else:
-                inputs[around[a]] += gained[a]
-        predictions += u.shape[0]
+            loss += _update(middle, outputs, rows, labels, n, points, lr, gained)
+            for a in range(m):
+                inputs[around[a]] += gained / np.float32(m)
+            predictions += 1
+        else:
+            for a in range(m):
+                loss += _update(inputs[around[a]], outputs, rows, labels, n, points, lr, gained)
+                inputs[around[a]] += gained
+            predictions += m
     out[0] = loss
     return predictions
 

@@ -21,7 +21,7 @@ METHODS = ("skipgram", "cbow")
 LOSSES = ("negative", "hierarchical")
 BLOCK = 1 << 14
 """Tokens a thread works through at a time."""
-RATES = {"skipgram": 0.025, "cbow": 0.05}
+RATES = {"skipgram": 0.025, "cbow": 0.075}
 LONGEST_WINDOW = 1000
 
 Job = tuple[slice, tuple[float, float], int]
@@ -50,7 +50,7 @@ class Word2Vec(VectorModel):
         min_count: rarer words are taken out of the text before anything else.
         vocab_size: so many words, the most frequent ones, are kept. None: all.
         epochs: times the text is read.
-        lr: learning rate at the beginning, falling in a straight line; None: 0.025 for skip-gram, 0.05 for CBOW.
+        lr: learning rate at the beginning, falling in a straight line; None: 0.025 for skip-gram, 0.075 for CBOW.
         min_lr: learning rate at the end.
         lowercase: whether words are lower-cased.
         phrases: how often neighbours are joined to phrases first (see `Phrases`).
@@ -111,7 +111,7 @@ class Word2Vec(VectorModel):
             raise DataError(f"Only the word {text.words[0]!r} is left of the text; vectors need two or more.")
         random = np.random.default_rng(self.seed)
         inputs, outputs = aligned(words, self.embedding), aligned(words, self.embedding)
-        inputs[:, : self.embedding] = random.random((words, self.embedding), np.float32) - 0.5
+        inputs[:, : self.embedding] = 2 * random.random((words, self.embedding), np.float32) - 1
         inputs /= self.embedding
         self.weights = {"inputs": inputs, "outputs": outputs, "counts": text.counts}
         places = blocks(text, BLOCK)
