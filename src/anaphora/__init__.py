@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
     from anaphora.tasks.classify.estimator import Classifier as Classifier
+    from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
     from anaphora.tasks.tag.estimator import Tagger as Tagger
@@ -57,6 +58,7 @@ _HOMES = {
     "WordVectors": "anaphora.models.embeddings.vectors",
     "LanguageModel": "anaphora.tasks.language.estimator",
     "Classifier": "anaphora.tasks.classify.estimator",
+    "Forecaster": "anaphora.tasks.forecast.estimator",
     "Tagger": "anaphora.tasks.tag.estimator",
     "Translator": "anaphora.tasks.translator",
     "history": "anaphora.probe.history",
@@ -69,6 +71,7 @@ __all__ = [
     "VAR",
     "AnaphoraError",
     "Classifier",
+    "Forecaster",
     "GloVe",
     "Kalman",
     "LanguageModel",

@@ -9,13 +9,15 @@ from typing import Any
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, build, suggestion, written
 from anaphora.tasks.classify.info import CLASSIFY
+from anaphora.tasks.forecast.info import FORECAST
 from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.language.info import LANGUAGE
 from anaphora.tasks.tag.info import TAG
 from anaphora.tasks.translator_info import TRANSLATE
 
 __all__ = ["TASKS", "Preset", "TaskInfo", "estimator", "meaningful", "resolve"]
 
-TASKS: dict[str, TaskInfo] = {task.command: task for task in (TRANSLATE, CLASSIFY, TAG)}
+TASKS: dict[str, TaskInfo] = {task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST)}
 
 
 def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] | None = None) -> Settings:

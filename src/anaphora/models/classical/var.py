@@ -42,8 +42,9 @@ class VAR:
     """yₜ = c + d t + A₁ yₜ₋₁ + … + A_p yₜ₋ₚ + uₜ,   u ~ N(0, Σ),   y of m values.
 
     ``trend`` is "none", "constant" (c) or "linear" (c and d, with t = 1 at a series' first step). ``lags`` is p, or the
-    criterion that picks it out of up to ``max_lags``: "aic", "bic", "hqic" or "fpe". Series are (time, m) or
-    (series, time, m); several are fitted as one, none reaching into another. Values cannot be missing: ``an.Kalman`` can.
+    criterion that picks it out of up to ``max_lags``: "aic", "bic", "hqic" or "fpe". Series are (time, m),
+    (series, time, m), or, to fit, a list of (time, m) of different lengths; several are fitted as one, none reaching into
+    another. Values cannot be missing: ``an.Kalman`` can.
 
     After ``fit``: ``coefficients`` (p, m, m) with A_j = coefficients[j − 1], ``intercept`` and ``slope`` (m,),
     ``covariance`` Σ (m, m) over the degrees of freedom left, and ``order`` p.
@@ -77,10 +78,11 @@ class VAR:
 
     def fit(self, y: ArrayLike) -> VAR:
         """Ordinary least squares; one triangular factor holds all that is needed of the data."""
-        series = _series(y)
-        order = self.lags if isinstance(self.lags, int) else self.select_order(series).best[self.lags]
-        design = self._design(series, order)
-        own = design.shape[1] - series.shape[2]
+        pieces = _pieces(y)
+        order = self.lags if isinstance(self.lags, int) else self.select_order(y).best[self.lags]
+        design = self._designs(pieces, order)
+        m = pieces[0].shape[2]
+        own = design.shape[1] - m
         if len(design) <= own:
             raise DataError(
                 f"y: {len(design)} steps after the first {order} cannot determine {own} coefficients each; "
@@ -91,7 +93,7 @@ class VAR:
         if (np.abs(np.diag(R)[:own]) <= 1e-12 * lengths).any():
             raise DataError("y: one column is constant or a combination of others; leave it out.")
         self._triangle, self._rows, self.order = R, len(design), order
-        self._solve(series.shape[2])
+        self._solve(m)
         return self
 
     def select_order(self, y: ArrayLike) -> OrderSelection:
@@ -100,9 +102,9 @@ class VAR:
         Regressing on the first q columns leaves of y what stands in R below row q: the sum of squares is
         R[q:, y]ᵀ R[q:, y], so no order is fitted anew.
         """
-        series = _series(y)
-        m, q0 = series.shape[2], TRENDS.index(self.trend)
-        design = self._design(series, self.max_lags)
+        pieces = _pieces(y)
+        m, q0 = pieces[0].shape[2], TRENDS.index(self.trend)
+        design = self._designs(pieces, self.max_lags)
         if len(design) <= design.shape[1] - m:
             raise DataError(
                 f"y: {len(design)} steps after the first {self.max_lags} are too few to compare up to "
@@ -120,6 +122,11 @@ class VAR:
             criteria["fpe"].append(((N + q) / (N - q)) ** m * np.exp(log_det))
         arrays = {name: np.array(values) for name, values in criteria.items()}
         return OrderSelection(arrays, {name: int(np.argmin(values)) for name, values in arrays.items()})
+
+    def _designs(self, pieces: list[Floats], order: int) -> Floats:
+        """`_design` of all pieces that are long enough; where none is, the longest says so."""
+        fit = [piece for piece in pieces if piece.shape[1] > order] or [max(pieces, key=lambda p: p.shape[1])]
+        return np.concatenate([self._design(piece, order) for piece in fit])
 
     def _design(self, series: Floats, order: int) -> Floats:
         """[1, t, yₜ₋₁ … yₜ₋ₚ, yₜ] of every step with p before it: (rows, trend + p m + m)."""
@@ -323,6 +330,20 @@ class VAR:
         made._triangle, made._rows, made.order = arrays["triangle"], facts["rows"], facts["order"]
         made._solve(facts["values"])
         return made
+
+
+def _pieces(y: ArrayLike) -> list[Floats]:
+    """Arrays (series, time, m), checked: one, or one for each series where their lengths differ."""
+    if (
+        isinstance(y, list | tuple)
+        and len({np.shape(one) for one in y}) > 1
+        and all(np.ndim(one) == 2 for one in y)
+    ):
+        pieces = [_series(one) for one in y]
+        if len({piece.shape[2] for piece in pieces}) > 1:
+            raise DataError("y: the series have different numbers of values; give all of them the same.")
+        return pieces
+    return [_series(y)]
 
 
 def _series(y: ArrayLike) -> Floats:

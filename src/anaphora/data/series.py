@@ -1,0 +1,132 @@
+"""Time series, whatever they come from: values by step and column, and where forecasting them may begin."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.errors import DataError
+
+Floats = NDArray[np.float64]
+SHARE = 0.1
+"""How much is held out as dev data: the last steps of each series, or the last of many whole series."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One recording: ``values`` (time, columns), NaN where missing.
+
+    ``times`` are the texts of the time column, where there was one. Steps before ``begin`` are history: they are
+    read, but nobody is asked to forecast them.
+    """
+
+    name: str
+    values: Floats
+    times: tuple[str, ...] = ()
+    begin: int = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def cut(self, begin: int, end: int) -> Series:
+        """The steps up to ``end``, to be forecast from ``begin`` on."""
+        return Series(self.name, self.values[:end], self.times[:end], begin)
+
+
+@dataclass(frozen=True)
+class SeriesData:
+    """Some series with the same columns; ``facts`` say where they came from.
+
+    ``targets`` and ``known`` are the columns to forecast and those known in advance, where the data say so
+    themselves (an embedded corpus does).
+    """
+
+    columns: tuple[str, ...]
+    series: tuple[Series, ...]
+    facts: dict[str, Any]
+    targets: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    time_name: str = ""
+    series_name: str = ""
+
+    def __len__(self) -> int:
+        """Steps that may be forecast, in all series together."""
+        return sum(len(one) - one.begin for one in self.series)
+
+    def describe(self) -> dict[str, Any]:
+        """What was read, as JSON; `reopen_series` takes it to open the same again."""
+        digest = hashlib.sha256()
+        digest.update(repr(self.columns).encode())
+        for one in self.series:
+            digest.update(repr((one.name, one.values.shape, one.begin, one.times)).encode())
+            digest.update(np.ascontiguousarray(one.values, dtype="<f8").tobytes())
+        shape = {"rows": len(self), "series": len(self.series), "columns": list(self.columns)}
+        return {**self.facts, **shape, "sha256": digest.hexdigest()}
+
+    def only(self, columns: Sequence[str], *, optional: Sequence[str] = ()) -> SeriesData:
+        """The same with exactly ``columns``, in that order; those that are ``optional`` may be missing altogether."""
+        if tuple(columns) == self.columns:
+            return self
+        places = []
+        for name in columns:
+            if name not in self.columns and name not in optional:
+                raise DataError(
+                    f"{self.place}: has no column {name}, which the model was trained with; it has "
+                    f"{', '.join(self.columns[:20])}."
+                )
+            places.append(self.columns.index(name) if name in self.columns else -1)
+        chosen = []
+        for one in self.series:
+            wider = np.concatenate([one.values, np.full((len(one), 1), np.nan)], axis=1)
+            chosen.append(Series(one.name, wider[:, places], one.times, one.begin))
+        return SeriesData(
+            tuple(columns),
+            tuple(chosen),
+            self.facts,
+            self.targets,
+            self.known,
+            self.time_name,
+            self.series_name,
+        )
+
+    @property
+    def place(self) -> str:
+        """What to call the data in a sentence."""
+        paths = self.facts.get("paths") or [self.facts.get("name", "the series")]
+        return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
+
+
+def hold_out(data: SeriesData, *, least: int, whole: bool) -> tuple[SeriesData, SeriesData]:
+    """``(train, dev)``: the last tenth of every series, at least ``least`` steps of it, or of ``whole`` series the
+    last tenth of them. Dev steps come after all training steps of their series; the steps before them are history."""
+    facts = {"kind": "held-out", "of": data.facts, "least": least, "whole": whole}
+    if whole:
+        count = max(1, int(len(data.series) * SHARE))
+        if len(data.series) < 2:
+            raise DataError(
+                f"{data.place}: one series is too little to hold whole ones out of; give dev data of your own."
+            )
+        parts = data.series[:-count], data.series[-count:]
+    else:
+        ends = [len(one) - max(least, int(len(one) * SHARE)) for one in data.series]
+        train = tuple(one.cut(one.begin, max(end, 0)) for one, end in zip(data.series, ends, strict=True))
+        dev = tuple(one.cut(max(end, 0), len(one)) for one, end in zip(data.series, ends, strict=True))
+        parts = train, dev
+    made = [
+        SeriesData(
+            data.columns,
+            part,
+            {**facts, "part": name},
+            data.targets,
+            data.known,
+            data.time_name,
+            data.series_name,
+        )
+        for name, part in zip(("train", "dev"), parts, strict=True)
+    ]
+    return made[0], made[1]

@@ -1,0 +1,153 @@
+"""From what a user names (a file, a folder, several files, an embedded corpus, arrays) to `SeriesData`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from anaphora.data import corpora
+from anaphora.data.corpora.waves import Waves
+from anaphora.data.series import Series, SeriesData, hold_out
+from anaphora.data.series_arrays import from_python, read_arrays, read_rolls, write_arrays
+from anaphora.data.series_csv import read_table
+from anaphora.errors import DataError
+
+ENDINGS = (".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".csv.gz")
+
+
+def open_series(data: Any, *, role: str = "train", spill: Path | None = None) -> SeriesData:
+    """The series that ``data`` names.
+
+    data: path of a CSV file with a header, of ``.npy`` or ``.npz`` arrays, or of a JSON file of piano rolls; a folder
+        of such files or a list of paths, each a series; the name of an embedded corpus, of which ``role`` ("train",
+        "dev", "test") picks the split; or arrays: see `from_python`.
+    spill: folder into which arrays are written, so that they can be opened again.
+    """
+    if isinstance(data, str | Path):
+        name, _, variant = str(data).partition(":")
+        if isinstance(data, str) and name in corpora.CORPORA:
+            return _generated(name, variant or None, role)
+        return _open_files(_files(data), role)
+    if isinstance(data, tuple | list) and data and all(isinstance(one, str | Path) for one in data):
+        return _open_files(list(data), role)
+    columns, series = from_python(data)
+    facts: dict[str, Any] = {"kind": "memory"}
+    if spill is not None:
+        path = spill / f"{role}.npz"
+        write_arrays(path, series)
+        facts = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
+    return SeriesData(columns, tuple(series), facts)
+
+
+def open_training_series(
+    data: Any, valid: Any | None, *, least: int, whole: bool, spill: Path | None
+) -> tuple[SeriesData, SeriesData]:
+    """``(train, dev)``: dev data are those given, the data's own split, or what `hold_out` takes from the end."""
+    train = open_series(data, role="train", spill=spill)
+    if valid is None and (train.facts["kind"] == "corpus" or "dev" in train.facts.get("splits", ())):
+        valid = data
+    if valid is None:
+        return hold_out(train, least=least, whole=whole)
+    return train, open_series(valid, role="dev", spill=spill)
+
+
+def reopen_series(description: dict[str, Any], *, spill: Path | None = None) -> SeriesData:
+    """The very series that `SeriesData.describe` described, or a `DataError` that says what changed."""
+    try:
+        if description["kind"] == "held-out":
+            whole = _again(description["of"], spill)
+            parts = hold_out(whole, least=description["least"], whole=description["whole"])
+            found = parts[0 if description["part"] == "train" else 1]
+        else:
+            found = _again(description, spill)
+        same = found.describe()["sha256"] == description["sha256"]
+    except KeyError:
+        raise DataError(
+            "the run's config.json does not say what its data was; restore it from a copy of the run."
+        ) from None
+    if not same:
+        raise DataError(
+            f"{found.place} has changed since the run began (or this version reads it differently); put the old data "
+            "back, or start a new run."
+        )
+    return found
+
+
+def _again(facts: dict[str, Any], spill: Path | None) -> SeriesData:
+    if facts["kind"] == "memory":
+        raise DataError(
+            "The series were given from Python and not kept; give them again and start a new run."
+        )
+    if facts["kind"] == "corpus":
+        return _generated(facts["name"], facts["variant"], facts["split"])
+    if facts["kind"] == "spilled":
+        path = Path(facts["paths"][0])
+        if not path.exists() and spill is not None:  # the run's folder may have been moved
+            path = spill / path.name
+        _, series = read_arrays(path)
+        return SeriesData(tuple(facts["named"]), tuple(series), facts)
+    return _open_files(facts["paths"], facts["role"])
+
+
+def _files(data: str | Path) -> list[str | Path]:
+    """The file, or the files of a folder in the order of their names."""
+    path = Path(data)
+    if path.is_dir():
+        found: list[str | Path] = sorted(one for one in path.iterdir() if one.name.lower().endswith(ENDINGS))
+        if not found:
+            raise DataError(
+                f"{data}: holds no series; give a folder of files that end in {', '.join(ENDINGS)}."
+            )
+        return found
+    if not os.path.exists(path):
+        names = [name for name, corpus in corpora.CORPORA.items() if isinstance(corpus, Waves)]
+        near = difflib.get_close_matches(str(data).partition(":")[0], names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(names)}."
+        raise DataError(f"{data} is neither a file nor an embedded corpus of series; {hint}")
+    return [data]
+
+
+def _open_files(paths: Sequence[str | Path], role: str) -> SeriesData:
+    facts: dict[str, Any] = {
+        "kind": "files",
+        "paths": [os.path.abspath(path) for path in paths],
+        "role": role,
+    }
+    columns: tuple[str, ...] = ()
+    series: list[Series] = []
+    time_name = series_name = ""
+    for path in paths:
+        ending = next((e for e in ENDINGS if str(path).lower().endswith(e)), None)
+        if ending is None:
+            raise DataError(
+                f"{path}: its ending does not tell the form; use .csv (with a header), .npy, .npz or .json (piano rolls)."
+            )
+        if ending in (".npy", ".npz"):
+            own, found = read_arrays(path)
+        elif ending == ".json":
+            own, found, splits = read_rolls(path, role)
+            facts["splits"] = ["dev" if name == "valid" else name for name in splits]
+        else:
+            own, found, time_name, series_name = read_table(path)
+        if columns and set(own) != set(columns):
+            odd = sorted(set(own) ^ set(columns))[0]
+            raise DataError(
+                f"{path}: has not the columns of {paths[0]} ({odd} is in one of them only); give all files the same."
+            )
+        columns = columns or own
+        series += SeriesData(own, tuple(found), facts).only(columns).series
+    return SeriesData(columns, tuple(series), facts, time_name=time_name, series_name=series_name)
+
+
+def _generated(name: str, variant: str | None, role: str) -> SeriesData:
+    corpus, variant = corpora.find(name, variant)
+    if not isinstance(corpus, Waves):
+        raise DataError(f"{name} does not consist of series; it is for `train {corpus.tasks[0]}`.")
+    values = corpus.generate(variant, role, corpus.sizes[role])
+    facts = {"kind": "corpus", "name": name, "variant": variant, "split": role}
+    return SeriesData(
+        corpus.columns, (Series(f"{name} {role}", values),), facts, targets=corpus.targets, known=corpus.known
+    )

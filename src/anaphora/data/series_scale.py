@@ -1,0 +1,176 @@
+"""What is learnt of columns before any model: which are forecast, their scale, where values may be missing."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from anaphora.data.series import Floats, SeriesData
+from anaphora.errors import DataError
+
+FORMAT = 1
+Output = Literal["continuous", "count", "binary"]
+_LONGEST_PERIOD = 400
+_PEAK = 0.3  # autocorrelation below which nothing repeats
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names and roles of the columns, and the scale of each in the training data alone.
+
+    ``mean`` and ``scale`` (one per column) standardise: z = (x − mean)/scale. ``gaps`` says of each column whether
+    training values were missing: such a column comes with a mask. ``usual`` is the mean of each target. ``period`` is the season in steps, 1 for none.
+    """
+
+    names: tuple[str, ...]
+    targets: tuple[str, ...]
+    known: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    gaps: tuple[bool, ...]
+    usual: tuple[float, ...]
+    period: int
+    output: Output
+
+    @classmethod
+    def learn(
+        cls, data: SeriesData, *, targets: Sequence[str], known: Sequence[str], output: Output, period: int
+    ) -> Columns:
+        """From training data; empty ``targets`` are all columns that are not known, ``period`` 0 is inferred."""
+        given = bool(targets or known)
+        known = tuple(known if given else data.known)
+        targets = tuple(targets if given else data.targets)
+        targets = targets or tuple(name for name in data.columns if name not in known)
+        _check_names(data, targets, known)
+        values = np.concatenate([one.values for one in data.series])
+        _check_values(data, values, targets, output)
+        mean, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        own = [data.columns.index(name) for name in targets]
+        usual = tuple(mean[own].tolist())
+        if output == "binary":  # notes are either 0 or 1 and have no scale
+            mean[own], scale[own] = 0.0, 1.0
+        scale[scale == 0] = 1.0
+        if not period:
+            period = infer_period([(one.values[:, own] - mean[own]) / scale[own] for one in data.series])
+        return cls(
+            data.columns,
+            targets,
+            known,
+            tuple(mean.tolist()),
+            tuple(scale.tolist()),
+            tuple(np.isnan(values).any(axis=0).tolist()),
+            usual,
+            period,
+            output,
+        )
+
+    # ------------------------------------------------------------------ places of columns
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The columns that are read but not forecast."""
+        return tuple(name for name in self.names if name not in self.targets)
+
+    def places(self, names: Sequence[str]) -> list[int]:
+        return [self.names.index(name) for name in names]
+
+    # ------------------------------------------------------------------ scale
+
+    def standardised(self, values: Floats) -> Floats:
+        """(time, columns) in units of each column's deviation."""
+        standard: Floats = (values - np.array(self.mean)) / np.array(self.scale)
+        return standard
+
+    def restored(self, targets: Floats) -> Floats:
+        """Standardised targets (…, targets) in their own units."""
+        places = self.places(self.targets)
+        own: Floats = targets * np.array(self.scale)[places] + np.array(self.mean)[places]
+        return own
+
+    # ------------------------------------------------------------------ files
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Columns:
+        """What `to_json` wrote; a ValueError, KeyError or TypeError where it is something else."""
+        document: dict[str, Any] = json.loads(text)
+        if document.pop("format") != FORMAT:
+            raise ValueError("another format")
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+        return cls(**fields)
+
+
+def infer_period(series: Sequence[Floats]) -> int:
+    """The lag at which standardised series (time, targets) resemble themselves most, 1 where none stands out.
+
+    The mean autocorrelation without its linear trend is looked at; of its peaks the first within a tenth of the
+    highest is taken, so that a day is preferred to two days.
+    """
+    total, weight = np.zeros(_LONGEST_PERIOD + 1), 0.0
+    for values in series:
+        most = min(_LONGEST_PERIOD, len(values) // 3)
+        if most < 4:
+            continue
+        t = np.linspace(-1.0, 1.0, len(values))
+        for column in values.T:
+            filled = np.where(
+                np.isnan(column), np.nanmean(column) if not np.isnan(column).all() else 0.0, column
+            )
+            rest = filled - filled.mean() - t * (t @ filled) / (t @ t)
+            power = np.abs(np.fft.rfft(rest, 2 * len(rest))) ** 2
+            correlation = np.fft.irfft(power)[: most + 1]
+            if correlation[0] > 0:
+                total[: most + 1] += correlation / correlation[0] * len(values)
+                weight += len(values)
+    if not weight:
+        return 1
+    found = total / weight
+    peaks = [lag for lag in range(2, len(found) - 1) if found[lag - 1] < found[lag] >= found[lag + 1]]
+    highest = max((found[lag] for lag in peaks), default=0.0)
+    return next((lag for lag in peaks if found[lag] >= 0.9 * highest), 1) if highest > _PEAK else 1
+
+
+def _check_names(data: SeriesData, targets: Sequence[str], known: Sequence[str]) -> None:
+    for role, names in (("targets", targets), ("known", known)):
+        for name in names:
+            if name not in data.columns:
+                near = difflib.get_close_matches(name, data.columns, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(data.columns[:20])}."
+                raise DataError(f"{data.place}: has no column {name}, which {role} names; {hint}")
+    both = [name for name in targets if name in known]
+    if both:
+        raise DataError(
+            f"{both[0]} is among targets and known: what is known in advance need not be forecast."
+        )
+    if not targets:
+        raise DataError(f"{data.place}: every column is known in advance, so none is left to forecast.")
+
+
+def _check_values(data: SeriesData, values: Floats, targets: Sequence[str], output: Output) -> None:
+    if not len(values):
+        raise DataError(
+            f"{data.place}: is too short to hold dev data out of; give longer series or dev data."
+        )
+    for place, name in enumerate(data.columns):
+        present = values[:, place][~np.isnan(values[:, place])]
+        if not len(present):
+            raise DataError(f"{data.place}: column {name} has no value at all; leave it out.")
+        if output == "continuous" and (present == present[0]).all():
+            raise DataError(f"{data.place}: column {name} never changes in the training data; leave it out.")
+        if name not in targets:
+            continue
+        if output == "binary" and not np.isin(present, (0.0, 1.0)).all():
+            raise DataError(
+                f'{data.place}: column {name} holds other values than 0 and 1; output="binary" needs those.'
+            )
+        if output == "count" and ((present < 0) | (present != np.round(present))).any():
+            raise DataError(
+                f'{data.place}: column {name} holds values that are no counts; output="count" needs 0, 1, 2, …'
+            )

@@ -1,0 +1,96 @@
+"""Time stamps as people write them: which column holds them, and how they go on."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Sequence
+
+NAMES = ("date", "datetime", "time", "timestamp", "ds")
+"""A column called so holds times; so does a first column that is not numbers."""
+LOOK = 200
+"""Stamps at the end of a series that must be regular for the next ones to be known."""
+_FORMS = (
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%dT%H:%M:%SZ",
+    "%Y-%m-%d",
+    "%Y-%m",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d %H:%M",
+    "%Y/%m/%d",
+    "%d.%m.%Y %H:%M",
+    "%d.%m.%Y",
+    "%d/%m/%Y %H:%M",
+    "%d/%m/%Y",
+    "%m/%d/%Y %H:%M",
+    "%m/%d/%Y",
+)
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def looks_like_time(text: str) -> bool:
+    """Whether a cell is a date or a time in one of the usual forms."""
+    return any(_parsed(text.strip(), form) is not None for form in _FORMS)
+
+
+def continued(times: Sequence[str], steps: int) -> list[str]:
+    """The next ``steps`` stamps after ``times``, where those are regular; else +1, +2, …"""
+    last = [text.strip() for text in times[-LOOK:]]
+    if len(last) > 1:
+        if all(is_number(text) for text in last):
+            found = _next_numbers(last, steps)
+        else:
+            found = next((next_ for form in _FORMS if (next_ := _next_dates(last, form, steps))), None)
+        if found:
+            return found
+    return [f"+{step}" for step in range(1, steps + 1)]
+
+
+def _next_numbers(last: Sequence[str], steps: int) -> list[str] | None:
+    numbers = [float(text) for text in last]
+    gap = numbers[-1] - numbers[-2]
+    if any(abs(b - a - gap) > 1e-9 * max(abs(b), abs(gap)) for a, b in itertools.pairwise(numbers)):
+        return None
+    whole = all(text.lstrip("+-").isdigit() for text in last)
+    following = [numbers[-1] + gap * step for step in range(1, steps + 1)]
+    return [str(round(number)) if whole else f"{number:.10g}" for number in following]
+
+
+def _next_dates(last: Sequence[str], form: str, steps: int) -> list[str] | None:
+    stamps = [stamp for text in last if (stamp := _parsed(text, form)) is not None]
+    if len(stamps) < len(last):
+        return None
+    pairs = list(itertools.pairwise(stamps))
+    gap = pairs[-1][1] - pairs[-1][0]
+    try:
+        if all(b - a == gap for a, b in pairs) and gap:
+            return [(stamps[-1] + gap * step).strftime(form) for step in range(1, steps + 1)]
+        months = _months(stamps[-1]) - _months(stamps[-2])
+        same = all(s.replace(year=2000, month=1) == stamps[0].replace(year=2000, month=1) for s in stamps)
+        if months and same and all(_months(b) - _months(a) == months for a, b in pairs):
+            ahead = [_months(stamps[-1]) + months * step for step in range(1, steps + 1)]
+            return [stamps[-1].replace(year=m // 12, month=m % 12 + 1).strftime(form) for m in ahead]
+    except (ValueError, OverflowError):  # the calendar has no such day, or ends
+        return None
+    return None
+
+
+def _months(stamp: datetime.datetime) -> int:
+    return stamp.year * 12 + stamp.month - 1
+
+
+def _parsed(text: str, form: str) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.strptime(text, form)
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Forecasting: the next values of time series."""

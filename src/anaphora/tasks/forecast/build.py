@@ -1,0 +1,50 @@
+"""The settings of a forecaster become a model here, and only here."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from anaphora.data.series_scale import Columns
+from anaphora.models.forecaster import Forecaster, WindowMap
+from anaphora.models.forecaster_readers import AttentiveReader, DilatedReader, Reader, RecurrentReader
+from anaphora.nn import DilatedStack, transformer
+from anaphora.nn.positions import Sinusoidal
+from anaphora.tasks.forecast.info import ForecasterSettings
+from anaphora.tasks.parts import encoder_layer, make_recurrent
+
+
+def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> nn.Module:
+    """The network a preset names, with fresh weights, for inputs of ``features`` values per step."""
+    targets = len(columns.targets)
+    if s.model == "linear":
+        return WindowMap(
+            targets=targets,
+            others=features - targets,
+            known=len(columns.known),
+            window=s.window,
+            horizon=s.horizon,
+            normalize=s.normalize,
+        )
+    known = [targets + columns.others.index(name) for name in columns.known] if s.horizon else []
+    each = ((features - targets + 1 if s.apart else features) + bool(known)) * s.patch
+    return Forecaster(
+        _reader(s, each),
+        targets=targets,
+        horizon=max(s.horizon, 1),
+        known=known,
+        normalize=s.normalize,
+        apart=s.apart,
+        patch=s.patch,
+        dropout=s.dropout,
+    )
+
+
+def _reader(s: ForecasterSettings, inputs: int) -> Reader:
+    if s.model == "conv":
+        return DilatedReader(inputs, s.hidden, DilatedStack(s.hidden, s.kernel, s.layers, dropout=s.dropout))
+    if s.model == "transformer":
+        stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
+        return AttentiveReader(inputs, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout)
+    return RecurrentReader(
+        make_recurrent(s, inputs, bidirectional=False), dropout=s.dropout if s.patch == 1 else 0.0
+    )

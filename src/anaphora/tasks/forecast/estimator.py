@@ -1,0 +1,273 @@
+"""``an.Forecaster``: learn the next values of time series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anaphora.data.pooled import HeldBatches
+from anaphora.data.series import SeriesData
+from anaphora.data.series_readers import open_series, open_training_series, reopen_series
+from anaphora.data.series_scale import Columns
+from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.models.forecaster_classical import (
+    Ancestor,
+    KalmanForecaster,
+    Structure,
+    VARForecaster,
+    restored,
+)
+from anaphora.settings import build
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.forecast.ahead import Floats, Prediction, along, in_units, look_ahead, with_interval
+from anaphora.tasks.forecast.build import build_forecaster
+from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
+from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
+from anaphora.tasks.forecast.running import outputs
+from anaphora.tasks.forecast.scoring import score_windows
+from anaphora.tasks.forecast.tables import responses
+from anaphora.tasks.response import Response
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.progress import Reporter
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+STRUCTURES: tuple[Structure, ...] = ("level", "trend", "dynamic")
+
+
+class Forecaster(Estimator):
+    """The next values of time series, from the window before them.
+
+        m = an.Forecaster(model="lstm", horizon=24, window=96)
+        m.fit("power.csv", out="runs/power")
+        m.predict("power.csv", interval=0.95)
+
+    ``anaphora models forecast`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "forecast"
+    settings_: ForecasterSettings
+    columns_: Columns
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[SeriesData, SeriesData]:
+        s = self.settings_
+        train, dev = open_training_series(
+            data, valid, least=max(s.horizon, 1), whole=not s.window and not self._direct, spill=spill
+        )
+        return train, dev.only(train.columns)
+
+    def _learn(self, data: SeriesData) -> None:
+        s = self.settings_
+        self.columns_ = Columns.learn(
+            data, targets=s.names("targets"), known=s.names("known"), output=s.output, period=s.period
+        )
+        if not s.horizon and not self.columns_.others:
+            raise DataError(
+                "horizon = 0 tells targets from the other columns, but there are none: name some of them in targets."
+            )
+        if self.columns_.known and s.horizon and not self._direct:
+            if not s.window:
+                raise DataError(
+                    "columns known in advance need a window of fixed length: set window, or leave out known."
+                )
+            if s.horizon % s.patch:
+                raise DataError(
+                    f"with columns known in advance horizon = {s.horizon} must be a multiple of patch = {s.patch}."
+                )
+
+    def _windows(self, data: SeriesData) -> Windows:
+        # a direct preset looks back as far as it likes; its windows only say from where to forecast
+        window = max(self.settings_.window, 1) if self._direct else self.settings_.window
+        return Windows(data, self.columns_, window=window, horizon=self.settings_.horizon)
+
+    def _symbols(self, data: SeriesData) -> float:
+        return float(self._windows(data).lengths.sum())
+
+    def _fresh_model(self) -> nn.Module:
+        seed_everything(self.settings_.seed, "model")
+        return build_forecaster(self.settings_, self.columns_, self._features())
+
+    def _features(self) -> int:
+        """Values per step that a network reads: see `prepare`."""
+        columns, others = self.columns_, self.columns_.others
+        groups = (others,) if not self.settings_.horizon else (columns.targets, others)
+        gaps = [group for group in groups if any(columns.gaps[place] for place in columns.places(group))]
+        return sum(map(len, groups)) + sum(map(len, gaps))
+
+    def _lesson(self, data: SeriesData, dev: SeriesData) -> tuple[Objective, Batches]:
+        s, windows = self.settings_, self._windows(data)
+        lengths = windows.lengths
+        batches: HeldBatches[WindowBatch] = HeldBatches(
+            lengths,
+            windows.batch,
+            batch_tokens=s.batch_tokens,
+            max_tokens=int(lengths.max()),
+            seed=s.seed,
+        )
+        return ForecastObjective(s, self.columns_, self._windows(dev)), batches
+
+    def _solve(self, data: SeriesData, dev: SeriesData, reporter: Reporter | None) -> dict[str, float]:
+        windows = self._windows(dev)
+        chosen = windows.spread(self.settings_.valid_examples)
+        best: tuple[dict[str, float], Ancestor] | None = None
+        for model in self._fitted(data):
+            found = list(outputs(model, windows, chosen))
+            measures = dev_measures(found, self.columns_, "mse")
+            model.errors = error_quantiles(found, self.columns_)
+            if best is None or measures[self.settings_.metric] < best[0][self.settings_.metric]:
+                best = measures, model
+        assert best is not None
+        measures, self.model_ = best
+        return measures
+
+    def _fitted(self, data: SeriesData) -> Iterator[Ancestor]:
+        s, columns = self.settings_, self.columns_
+        series = [columns.standardised(one.values) for one in data.series]
+        if s.model == "var":
+            yield VARForecaster.fit(series, columns, lags=s.lags, max_lags=s.max_lags)
+            return
+        asked = STRUCTURES if s.structure == "auto" else (s.structure,)
+        for structure in asked:
+            yield KalmanForecaster.fit(
+                series, columns, structure=structure, states=s.states, iterations=s.iterations
+            )
+
+    def _weights(self) -> dict[str, Tensor]:
+        if not isinstance(self.model_, Ancestor):
+            return super()._weights()
+        return {name: torch.from_numpy(value.copy()) for name, value in self.model_.arrays().items()}
+
+    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        if self._direct:
+            self.model_ = restored(self.columns_, {name: value.numpy() for name, value in tensors.items()})
+        else:
+            super()._rebuild(tensors, device)
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[SeriesData, SeriesData]:
+        spill = run.path / "data"
+        train = reopen_series(config.data.get("train", {}), spill=spill)
+        return train, reopen_series(config.data.get("valid", {}), spill=spill).only(train.columns)
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("learnt.json", self.columns_.to_json())
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            self.columns_ = Columns.from_json(run.read_text("learnt.json"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise RunError(
+                f"{run.learnt}: is not what a forecaster learnt of its columns; restore it from a copy of the run."
+            ) from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        columns = self.columns_
+        return {"columns": len(columns.names), "targets": len(columns.targets), "known": len(columns.known)}
+
+    # ------------------------------------------------------------------ use
+
+    def predict(
+        self, data: Any, *, horizon: int = 0, interval: float = 0.0, sample: bool = False, seed: int = 1
+    ) -> Any:
+        """The steps after the end of ``data``: an array (steps, targets) for one series, a list of them for a list.
+
+        ``data`` is whatever ``fit`` takes. With columns known in advance its last ``horizon`` rows hold those alone.
+        ``horizon`` beyond the one trained for feeds a network its own forecasts. With ``interval`` (0.95, say) each is
+        a `Prediction` with ``mean``, ``low`` and ``high``. An aligned forecaster (horizon 0) gives (time, targets).
+        """
+        opened = self._opened(data, role="test")
+        found = self._predicted(opened, horizon, interval, sample, seed)
+        several = len(opened.series) > 1 or isinstance(data, list | tuple) or np.ndim(data) == 3
+        return found if several else found[0]
+
+    def score(self, data: Any, *, bad_rows: str | None = None, **fields: str | None) -> dict[str, Any]:
+        """Forecasts from every place of ``data`` against what came: MSE and MAE in standardised units (deviations of
+        each column in training) and in those of the data, by step ahead and by column, beside persistence.
+
+        Counts and 0s and 1s are judged by ``nll``, −log p per step, beside that of constant rates.
+        """
+        self._check_fields(fields)
+        if bad_rows is not None:
+            raise SettingsError(
+                [
+                    "bad_rows has no meaning for series: a row left out would shift all that follow; correct it."
+                ]
+            )
+        windows = self._windows(self._opened(data, role="test", optional=False))
+        return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """For each series of a CSV file its forecasts as CSV, with the time going on where it is regular."""
+        data = self._opened(source, role="test")
+        found = self._predicted(
+            data, **{"horizon": 0, "interval": 0.0, "sample": False, "seed": 1, **options}
+        )
+        return responses(data, self.columns_, found, aligned=not self.settings_.horizon)
+
+    def _opened(self, data: Any, *, role: str, optional: bool = True) -> SeriesData:
+        self._check_trained()
+        opened = open_series(data, role=role)
+        may_miss = self.columns_.targets if optional and not self.settings_.horizon else ()
+        if opened.facts["kind"] == "memory" and len(opened.columns) == len(self.columns_.names):
+            opened = SeriesData(self.columns_.names, opened.series, opened.facts)  # arrays have no names
+        return opened.only(self.columns_.names, optional=may_miss)
+
+    def _errors(self) -> Floats:
+        errors = self.model_.errors
+        return errors.double().cpu().numpy() if isinstance(errors, Tensor) else errors
+
+    def _predicted(
+        self, data: SeriesData, horizon: int, interval: float, sample: bool, seed: int
+    ) -> list[Any]:
+        s, columns = self.settings_, self.columns_
+        asked = {"horizon": horizon, "interval": interval, "sample": sample, "seed": seed}
+        options = build(ForecastOptions, asked, owner="predict")
+        self._check_options(options)
+        if isinstance(self.model_, nn.Module):
+            self.model_.eval()
+        if not s.horizon:
+            means = along(self.model_, data, columns, window=s.window)
+        else:
+            means = look_ahead(
+                self.model_,
+                data,
+                columns,
+                window=s.window,
+                trained=s.horizon,
+                horizon=options.horizon or s.horizon,
+                draw=np.random.default_rng(options.seed) if options.sample else None,
+            )
+        if options.interval:
+            return [with_interval(mean, self._errors(), options.interval, columns) for mean in means]
+        return [in_units(mean, columns) for mean in means]
+
+    def _check_options(self, options: ForecastOptions) -> None:
+        s = self.settings_
+        problem = None
+        if options.horizon and not s.horizon:
+            problem = f"horizon = {options.horizon} has no meaning for an aligned forecaster; leave it out"
+        elif options.interval and options.horizon > s.horizon:
+            problem = (
+                f"interval is known for the {s.horizon} steps trained for only; leave out horizon or interval"
+            )
+        elif options.interval and self.columns_.output == "binary":
+            problem = "interval has no meaning for 0s and 1s: the forecasts are probabilities already"
+        elif options.interval and options.sample:
+            problem = "interval and sample exclude each other; leave one out"
+        elif options.sample and self.columns_.output == "continuous":
+            problem = "sample draws counts and 0s and 1s; continuous targets have an interval instead"
+        if problem:
+            raise SettingsError([f"{problem}."])
+
+
+__all__ = ["Forecaster", "Prediction"]

@@ -1,0 +1,230 @@
+"""The forecaster as the registry knows it: its settings and presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from anaphora.settings import NetworkSettings, Settings, TrainingSettings
+from anaphora.settings.network import transformer_problem
+from anaphora.tasks.info import Preset, TaskInfo
+
+DIRECT = ("var", "kalman")
+
+
+class ForecasterSettings(NetworkSettings, TrainingSettings):
+    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    horizon: int = Field(
+        24,
+        ge=0,
+        description="Steps ahead, all forecast at once. 0 = aligned: the targets of each step are told from the other "
+        "columns up to that step.",
+    )
+    window: int = Field(
+        96,
+        ge=0,
+        description="Steps of history that are read. 0 = whole series from their beginning, with outputs after every "
+        "step: for many short series, such as pieces of music.",
+    )
+    targets: str = Field(
+        "", description="Columns to forecast, separated by commas; empty = all that are not known in advance."
+    )
+    known: str = Field(
+        "",
+        description="Columns whose future is known in advance (a calendar, a plan, a control), separated by commas.",
+    )
+    output: Literal["continuous", "count", "binary"] = Field(
+        "continuous",
+        description="What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), "
+        "such as the notes of a piano roll.",
+    )
+    loss: Literal["mse", "mae"] = Field(
+        "mse",
+        description="What is minimised for continuous targets: the mean squared or the mean absolute error.",
+    )
+    normalize: Literal["none", "last", "window"] = Field(
+        "none",
+        description="What is taken out of each window of the targets and put back into its forecasts: nothing, its last "
+        "value, or its mean and deviation. Helps where the level wanders.",
+    )
+    apart: bool = Field(
+        False,
+        description="Forecast each target from its own history with one shared network, instead of all from all.",
+    )
+    patch: int = Field(1, ge=1, description="Steps that make one place of the network; must divide `window`.")
+    kernel: int = Field(3, ge=2, description="Steps that a convolution sees, of every 2^layer steps back.")
+    lags: int = Field(0, ge=0, description="Steps a VAR looks back; 0 = chosen by Schwarz's criterion.")
+    max_lags: int = Field(24, ge=1, description="Most lags that a VAR chooses among.")
+    structure: Literal["auto", "level", "trend", "dynamic"] = Field(
+        "auto",
+        description="The state-space model: a level with a season, the same with a slope, or a dynamical system with all "
+        "matrices learnt; auto = the one with the smallest error on the dev data.",
+    )
+    states: int = Field(
+        4,
+        ge=1,
+        description="Hidden states of a dynamical system (rounded up to whole lags of all its outputs).",
+    )
+    iterations: int = Field(50, ge=1, description="Most steps of expectation and maximisation.")
+    period: int = Field(
+        0, ge=0, description="Steps of a season; 0 = found in the training data, 1 = there is none."
+    )
+    metric: Literal["loss", "mse", "mae"] = Field(
+        "loss",
+        description="The dev measure that decides which weights are best; loss is what training minimises.",
+    )
+    valid_examples: int = Field(
+        1000, ge=1, description="Most dev windows forecast at each evaluation while training, evenly spread."
+    )
+
+    @field_validator("targets", "known", mode="before")
+    @classmethod
+    def _joined(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+            return ",".join(value)
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> ForecasterSettings:
+        problem = self._problem()
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    def _problem(self) -> str | None:
+        network = self.model not in (*DIRECT, "linear")
+        if self.model == "transformer" and (problem := transformer_problem(self.hidden, self.heads)):
+            return problem
+        if self.model in DIRECT and self.output != "continuous":
+            return f"output = '{self.output}' needs a network; {self.model} forecasts continuous values"
+        if not self.horizon and not network:
+            return f"horizon = 0 (aligned) needs rnn, lstm, gru, conv or transformer, not {self.model}"
+        if not self.window and self.model == "linear":
+            return "window = 0 has no meaning for linear, which maps a window of fixed length"
+        if not self.horizon and self.window == 1:
+            return "window = 1 is too short for horizon = 0: give at least 2, or 0 for whole series"
+        if self.output != "continuous" and self.metric != "loss":
+            return f"metric = '{self.metric}' is for continuous targets; output = '{self.output}' is judged by its loss"
+        return self._window_problem() if network or self.model == "linear" else None
+
+    def _window_problem(self) -> str | None:
+        dense = not self.window or not self.horizon
+        for key, usual in (("normalize", "none"), ("apart", False), ("patch", 1)):
+            value = getattr(self, key)
+            if dense and value != usual:
+                return f"{key} needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
+        if self.output != "continuous" and self.normalize != "none":
+            return f"normalize = '{self.normalize}' is for continuous targets, not output = '{self.output}'"
+        if self.window % self.patch:
+            return f"window = {self.window} is not a multiple of patch = {self.patch}"
+        return None
+
+    def names(self, key: Literal["targets", "known"]) -> tuple[str, ...]:
+        """The columns that ``targets`` or ``known`` lists."""
+        value: str = getattr(self, key)
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+class ForecastOptions(Settings):
+    """What ``predict`` takes."""
+
+    horizon: int = Field(
+        0,
+        ge=0,
+        description="Steps to forecast; 0 = as trained. Beyond those a network is fed its own forecasts.",
+    )
+    interval: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Probability of intervals around the forecasts, such as 0.95; 0 = none. Their width is that of the "
+        "errors on dev data (split conformal).",
+    )
+    sample: bool = Field(
+        False,
+        description="Draw counts and 0s and 1s at random instead of giving their mean, and go on from what was drawn.",
+    )
+    seed: int = Field(1, ge=0, description="Of `sample`: the same seed draws the same.")
+
+
+_LEARNING = frozenset(TrainingSettings.model_fields) - {"seed", "device"}
+_NETWORK = frozenset(NetworkSettings.model_fields)
+_WINDOWED = frozenset({"loss", "normalize", "apart", "patch"})
+_VAR = frozenset({"lags", "max_lags"})
+_KALMAN = frozenset({"structure", "states", "iterations"})
+_NOWHERE = frozenset({"embedding", "bidirectional"})
+_TRANSFORMER = frozenset({"heads", "feedforward", "norm_first"})
+_NO_RECURRENT = _NOWHERE | _TRANSFORMER | _VAR | _KALMAN | {"kernel"}
+_QUICK = {
+    "hidden": 64,
+    "layers": 1,
+    "dropout": 0.0,
+    "lr": 3e-3,
+    "steps": 600,
+    "batch_tokens": 6144,
+    "valid_every": 100,
+    "save_every": 500,
+    "clip": 1.0,
+}
+
+_PRESETS = (
+    Preset(
+        "var",
+        "Vector autoregression: each step a linear function of the few before it, by least squares.",
+        {},
+        _LEARNING | _NETWORK | _WINDOWED | _KALMAN | {"kernel"},
+        direct=True,
+    ),
+    Preset(
+        "kalman",
+        "State-space models: level, trend and season, or a linear dynamical system, by EM; gaps are no trouble.",
+        {},
+        _LEARNING | _NETWORK | _WINDOWED | _VAR | {"kernel"},
+        direct=True,
+    ),
+    Preset(
+        "linear",
+        "One linear map from the window to the horizon, shared by all targets (Zeng 2023): hard to beat on calm data.",
+        {**_QUICK, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
+        _VAR | _KALMAN | _NETWORK | {"kernel", "apart", "patch"},
+    ),
+    Preset("rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _NO_RECURRENT),
+    Preset(
+        "lstm",
+        "LSTM; all steps of the horizon from its last state.",
+        {**_QUICK, "cell": "lstm"},
+        _NO_RECURRENT,
+    ),
+    Preset(
+        "gru", "GRU; all steps of the horizon from its last state.", {**_QUICK, "cell": "gru"}, _NO_RECURRENT
+    ),
+    Preset(
+        "conv",
+        "Causal convolutions with dilations 1, 2, 4, … (Bai 2018).",
+        {**_QUICK, "hidden": 48, "layers": 6, "kernel": 2, "batch_tokens": 3072},
+        _NOWHERE | _TRANSFORMER | _VAR | _KALMAN | {"cell"},
+    ),
+    Preset(
+        "transformer",
+        "Causal self-attention over the steps, or over patches of them (Nie 2023).",
+        {**_QUICK, "hidden": 48, "layers": 2, "feedforward": 96, "warmup": 100, "batch_tokens": 3072},
+        _NOWHERE | _VAR | _KALMAN | {"cell", "kernel"},
+    ),
+)
+
+FORECAST = TaskInfo(
+    command="forecast",
+    name="Forecaster",
+    summary="the next values of time series: sensors, sales, counts, music",
+    data_help="CSV with a header (a folder of them, or a column `series`, for several), .npy/.npz, JSON piano rolls, "
+    "an embedded corpus, or arrays",
+    settings=ForecasterSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="lstm",
+    home="anaphora.tasks.forecast.estimator",
+    predicting=ForecastOptions,
+    fields=(),
+    example="train.csv",
+    next_steps=(("Use it:", "predict {run} FILE --set interval=0.95"), ("Measure it:", "score {run} FILE")),
+)

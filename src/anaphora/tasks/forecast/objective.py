@@ -1,0 +1,124 @@
+"""What the training loop is told about forecasting: the loss, the dev measures and the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anaphora.data.series_scale import Columns
+from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.models.forecaster import LEVELS
+from anaphora.tasks.forecast.info import ForecasterSettings
+from anaphora.tasks.forecast.running import LARGEST, Found, outputs, told
+from anaphora.training.objective import LossSum
+
+Floats = NDArray[np.float64]
+
+
+class ForecastObjective:
+    """Squared or absolute error per value in standardised units; −log p per step for counts and for 0s and 1s.
+
+    The log-probability of a step is the sum over its targets, as music models are measured. An evaluation also notes
+    the quantiles of |error| for every step ahead in the model, from which intervals are made.
+    """
+
+    greater_is_better = False
+    chance = None
+
+    def __init__(self, settings: ForecasterSettings, columns: Columns, dev: Windows, *, samples: int = 3):
+        self.settings, self.columns = settings, columns
+        self.metric = settings.metric
+        self._dev, self._chosen = dev, dev.spread(settings.valid_examples)
+        self._shown = samples
+
+    def loss(self, model: Any, batch: WindowBatch) -> LossSum:
+        t = batch.tensors(next(model.parameters()).device)
+        out = model(t.x, t.future, t.lengths).float()
+        each = value_losses(out, t.y, self.columns.output, self.settings.loss)
+        total = each.masked_fill(~t.real, 0.0).sum()
+        if self.columns.output == "continuous":
+            return LossSum(total, t.real.sum())
+        return LossSum(total, t.real.any(-1).sum())
+
+    @torch.no_grad()
+    def evaluate(self, model: Any) -> dict[str, float]:
+        found = list(outputs(model, self._dev, self._chosen))
+        measures = dev_measures(found, self.columns, self.settings.loss)
+        model.errors.copy_(torch.from_numpy(error_quantiles(found, self.columns)))
+        return measures
+
+    @torch.no_grad()
+    def samples(self, model: Any) -> list[dict[str, str]]:
+        """Evenly spread dev windows: the end of what was read, what followed, and what was forecast."""
+        chosen = self._dev.spread(self._shown)
+        rows = []
+        for out, batch in outputs(model, self._dev, chosen):
+            for row in range(len(batch)):
+                last = -1 if batch.lengths is None else int(batch.lengths[row]) // 2
+                read = batch.x[row, :last] if batch.lengths is not None else batch.x[row]
+                rows.append(
+                    {
+                        "source": _written(read[-8:, 0]),
+                        "reference": self._words(batch.y[row, last]),
+                        "output": self._words(told(out[row, last], self.columns.output)),
+                    }
+                )
+        return rows
+
+    def _words(self, values: NDArray[Any]) -> str:
+        """The first target over the horizon, or, of 0s and 1s, the targets that are on in its first step."""
+        if self.columns.output == "binary":
+            on = [name for name, value in zip(self.columns.targets, values[0], strict=True) if value > 0.5]
+            return " ".join(on) or "none"
+        return _written(values[:12, 0])
+
+
+def value_losses(out: Tensor, y: Tensor, output: str, loss: str) -> Tensor:
+    """The loss of every value; outputs are values, logits, or logarithms of rates."""
+    if output == "binary":
+        return F.binary_cross_entropy_with_logits(out, y, reduction="none")
+    if output == "count":
+        rate = out.clamp(max=LARGEST)
+        return rate.exp() - y * rate + torch.lgamma(y + 1)
+    return F.l1_loss(out, y, reduction="none") if loss == "mae" else F.mse_loss(out, y, reduction="none")
+
+
+def dev_measures(found: Sequence[Found], columns: Columns, loss: str) -> dict[str, float]:
+    """``loss``, and for values and counts ``mse`` and ``mae`` (values in standardised units, counts as they are)."""
+    total = squares = absolutes = 0.0
+    count = values = 0
+    for out, batch in found:
+        real = ~np.isnan(batch.y)
+        filled = torch.from_numpy(np.where(real, batch.y, 0.0)).double()
+        each = value_losses(torch.from_numpy(out), filled, columns.output, loss).numpy()
+        error = (told(out, columns.output) - batch.y)[real]
+        total += float(each[real].sum())
+        squares, absolutes = squares + float(error @ error), absolutes + float(np.abs(error).sum())
+        values += int(real.sum())
+        count += int(real.sum() if columns.output == "continuous" else real.any(-1).sum())
+    measures = {"loss": total / max(count, 1)}
+    if columns.output != "binary":
+        measures |= {"mse": squares / max(values, 1), "mae": absolutes / max(values, 1)}
+    return measures
+
+
+def error_quantiles(found: Sequence[Found], columns: Columns) -> Floats:
+    """The quantiles 0, 0.01 … 1 of |error| for each step ahead and target, (101, H, targets), with the correction of
+    split conformal prediction: of n errors the ⌈(n + 1) q⌉th smallest."""
+    away = [np.abs(told(out, columns.output) - batch.y) for out, batch in found]
+    flat = np.concatenate([one.reshape(-1, *one.shape[2:]) for one in away])
+    ordered = np.sort(flat, axis=0)  # NaN last
+    count = (~np.isnan(flat)).sum(axis=0)
+    levels = np.linspace(0.0, 1.0, LEVELS)[:, None, None]
+    ranks = np.clip(np.ceil((count + 1) * levels).astype(np.int64), 1, np.maximum(count, 1)) - 1
+    return np.asarray(np.nan_to_num(np.take_along_axis(ordered, ranks, axis=0)), dtype=np.float64)
+
+
+def _written(values: NDArray[Any]) -> str:
+    return " ".join(f"{value:.3g}" for value in values)

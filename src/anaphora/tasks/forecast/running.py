@@ -1,0 +1,56 @@
+"""Models put to work: outputs for many windows at once, networks and their ancestors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.models.forecaster_classical import Ancestor
+
+Floats = NDArray[np.float64]
+Found = tuple[Floats, WindowBatch]
+ROWS = 64  # windows forecast at once
+LARGEST = 20.0  # of the logarithm of a rate: e²⁰ is half a billion
+
+
+@torch.no_grad()
+def outputs(model: Any, windows: Windows, chosen: Sequence[int]) -> Iterator[Found]:
+    """The outputs (rows, P, H, targets) for the examples ``chosen``, batch by batch."""
+    if isinstance(model, Ancestor):
+        yield from _classical(model, windows, chosen)
+        return
+    for begin in range(0, len(chosen), ROWS):
+        batch = windows.batch(chosen[begin : begin + ROWS])
+        yield run(model, batch), batch
+
+
+@torch.no_grad()
+def run(model: Any, batch: WindowBatch) -> Floats:
+    """A network's outputs for one batch."""
+    t = batch.tensors(next(model.parameters()).device)
+    out: Floats = model(t.x, t.future, t.lengths).double().cpu().numpy()
+    return out
+
+
+def told(out: NDArray[Any], output: str) -> NDArray[Any]:
+    """Outputs as expected values: probabilities, rates, or the (standardised) values themselves."""
+    if output == "binary":
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(out, -60, 60))))
+    return np.exp(np.minimum(out, LARGEST)) if output == "count" else out
+
+
+def _classical(model: Ancestor, windows: Windows, chosen: Sequence[int]) -> Iterator[Found]:
+    """Series by series: the history of a series is filtered once for all its windows."""
+    indices = np.asarray(chosen, dtype=np.int64)
+    owners = windows.places[indices, 0]
+    for number in np.unique(owners):
+        mine = indices[owners == number]
+        told = model.forecast(windows.standard[number], windows.places[mine, 1], windows.horizon)
+        for begin in range(0, len(mine), ROWS):
+            part = slice(begin, begin + ROWS)
+            yield told[part, None], windows.batch(mine[part].tolist())

@@ -1,0 +1,165 @@
+"""How good forecasts are: from every place of the data, step by step ahead, beside forecasts that learn nothing.
+
+Persistence repeats the last value; seasonal persistence repeats the last season. Errors are in standardised units
+(deviations of each column in the training data), which can be averaged over columns, and in the units of the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.tasks.forecast.objective import value_losses
+from anaphora.tasks.forecast.running import outputs, told
+
+Floats = NDArray[np.float64]
+SHOWN = (1, 2, 3, 6, 12, 24, 48, 96, 192, 336, 720)
+"""Steps ahead in the table; the last one is always shown."""
+COVERAGE = 0.95
+
+
+@dataclass
+class Tally:
+    """Sums over places, (H, targets) each: how many values, squares, absolutes and losses."""
+
+    count: Any = 0.0
+    squares: Any = 0.0
+    absolutes: Any = 0.0
+
+    def add(self, forecast: Floats, truth: Floats) -> None:
+        """(places, H, targets) each; NaN in ``truth`` counts for nothing."""
+        error = forecast - truth
+        self.count = self.count + (~np.isnan(error)).sum(axis=0)
+        self.squares = self.squares + np.nansum(error**2, axis=0)
+        self.absolutes = self.absolutes + np.nansum(np.abs(error), axis=0)
+
+    def mse(self, part: Any = ...) -> float:
+        return float(self.squares[part].sum() / max(1, self.count[part].sum()))
+
+    def mae(self, part: Any = ...) -> float:
+        return float(self.absolutes[part].sum() / max(1, self.count[part].sum()))
+
+
+@dataclass
+class Score:
+    """All that is counted while going over the data once."""
+
+    own: Tally = field(default_factory=Tally)
+    last: Tally = field(default_factory=Tally)
+    season: Tally = field(default_factory=Tally)
+    inside: float = 0.0
+    loss: float = 0.0
+    usual: float = 0.0
+    steps: int = 0
+
+
+def score_windows(model: Any, windows: Windows, errors: Floats, loss: str) -> dict[str, Any]:
+    """Everything `Forecaster.score` says; ``errors`` are the model's quantiles of |error|."""
+    columns = windows.columns
+    counted = Score()
+    reach = quantile(errors, COVERAGE)
+    for out, batch in outputs(model, windows, range(len(windows))):
+        truth = batch.y.reshape(-1, *batch.y.shape[2:]).astype(np.float64)
+        mean = told(out, columns.output).reshape(truth.shape)
+        counted.own.add(mean, truth)
+        counted.inside += float((np.abs(mean - truth) <= reach).sum())
+        if columns.output != "continuous":
+            _add_losses(counted, out.reshape(truth.shape), truth, windows)
+        elif windows.horizon:
+            last, season = _naive(windows, batch)
+            counted.last.add(last, truth)
+            if columns.period > 1:
+                counted.season.add(season, truth)
+        else:
+            counted.last.add(np.zeros_like(truth), truth)
+    return _told(counted, windows)
+
+
+def quantile(errors: Floats, level: float) -> Floats:
+    """The ``level`` quantile of |error| (H, targets), between the hundredths that are kept."""
+    place = level * (len(errors) - 1)
+    below = int(place)
+    above = min(below + 1, len(errors) - 1)
+    found: Floats = errors[below] + (place - below) * (errors[above] - errors[below])
+    return found
+
+
+def _naive(windows: Windows, batch: WindowBatch) -> tuple[Floats, Floats]:
+    """(places, H, targets): the last value, and the last season, standardised."""
+    ahead, period = np.arange(windows.horizon), windows.columns.period
+    lasts, seasons = [], []
+    for row, index in enumerate(batch.indices):
+        s, t = windows.places[index]
+        filled = windows.prepared[s].filled.astype(np.float64)
+        if batch.lengths is None:
+            ends = np.array([t])
+        else:
+            ends = np.arange(t - batch.lengths[row] + 1, t + 1)
+            ends = np.concatenate([ends, np.full(batch.y.shape[1] - len(ends), t)])
+        lasts.append(np.repeat(filled[ends - 1][:, None], windows.horizon, axis=1))
+        back = ends[:, None] - period + ahead % period
+        seasons.append(filled[np.maximum(back, 0)])
+    return np.concatenate(lasts), np.concatenate(seasons)
+
+
+def _add_losses(counted: Score, out: Floats, truth: Floats, windows: Windows) -> None:
+    """−log p of the model, and of the same rates in every step."""
+    columns = windows.columns
+    real = ~np.isnan(truth)
+    y = torch.from_numpy(np.where(real, truth, 0.0))
+    usual = np.clip(np.array(columns.usual), 1e-6, None if columns.output == "count" else 1 - 1e-6)
+    constant = np.log(usual) if columns.output == "count" else np.log(usual / (1 - usual))
+    for name, raw in (("loss", out), ("usual", np.broadcast_to(constant, out.shape).copy())):
+        each = value_losses(torch.from_numpy(raw), y, columns.output, "mse").numpy()
+        setattr(counted, name, getattr(counted, name) + float(each[real].sum()))
+    counted.steps += int(real.any(-1).sum())
+
+
+def _told(counted: Score, windows: Windows) -> dict[str, Any]:
+    columns, own = windows.columns, counted.own
+    facts: dict[str, Any] = {"windows": len(windows), "values": int(own.count.sum())}
+    if columns.output != "continuous":
+        told: dict[str, Any] = {
+            "nll": counted.loss / max(1, counted.steps),
+            "frequency_nll": counted.usual / max(1, counted.steps),
+        }
+        if columns.output == "count":
+            told |= {"mse": own.mse(), "mae": own.mae()}
+        return told | {"steps": counted.steps} | facts
+    scale = np.array(columns.scale)[columns.places(columns.targets)]
+    naive = {"persistence" if windows.horizon else "mean": counted.last}
+    if windows.horizon and columns.period > 1:
+        naive["seasonal"] = counted.season
+    told = {"mse": own.mse(), "mae": own.mae()}
+    told |= {f"{name}_mse": tally.mse() for name, tally in naive.items()}
+    told |= {f"{name}_mae": tally.mae() for name, tally in naive.items()}
+    told |= {
+        "mse_original": float((own.squares * scale**2).sum() / max(1, own.count.sum())),
+        "mae_original": float((own.absolutes * scale).sum() / max(1, own.count.sum())),
+        "coverage_95": 100.0 * counted.inside / max(1, int(own.count.sum())),
+        **facts,
+    }
+    if windows.horizon > 1:
+        steps = [step for step in SHOWN if step < windows.horizon] + [windows.horizon]
+        told["per_horizon"] = {
+            f"{step} ahead": {
+                "mse": own.mse(step - 1),
+                "mae": own.mae(step - 1),
+                **{f"{name}_mse": tally.mse(step - 1) for name, tally in naive.items()},
+            }
+            for step in steps
+        }
+    told["per_column"] = {
+        name: {
+            "mse": own.mse((slice(None), place)),
+            "mae": own.mae((slice(None), place)),
+            "mae_original": own.mae((slice(None), place)) * float(scale[place]),
+        }
+        for place, name in enumerate(columns.targets)
+    }
+    return told

@@ -1,0 +1,66 @@
+"""Forecasts as the command prints them: CSV with the columns of the input, and the same as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.series import Series, SeriesData
+from anaphora.data.series_scale import Columns
+from anaphora.data.series_times import continued
+from anaphora.tasks.forecast.ahead import Prediction, observed
+from anaphora.tasks.response import Response
+
+
+def responses(
+    data: SeriesData, columns: Columns, found: Sequence[Any], *, aligned: bool
+) -> Iterator[Response]:
+    """One response per series; the header comes before the first."""
+    bounds = isinstance(found[0], Prediction)
+    header = [data.time_name] if data.time_name else []
+    header += ["series"] if len(data.series) > 1 or data.series_name else []
+    for name in columns.targets:
+        header += [name, f"{name}_low", f"{name}_high"] if bounds else [name]
+    for number, (one, told) in enumerate(zip(data.series, found, strict=True)):
+        mean = told.mean if isinstance(told, Prediction) else told
+        times = _times(one, columns, len(mean), aligned) if data.time_name else []
+        record: dict[str, Any] = {"series": one.name, "columns": list(columns.targets)}
+        record |= {"times": times} if times else {}
+        record["forecast"] = _rounded(mean)
+        if isinstance(told, Prediction):
+            record |= {"low": _rounded(told.low), "high": _rounded(told.high), "level": told.level}
+        rows = []
+        for step in range(len(mean)):
+            row = [times[step]] if times else []
+            row += [one.name] if "series" in header else []
+            for place in range(len(columns.targets)):
+                values = [mean] if not isinstance(told, Prediction) else [told.mean, told.low, told.high]
+                row += [f"{value[step, place]:.6g}" for value in values]
+            rows.append(row)
+        yield Response(_csv(rows if number else [header, *rows]), record)
+
+
+def _times(one: Series, columns: Columns, steps: int, aligned: bool) -> list[str]:
+    if aligned:
+        return list(one.times)
+    end = observed(one, columns, steps)
+    given = one.times[end : end + steps]
+    return list(given) if len(given) == steps else continued(one.times[:end], steps)
+
+
+def _rounded(values: Any) -> list[Any]:
+    """Seven digits are more than a forecast has."""
+    found: list[Any] = (
+        np.array([float(f"{v:.7g}") for v in np.ravel(values)]).reshape(np.shape(values)).tolist()
+    )
+    return found
+
+
+def _csv(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().rstrip("\n")
