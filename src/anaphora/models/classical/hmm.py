@@ -167,16 +167,32 @@ class HMM:
         hmm_inference.refuse_impossible(found.log_likelihood, steps)
         return steps.split(found.gamma)
 
-    def predict(self, data: Any, *, method: str = "viterbi") -> Any:
+    def predict(
+        self,
+        data: Any,
+        *,
+        method: str = "viterbi",
+        beam: int | None = None,
+        beam_distance: float | None = None,
+    ) -> Any:
         """States (time,) per sequence: the most probable path (``"viterbi"``), or the most probable state of each
-        step (``"posterior"``), which errs least per step but may be a path that cannot be."""
-        if method == "posterior":
-            found = self.smooth(data)
-            return [g.argmax(1) for g in found] if isinstance(found, list) else found.argmax(1)
-        if method != "viterbi":
+        step (``"posterior"``), which errs least per step but may be a path that cannot be.
+
+        With ``beam`` only so many states stay at each step, with ``beam_distance`` those within so many nats of the
+        best: quicker with many states, exact if they are wide enough.
+        """
+        if method not in ("viterbi", "posterior"):
             raise SettingsError([f"method: {method!r} is not known; use 'viterbi' or 'posterior'."])
         chain, steps = self._read(data)
-        return steps.split(hmm_inference.viterbi(chain, steps)[1])
+        if beam is None and beam_distance is None:
+            if method == "viterbi":
+                return steps.split(hmm_inference.viterbi(chain, steps)[1])
+            found = self.smooth(data)
+            return [g.argmax(1) for g in found] if isinstance(found, list) else found.argmax(1)
+        kept = hmm_inference.read_beam(self.settings.states if beam is None else beam, beam_distance)
+        if method == "viterbi":
+            return steps.split(hmm_inference.viterbi_beam(chain, steps, kept)[1])
+        return steps.split(hmm_inference.posteriors_beam(chain, steps, kept)[1].argmax(1))
 
     def viterbi(self, data: Any, *, k: int = 1) -> Any:
         """The ``k`` most probable paths per sequence, best first: a list of ``(log p(x, path), path (time,))``,

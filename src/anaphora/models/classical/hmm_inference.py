@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.errors import DataError
+from anaphora.errors import DataError, SettingsError
 from anaphora.kernels import hmm as kernels
+from anaphora.kernels import hmm_beam as pruned
 from anaphora.models.classical.hmm_emissions import Emissions, Floats, scaled
 from anaphora.models.classical.hmm_sequences import Steps
 
@@ -90,6 +91,45 @@ def viterbi(chain: Chain, steps: Steps) -> tuple[Floats, Labels]:
     return scores, path
 
 
+@dataclass(frozen=True)
+class Beam:
+    """The `width` most probable states of each step stay, and of them those within `distance` nats of the best."""
+
+    width: int
+    distance: float = np.inf
+
+
+def read_beam(width: int, distance: float | None) -> Beam:
+    """A beam as a user asks for it."""
+    if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+        raise SettingsError([f"beam: {width!r} is not a whole number from 1 up."])
+    if distance is not None and not distance > 0:
+        raise SettingsError([f"beam_distance: {distance!r} is not a number above 0."])
+    return Beam(int(width), np.inf if distance is None else float(distance))
+
+
+def viterbi_beam(chain: Chain, steps: Steps, beam: Beam) -> tuple[Floats, Labels]:
+    """As `viterbi`, over the paths that stay inside the beam; exact if it is as wide as there are states."""
+    path, scores = np.empty(len(steps.x), dtype=np.int64), np.empty(len(steps))
+    width, logs = min(beam.width, len(chain.start)), chain.logs()
+    for s, log_b in _logs_of(chain, steps, None, np.ones(len(steps), dtype=bool)):
+        own = path[steps.bounds[s] : steps.bounds[s + 1]]
+        scores[s] = pruned.viterbi_beam(log_b, *logs, width, beam.distance, own)
+    refuse_impossible(scores, steps, beam=True)
+    return scores, path
+
+
+def posteriors_beam(chain: Chain, steps: Steps, beam: Beam) -> tuple[Floats, Floats]:
+    """log p (S,) of the paths inside the beam, and γ (N, K) over them."""
+    gamma, result = np.zeros((len(steps.x), len(chain.start))), np.empty(len(steps))
+    width, logs = min(beam.width, len(chain.start)), chain.logs()
+    for s, log_b in _logs_of(chain, steps, None, np.ones(len(steps), dtype=bool)):
+        own = gamma[steps.bounds[s] : steps.bounds[s + 1]]
+        result[s] = pruned.posterior_beam(log_b, *logs, width, beam.distance, own)
+    refuse_impossible(result, steps, beam=True)
+    return result, gamma
+
+
 def k_best(chain: Chain, steps: Steps, k: int) -> list[list[tuple[float, Labels]]]:
     """Up to k most probable paths of every sequence, best first, with log p(x, path)."""
     found = []
@@ -103,12 +143,16 @@ def k_best(chain: Chain, steps: Steps, k: int) -> list[list[tuple[float, Labels]
     return found
 
 
-def refuse_impossible(log_likelihood: Floats, steps: Steps, first: int = 0, labels: bool = False) -> None:
+def refuse_impossible(
+    log_likelihood: Floats, steps: Steps, first: int = 0, labels: bool = False, beam: bool = False
+) -> None:
     """Raise where a sequence has probability 0, so that there are no posteriors to speak of."""
     impossible = np.flatnonzero(log_likelihood == -np.inf)
     if impossible.size:
         where = "the sequence" if steps.single else f"sequence {first + impossible[0]}"
         given = " with its labels" if labels else ""
+        if beam:
+            raise DataError(f"no path through {where} is left in the beam; make it wider.")
         raise DataError(
             f"{where}{given} has probability 0 under the model; allow what it shows (a prior count, another "
             "topology) or leave it out."
