@@ -16,6 +16,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Look inside": {
         "inspect": "Draw what a trained model does with a sentence.",
+        "studio": "Open a page over your runs: watch, compare, look inside.",
     },
     "About": {
         "corpora": "List the embedded corpora, show or write their examples.",

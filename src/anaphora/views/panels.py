@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anaphora.views.heatmap import MARGIN
+from anaphora.views.heatmap import MARGIN, Heatmap
 from anaphora.views.picture import Chart
-from anaphora.views.scene import Label, Path, Scene, Shape
+from anaphora.views.scene import Label, Path, Rect, Scene, Shape
 from anaphora.views.text import fold, visible, wrap
 
 
@@ -32,8 +32,8 @@ class Panels:
         whole.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=19, bold=True))
         for i, text in enumerate(subtitle):
             whole.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
-        for scene in scenes:
-            whole.shapes += [moved(shape, whole.height) for shape in scene.shapes]
+        for chart, scene in zip(self._charts(), scenes, strict=True):
+            whole.shapes += [moved(_named(shape, chart), whole.height) for shape in scene.shapes]
             whole.height += scene.height
         for note in self.notes:
             for text in fold(note, (width - 2 * MARGIN) / 11):
@@ -73,3 +73,12 @@ def moved(shape: Shape, down: float) -> Shape:
     if isinstance(shape, Path):
         return replace(shape, points=tuple((x, y + down) for x, y in shape.points))
     return replace(shape, y=shape.y + down)
+
+
+def _named(shape: Shape, chart: Chart) -> Shape:
+    """A cell says by itself what it is: among several charts its row and column alone do not tell."""
+    if not isinstance(shape, Rect) or not isinstance(chart, Heatmap) or not shape.data:
+        return shape
+    place = dict(shape.data)
+    text = chart.describe(int(place["r"]), int(place["c"]))
+    return replace(shape, data=(("v", place["v"]), ("t", text)))

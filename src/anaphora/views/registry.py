@@ -48,6 +48,8 @@ class View:
     model's symbols) or "examples" (many results)."""
     what: tuple[str, ...] = ()
     """What the probe must be asked for besides what it always looks at."""
+    any_of: tuple[str, ...] = ()
+    """Ends of names of arrays of which the trace must hold at least one."""
 
     def options(self) -> list[str]:
         """Names of what ``draw`` takes besides the trace."""
@@ -56,6 +58,8 @@ class View:
     def missing(self, trace: Trace) -> str | None:
         """None if this view can be drawn, else a sentence that says why not."""
         absent = [name for name in self.needs if name not in trace.arrays and name not in trace.tables]
+        if self.any_of and not any(name.endswith(self.any_of) for name in trace.arrays):
+            return f"The view {self.name} cannot be drawn of this trace: {self.without}"
         if not absent:
             return None
         return (
@@ -121,21 +125,42 @@ VIEWS = {
             (),
             states.READING,
             states.CAUTION,
-            "",
+            "the model keeps no states of layers; recurrent networks, convolutions and Transformers do.",
             states.states,
+            any_of=("states",),
         ),
-        View("gates", gates.TITLE, (), gates.READING, gates.CAUTION, "", gates.gates),
+        View(
+            "gates",
+            gates.TITLE,
+            (),
+            gates.READING,
+            gates.CAUTION,
+            "Elman cells, convolutions and Transformers have no gates; lstm and gru have.",
+            gates.gates,
+            any_of=tuple(f"gate_{name}" for name in gates.SIGMOID),
+        ),
         View(
             "gradients",
             flow.TITLE,
             (),
             flow.READING,
             flow.CAUTION,
-            "",
+            "it holds no gradients; probe with what=('gradients',), on a model that reads symbols.",
             flow.gradients,
             what=("gradients",),
+            any_of=tuple(flow.KINDS),
         ),
-        View("heads", heads.TITLE, (), heads.READING, heads.CAUTION, "", heads.heads, what=("ablation",)),
+        View(
+            "heads",
+            heads.TITLE,
+            (),
+            heads.READING,
+            heads.CAUTION,
+            "it holds no attention of heads: only Transformers have heads.",
+            heads.heads,
+            what=("ablation",),
+            any_of=tuple(heads.KINDS),
+        ),
         View(
             "positions",
             places.TITLE,

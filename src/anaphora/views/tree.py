@@ -25,7 +25,7 @@ CAUTION = (
     "What a beam drops it never sees again, so the best output found need not be the best there is; a wider beam "
     "may also find outputs that score better and read worse."
 )
-COLUMN, ROW = 118.0, 22.0
+COLUMN, ROW = 132.0, 22.0
 
 
 @dataclass
@@ -100,20 +100,20 @@ class Tree:
         role = "s0" if node.best else "grid" if node.fate == "pruned" else "muted"
         if node.parent >= 0:
             before = self.nodes[node.parent]
-            start = (MARGIN + 20 + COLUMN * before.step + 84, top + before.y * ROW)
+            start = (MARGIN + 20 + COLUMN * before.step + 98, top + before.y * ROW)
         else:
             start = (MARGIN, top + sum(n.y for n in self.nodes if n.step == 0) / max(1, self._first()) * ROW)
         thick = 0.6 + 4.0 * math.exp(max(node.log_prob, -20.0)) if math.isfinite(node.log_prob) else 0.6
         scene.shapes.append(Path((start, (x - 6, y)), role, width=thick))
         text = f"{node.piece}: score {node.score:.4f}, log p of the symbol {node.log_prob:.4f}, {node.fate}"
         data = (("v", repr(node.score)), ("t", text))
-        scene.shapes.append(Rect(x - 4, y - 9, 88, 18, "page", radius=4, data=data, title=text))
-        shown = shorten(visible(node.piece), 4.6)
+        scene.shapes.append(Rect(x - 4, y - 9, 102, 18, "page", radius=4, data=data, title=text))
+        shown = shorten(visible(node.piece), 4.9)
         scene.shapes.append(
             Label(x, y + 4, shown, size=12, role="muted" if node.fate == "pruned" else "text", bold=node.best)
         )
         score = f"{node.score:.2f}" + ("  ✓" if node.fate == "finished" else "")
-        scene.shapes.append(Label(x + 80, y + 4, score, size=10, role="muted", anchor="end"))
+        scene.shapes.append(Label(x + 94, y + 4, score, size=10, role="muted", anchor="end"))
 
     def _first(self) -> int:
         return sum(node.step == 0 for node in self.nodes)

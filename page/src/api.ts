@@ -1,0 +1,146 @@
+// What the server is asked, and how its answers look.
+
+export interface Run {
+  id: string;
+  name: string;
+  task: string;
+  model: string;
+  measures: Record<string, number>;
+  step: number | null;
+  steps: number | null;
+  trained: boolean;
+  training: boolean;
+  changed: number;
+}
+
+export interface Option {
+  name: string;
+  kind: string;
+  default: string | number | boolean | null;
+}
+
+export interface View {
+  name: string;
+  title: string;
+  of: 'probe' | 'history' | 'vectors';
+  reading: string;
+  caution: string;
+  options: Option[];
+}
+
+export interface Shape {
+  kind: 'rect' | 'text' | 'path' | 'dot';
+  role: string;
+  x?: number;
+  y?: number;
+  width?: number;
+  height?: number;
+  radius?: number;
+  text?: string;
+  size?: number;
+  anchor?: 'start' | 'middle' | 'end';
+  angle?: number;
+  bold?: boolean;
+  points?: [number, number][];
+  filled?: boolean;
+  opacity?: number;
+  title?: string;
+  data?: Record<string, string>;
+}
+
+export interface Picture {
+  run: string;
+  title: string;
+  description: string;
+  width: number;
+  height: number;
+  shapes: Shape[];
+  reading: string;
+  caution: string;
+  notes: string[];
+  table: { head: string[]; rows: string[][] };
+  code: string;
+  grid: { rows?: string[]; columns?: string[] };
+}
+
+/** Why one of several runs has no such picture. */
+export interface Absent {
+  run: string;
+  error: string;
+}
+
+export interface Drawn {
+  view: string;
+  pictures: (Picture | Absent)[];
+  missing: Record<string, string>;
+}
+
+export type Colours = Record<string, string>;
+
+export interface About {
+  version: string;
+  light: Colours;
+  dark: Colours;
+}
+
+/** A sentence from the server about what cannot be done. */
+export class Refused extends Error {}
+
+/** The server did not answer at all. */
+export class Gone extends Error {}
+
+let token = '';
+
+export function useToken(value: string): void {
+  token = value;
+}
+
+async function ask(path: string, signal?: AbortSignal): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(path, { headers: { 'X-Anaphora-Token': token }, signal: signal ?? null });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new Gone('the server does not answer');
+  }
+  if (answer.ok) return answer;
+  let sentence = `the server answered ${answer.status}`;
+  try {
+    sentence = String(((await answer.json()) as { error: string }).error);
+  } catch {
+    // an answer without a sentence: its number has to do
+  }
+  throw new Refused(sentence);
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await (await ask(path, signal)).json()) as T;
+}
+
+export async function download(path: string, name: string): Promise<void> {
+  const blob = await (await ask(path)).blob();
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Calls `changed` with the ids of runs whose journals grew, until the stream ends. */
+export async function watch(changed: (ids: string[]) => void, ready: () => void, signal: AbortSignal): Promise<void> {
+  const answer = await ask('/api/watch', signal);
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw new Gone('the stream ended');
+    rest += value;
+    const events = rest.split('\n\n');
+    rest = events.pop() ?? '';
+    for (const event of events) {
+      if (event.startsWith('event: ready')) ready();
+      const data = /^event: changed\ndata: (.*)$/m.exec(event);
+      if (data) changed(JSON.parse(data[1]!) as string[]);
+    }
+  }
+}

@@ -1,0 +1,184 @@
+// A picture's shapes on the screen: as SVG, or on a canvas where there are too many for it.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Colours, Picture, Shape } from './api';
+
+const MOST_SVG = 5000;
+const FONT = "system-ui, 'Segoe UI', 'Noto Sans', sans-serif";
+
+export function describe(shape: Shape, picture: Picture): string {
+  const data = shape.data ?? {};
+  if (data['t']) return data['t'];
+  const { rows, columns } = picture.grid;
+  const row = rows?.[Number(data['r'])];
+  const column = columns?.[Number(data['c'])];
+  return row !== undefined && column !== undefined ? `${row} ← ${column}: ${data['v']}` : (data['v'] ?? '');
+}
+
+export function Scene({ picture, colours }: { picture: Picture; colours: Colours }) {
+  const marks = useMemo(() => picture.shapes.filter((shape) => shape.data), [picture]);
+  const [at, setAt] = useState(-1);
+  const current = marks[Math.min(at, marks.length - 1)];
+  const columns = picture.grid.columns?.length ?? 1;
+
+  function move(event: KeyboardEvent): void {
+    const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+    if (event.key === 'Escape') return setAt(-1);
+    const step = steps[event.key];
+    if (step === undefined || !marks.length) return;
+    event.preventDefault();
+    const next = at < 0 ? 0 : at + step;
+    if (next >= 0 && next < marks.length) setAt(next);
+  }
+
+  const many = picture.shapes.length > MOST_SVG;
+  return (
+    <>
+      <div
+        class="figure"
+        tabIndex={0}
+        role="group"
+        aria-label={`${picture.title}; arrow keys move from value to value`}
+        onKeyDown={move}
+      >
+        {many ? (
+          <Canvas picture={picture} colours={colours} marks={marks} current={current} point={setAt} />
+        ) : (
+          <Svg picture={picture} colours={colours} marks={marks} current={current} point={setAt} />
+        )}
+      </div>
+      <output aria-live="polite" data-value={current?.data?.['v'] ?? ''}>
+        {current ? describe(current, picture) : 'Point at a value, or press the arrow keys.'}
+      </output>
+    </>
+  );
+}
+
+interface Drawing {
+  picture: Picture;
+  colours: Colours;
+  marks: Shape[];
+  current: Shape | undefined;
+  point: (mark: number) => void;
+}
+
+function Svg({ picture, colours, marks, current, point }: Drawing) {
+  const numbers = useMemo(() => new Map(marks.map((shape, i) => [shape, i])), [marks]);
+  return (
+    <svg
+      width={picture.width}
+      height={picture.height}
+      viewBox={`0 0 ${picture.width} ${picture.height}`}
+      role="img"
+      aria-label={picture.description}
+      font-family={FONT}
+      onPointerMove={(event) => {
+        const mark = (event.target as Element).getAttribute('data-n');
+        if (mark !== null) point(Number(mark));
+      }}
+      onPointerLeave={() => point(-1)}
+    >
+      <rect width={picture.width} height={picture.height} fill={colours['page']} />
+      {picture.shapes.map((shape, i) => element(shape, i, colours, numbers.get(shape), shape === current))}
+    </svg>
+  );
+}
+
+function element(shape: Shape, key: number, colours: Colours, mark: number | undefined, hot: boolean) {
+  const colour = colours[shape.role];
+  const named = mark === undefined ? {} : { 'data-n': mark, 'data-v': shape.data!['v'] };
+  const marked = hot ? { class: 'hot' } : {};
+  if (shape.kind === 'rect')
+    return (
+      <rect key={key} x={shape.x} y={shape.y} width={shape.width} height={shape.height} rx={shape.radius} fill={colour} {...named} {...marked} />
+    );
+  if (shape.kind === 'dot') return <circle key={key} cx={shape.x} cy={shape.y} r={shape.radius} fill={colour} {...named} {...marked} />;
+  if (shape.kind === 'path') {
+    const points = shape.points!.map(([x, y]) => `${x},${y}`).join(' ');
+    return shape.filled ? (
+      <polygon key={key} points={points} fill={colour} fill-opacity={shape.opacity ?? 1} />
+    ) : (
+      <polyline key={key} points={points} fill="none" stroke={colour} stroke-width={shape.width} stroke-linejoin="round" stroke-linecap="round" />
+    );
+  }
+  return (
+    <text
+      key={key}
+      x={shape.x}
+      y={shape.y}
+      fill={colour}
+      font-size={shape.size ?? 12}
+      font-weight={shape.bold ? 600 : 400}
+      text-anchor={shape.anchor ?? 'start'}
+      transform={shape.angle ? `rotate(${shape.angle} ${shape.x} ${shape.y})` : undefined}
+    >
+      {shape.text}
+    </text>
+  );
+}
+
+function Canvas({ picture, colours, marks, current, point }: Drawing) {
+  const place = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const canvas = place.current!;
+    const scale = Math.min(devicePixelRatio || 1, 16000 / Math.max(picture.width, picture.height));
+    canvas.width = picture.width * scale;
+    canvas.height = picture.height * scale;
+    const pen = canvas.getContext('2d')!;
+    pen.scale(scale, scale);
+    pen.fillStyle = colours['page']!;
+    pen.fillRect(0, 0, picture.width, picture.height);
+    for (const shape of picture.shapes) paint(pen, shape, colours);
+    canvas.dataset['drawn'] = String(picture.shapes.length);
+  }, [picture, colours]);
+  return (
+    <canvas
+      ref={place}
+      role="img"
+      aria-label={picture.description}
+      width={picture.width}
+      height={picture.height}
+      data-current={current?.data?.['v'] ?? ''}
+      onPointerMove={(event) => {
+        const x = event.offsetX * (picture.width / place.current!.clientWidth);
+        const y = event.offsetY * (picture.height / place.current!.clientHeight);
+        point(marks.findIndex((shape) => covers(shape, x, y)));
+      }}
+      onPointerLeave={() => point(-1)}
+    />
+  );
+}
+
+function covers(shape: Shape, x: number, y: number): boolean {
+  if (shape.kind === 'rect')
+    return x >= shape.x! && x < shape.x! + shape.width! && y >= shape.y! && y < shape.y! + shape.height!;
+  return shape.kind === 'dot' && Math.hypot(x - shape.x!, y - shape.y!) <= Math.max(shape.radius ?? 0, 4);
+}
+
+function paint(pen: CanvasRenderingContext2D, shape: Shape, colours: Colours): void {
+  const colour = colours[shape.role]!;
+  pen.fillStyle = pen.strokeStyle = colour;
+  if (shape.kind === 'rect') pen.fillRect(shape.x!, shape.y!, shape.width!, shape.height!);
+  else if (shape.kind === 'dot') {
+    pen.beginPath();
+    pen.arc(shape.x!, shape.y!, shape.radius ?? 2, 0, 2 * Math.PI);
+    pen.fill();
+  } else if (shape.kind === 'path') {
+    pen.beginPath();
+    shape.points!.forEach(([x, y], i) => (i ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+    pen.globalAlpha = shape.opacity ?? 1;
+    if (shape.filled) pen.fill();
+    else {
+      pen.lineWidth = shape.width ?? 1;
+      pen.stroke();
+    }
+    pen.globalAlpha = 1;
+  } else {
+    pen.save();
+    pen.translate(shape.x!, shape.y!);
+    pen.rotate(((shape.angle ?? 0) * Math.PI) / 180);
+    pen.font = `${shape.bold ? 600 : 400} ${shape.size ?? 12}px ${FONT}`;
+    pen.textAlign = shape.anchor === 'middle' ? 'center' : (shape.anchor ?? 'start');
+    pen.fillText(shape.text ?? '', 0, 0);
+    pen.restore();
+  }
+}

@@ -1,0 +1,60 @@
+// Everything that can be seen follows from the address: its fragment holds the whole state and the token.
+import { signal } from '@preact/signals';
+
+export interface Place {
+  token: string;
+  runs: string[];
+  view: string;
+  text: string;
+  target: string;
+  theme: string;
+  /** Options of the view (`o.…`) and of the probe (`p.…`) as they were typed. */
+  options: Record<string, string>;
+}
+
+function read(): Place {
+  const words = new URLSearchParams(location.hash.slice(1));
+  const options: Record<string, string> = {};
+  for (const [key, value] of words) if (/^[op]\./.test(key)) options[key] = value;
+  return {
+    token: words.get('token') ?? '',
+    runs: (words.get('runs') ?? '').split(',').filter(Boolean),
+    view: words.get('view') ?? 'curves',
+    text: words.get('text') ?? '',
+    target: words.get('target') ?? '',
+    theme: words.get('theme') ?? '',
+    options,
+  };
+}
+
+function write(place: Place): string {
+  const words = new URLSearchParams();
+  const plain = { token: place.token, runs: place.runs.join(','), view: place.view };
+  for (const [key, value] of Object.entries(plain)) if (value) words.set(key, value);
+  for (const key of ['text', 'target', 'theme'] as const) if (place[key]) words.set(key, place[key]);
+  for (const [key, value] of Object.entries(place.options)) if (value !== '') words.set(key, value);
+  return `#${words}`;
+}
+
+export const place = signal<Place>(read());
+
+/** Change some of the state; a new view or run is a step that the back button undoes. */
+export function go(change: Partial<Place>): void {
+  const next = { ...place.value, ...change };
+  const step = 'view' in change || 'runs' in change;
+  place.value = next;
+  history[step ? 'pushState' : 'replaceState'](null, '', write(next));
+}
+
+addEventListener('hashchange', () => (place.value = read()));
+addEventListener('popstate', () => (place.value = read()));
+
+/** The question a picture answers, as the server takes it. */
+export function query(at: Place): string {
+  const words = new URLSearchParams({ view: at.view });
+  for (const run of at.runs) words.append('run', run);
+  if (at.text) words.set('text', at.text);
+  if (at.target) words.set('target', at.target);
+  for (const [key, value] of Object.entries(at.options)) if (value !== '') words.set(key, value);
+  return words.toString();
+}

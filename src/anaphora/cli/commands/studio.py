@@ -1,0 +1,58 @@
+"""``anaphora studio``: a page on this machine over a folder of runs."""
+
+from __future__ import annotations
+
+import click
+
+from anaphora.cli.group import Order
+
+EXAMPLES = """
+anaphora studio
+anaphora studio runs/ --port 8765 --no-open
+"""
+
+
+@click.command("studio", cls=Order, examples=EXAMPLES)
+@click.argument("folders", metavar="[RUNS]…", nargs=-1)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Any free one if not given."
+)
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+def command(folders: tuple[str, ...], port: int, no_open: bool) -> None:
+    """Open a page over the runs below RUNS (by default ./runs): watch them train, compare them, look inside.
+
+    The page is served on 127.0.0.1 alone, can only read, and needs the token in the address that is printed.
+    Nothing is loaded from anywhere else. Ctrl-C ends it.
+    """
+    import os
+    from pathlib import Path
+
+    from anaphora.cli.output import say
+    from anaphora.errors import AnaphoraError
+
+    try:
+        from anaphora.studio.serve import serve
+    except ImportError as error:
+        raise AnaphoraError(
+            f"the studio needs {error.name}: install it with `pip install 'anaphora[studio]'`."
+        ) from None
+    places = [Path(folder) for folder in folders] or [Path("runs")]
+    if not folders and not places[0].is_dir():
+        raise AnaphoraError("there is no folder runs/ here; train something first, or name a folder of runs.")
+
+    def ready(address: str) -> None:
+        say(f"The studio is at {address}")
+        say("Ctrl-C ends it.")
+        if not no_open:
+            _open(address)
+
+    if hasattr(os, "nice"):
+        os.nice(5)  # training on the same machine goes first
+    serve(places, port=port, ready=ready)
+
+
+def _open(address: str) -> None:
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

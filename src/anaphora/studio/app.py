@@ -1,0 +1,169 @@
+"""The page's server: a list of runs, their pictures, and a stream that says when something changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from anaphora._version import __version__
+from anaphora.errors import AnaphoraError
+from anaphora.studio.guard import Guard
+from anaphora.studio.pictures import Pictures, all_views, read_wanted
+from anaphora.studio.runs import Runs
+from anaphora.views.colour import DARK, LIGHT
+
+WAITING = 12
+"""Requests for pictures that may wait; one is drawn at a time."""
+WATCHERS = 8
+TICK = 0.5
+"""Seconds between looks at the journals."""
+KEEP_ALIVE = 15.0
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+_FORMS = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv; charset=utf-8", "html": "text/html"}
+
+
+class Studio:
+    """The requests of the page."""
+
+    def __init__(self, folders: Sequence[Path]):
+        self.runs = Runs(folders)
+        self.pictures = Pictures()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+        self._waiting = 0
+        self._watching = 0
+
+    def routes(self) -> list[Route]:
+        static = [Route("/", _static("index.html")), Route("/favicon.ico", _static("icon.svg"))]
+        static += [Route(f"/{name}", _static(name)) for name in ("app.js", "app.css", "icon.svg")]
+        return [
+            *static,
+            Route("/api/about", self.about),
+            Route("/api/runs", self.list_runs),
+            Route("/api/views", self.list_views),
+            Route("/api/picture", self.picture),
+            Route("/api/save", self.save),
+            Route("/api/watch", self.watch),
+        ]
+
+    async def about(self, request: Request) -> Response:
+        def colours(theme: Any) -> dict[str, str]:
+            roles = ["page", "text", "muted", "grid"]
+            roles += [f"{kind}{i}" for kind in "cd" for i in range(33)] + [f"s{i}" for i in range(7)]
+            return {role: theme.colour(role) for role in roles}
+
+        return JSONResponse({"version": __version__, "light": colours(LIGHT), "dark": colours(DARK)})
+
+    async def list_runs(self, request: Request) -> Response:
+        return await self._work(lambda: [run.facts() for run in self.runs.all()])
+
+    async def list_views(self, request: Request) -> Response:
+        return JSONResponse(all_views())
+
+    async def picture(self, request: Request) -> Response:
+        query = request.query_params
+        keys = query.getlist("run")
+        plain = dict(query)
+        return await self._work(
+            lambda: self.pictures.draw(
+                read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
+            )
+        )
+
+    async def save(self, request: Request) -> Response:
+        query = request.query_params
+        keys, plain = query.getlist("run"), dict(query)
+        form = plain.get("form", "")
+
+        def made() -> Response:
+            if form not in _FORMS:
+                raise AnaphoraError(f"a picture is saved as one of {', '.join(_FORMS)}.")
+            wanted = read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
+            chosen = self.pictures.made(wanted)
+            number = int(plain.get("number", "0")) if plain.get("number", "0").isdigit() else 0
+            if number >= len(chosen):
+                raise AnaphoraError("there is no such picture.")
+            drawn = chosen[number][1]
+            if isinstance(drawn, AnaphoraError):
+                raise drawn
+            content = getattr(drawn, form)()
+            return Response(content, media_type=_FORMS[form], headers={"content-disposition": "attachment"})
+
+        return await self._work(made)
+
+    async def watch(self, request: Request) -> Response:
+        """Server-sent events: ``changed`` with the ids of the runs whose journals grew."""
+        if self._watching >= WATCHERS:
+            return _sentence(503, "too many pages are watching already; close one.")
+        self._watching += 1
+        return StreamingResponse(self._changes(request), media_type="text/event-stream")
+
+    async def _changes(self, request: Request) -> AsyncIterator[str]:
+        try:
+            loop = asyncio.get_running_loop()
+            seen = await loop.run_in_executor(None, self._stamps)
+            quiet = 0.0
+            yield "event: ready\ndata: {}\n\n"
+            while not await request.is_disconnected():
+                await asyncio.sleep(TICK)
+                now = await loop.run_in_executor(None, self._stamps)
+                changed = [key for key, stamp in now.items() if seen.get(key) != stamp]
+                changed += [key for key in seen if key not in now]
+                seen, quiet = now, quiet + TICK
+                if changed:
+                    quiet = 0.0
+                    yield f"event: changed\ndata: {json.dumps(changed)}\n\n"
+                elif quiet >= KEEP_ALIVE:
+                    quiet = 0.0
+                    yield ": still here\n\n"
+        finally:
+            self._watching -= 1
+
+    def _stamps(self) -> dict[str, tuple[int, int]]:
+        return {run.id: run.stamp() for run in self.runs.all()}
+
+    async def _work(self, job: Callable[[], Any]) -> Response:
+        """Do ``job`` in the one worker; refuse when too many wait, and answer mistakes with their sentence."""
+        if self._waiting >= WAITING:
+            return _sentence(
+                503, "too many pictures are being drawn; try again in a moment.", {"retry-after": "2"}
+            )
+        self._waiting += 1
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._worker, job)
+        except AnaphoraError as error:
+            return _sentence(422, str(error))
+        finally:
+            self._waiting -= 1
+        return found if isinstance(found, Response) else JSONResponse(found)
+
+
+def create_app(folders: Sequence[Path], *, token: str, port: Callable[[], int]) -> Guard:
+    """The guarded application over the runs below ``folders``."""
+    return Guard(Starlette(routes=Studio(folders).routes()), token=token, port=port)
+
+
+def _static(name: str) -> Any:
+    async def serve(request: Request) -> Response:
+        content = (resources.files("anaphora.studio") / "static" / name).read_bytes()
+        return Response(content, media_type=_TYPES[Path(name).suffix])
+
+    return serve
+
+
+def _sentence(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": text}, status_code=status, headers=headers)

@@ -1,0 +1,226 @@
+"""From what a page asks for to a picture: checked, bounded, and with models kept that were used last."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anaphora.errors import AnaphoraError, DataError
+from anaphora.settings.files import parse_value
+from anaphora.studio.runs import Run
+from anaphora.views.registry import VIEWS, View, picture, view
+from anaphora.views.scene import Dot, Label, Path, Rect, Shape
+
+LONGEST_TEXT = 20_000
+MOST_RUNS = 8
+MODELS_KEPT = 2
+TRACES_KEPT = 8
+_OPTION = re.compile(r"[a-z_]{1,20}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One request, checked."""
+
+    view: View
+    runs: tuple[Run, ...]
+    text: str = ""
+    target: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+    search: tuple[tuple[str, Any], ...] = ()
+    """What ``probe`` is given besides the text, such as the beam's width."""
+
+
+def read_wanted(name: str, runs: Sequence[Run], query: Mapping[str, str]) -> Wanted:
+    """Check a page's words: ``text``, ``target``, ``o.KEY`` for options of the view, ``p.KEY`` for the probe's."""
+    chosen = view(name)
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise DataError(f"choose from 1 to {MOST_RUNS} runs, not {len(runs)}.")
+    text, target = query.get("text", ""), query.get("target", "")
+    if max(len(text), len(target)) > LONGEST_TEXT:
+        raise DataError(f"the text is longer than {LONGEST_TEXT:,} characters; use a shorter one.")
+    if chosen.of == "probe" and not text.strip():
+        raise DataError("type a text to look at.")
+    options = _values(query, "o.", [option["name"] for option in view_options(chosen)])
+    search = _values(query, "p.", ["beam"])
+    for key, value in search:
+        if key == "beam" and not (isinstance(value, int) and 1 <= value <= 100):
+            raise DataError("beam must be a whole number from 1 to 100.")
+    return Wanted(chosen, tuple(runs), text, target, options, search)
+
+
+def _values(query: Mapping[str, str], prefix: str, known: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    found = []
+    for key, text in query.items():
+        if not key.startswith(prefix):
+            continue
+        name = key.removeprefix(prefix)
+        if not _OPTION.fullmatch(name) or name not in known:
+            has = ", ".join(known) or "none"
+            raise DataError(f"there is no option {name[:20]!r} here; there are: {has}.")
+        if len(text) > 200:
+            raise DataError(f"the value of {name} is too long.")
+        if text != "":
+            found.append((name, parse_value(text)))
+    return tuple(sorted(found))
+
+
+def view_options(chosen: View) -> list[dict[str, Any]]:
+    """Name, kind and default of everything the view can be told."""
+    found = []
+    for name, parameter in inspect.signature(chosen.draw).parameters.items():
+        if name == "trace":
+            continue
+        kind = str(parameter.annotation).split(" ")[0]
+        found.append({"name": name, "kind": kind, "default": parameter.default})
+    return found
+
+
+def all_views() -> list[dict[str, Any]]:
+    """Every view as the page lists it."""
+    return [
+        {
+            "name": v.name,
+            "title": v.title,
+            "of": v.of,
+            "reading": v.reading,
+            "caution": v.caution,
+            "options": view_options(v),
+        }
+        for v in VIEWS.values()
+        if v.of != "examples"
+    ]
+
+
+class Pictures:
+    """Makes pictures; called from one worker thread at a time."""
+
+    def __init__(self) -> None:
+        self._models: OrderedDict[tuple[str, float], Any] = OrderedDict()
+        self._traces: OrderedDict[Any, Any] = OrderedDict()
+
+    def draw(self, wanted: Wanted) -> dict[str, Any]:
+        """One picture for each run (or one of all of them together), as JSON."""
+        drawn = [
+            {"run": name, "error": str(made)} if isinstance(made, AnaphoraError) else self._json(made, name)
+            for name, made in self.made(wanted)
+        ]
+        return {"view": wanted.view.name, "pictures": drawn, "missing": self._missing(wanted)}
+
+    def made(self, wanted: Wanted) -> list[tuple[str, Any]]:
+        """The pictures with the names of their runs; of several runs, one that has none gives the reason instead."""
+        options = dict(wanted.options)
+        if wanted.view.of == "history":
+            from anaphora.probe.history import history
+
+            trace = history(*(run.path for run in wanted.runs))
+            names = ", ".join(run.name for run in wanted.runs)
+            return [(names, picture(trace, wanted.view.name, **options))]
+        found: list[tuple[str, Any]] = []
+        for run in wanted.runs:
+            try:
+                found.append((run.name, picture(self._trace(wanted, run), wanted.view.name, **options)))
+            except AnaphoraError as error:
+                if len(wanted.runs) == 1:
+                    raise
+                found.append((run.name, error))
+        return found
+
+    def _missing(self, wanted: Wanted) -> dict[str, str]:
+        """For the first run and this text: which other views cannot be drawn, and why."""
+        if wanted.view.of != "probe":
+            return {}
+        try:
+            trace = self._trace(wanted, wanted.runs[0])
+        except AnaphoraError:
+            return {}
+        # gradients and ablations are only looked at when they are asked for, so their absence says nothing yet
+        shown = [v for v in VIEWS.values() if v.of == "probe" and (v.name == "heads" or not v.what)]
+        reasons = {v.name: v.missing(trace) for v in shown}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def _trace(self, wanted: Wanted, run: Run) -> Any:
+        model, stamp = self._model(run)
+        key = (run.id, stamp, wanted.view.of, wanted.text, wanted.target, wanted.search, wanted.view.what)
+        if key not in self._traces:
+            if wanted.view.of == "vectors":
+                made = _asked(model, "probe_embeddings", run)()
+            else:
+                given = dict(wanted.search)
+                if wanted.target:
+                    given["target"] = wanted.target
+                probe = _asked(model, "probe", run)
+                taken = inspect.signature(probe).parameters
+                given = {name: value for name, value in given.items() if name in taken}
+                if wanted.view.what and "what" in taken:
+                    given["what"] = wanted.view.what
+                made = probe(wanted.text, **given)
+            self._traces[key] = made
+        self._traces.move_to_end(key)
+        while len(self._traces) > TRACES_KEPT:
+            self._traces.popitem(last=False)
+        return self._traces[key]
+
+    def _model(self, run: Run) -> tuple[Any, float]:
+        from anaphora.tasks.load import load
+
+        weights = run.path / "model.safetensors"
+        try:
+            stamp = weights.stat().st_mtime
+        except OSError:
+            raise AnaphoraError(
+                "the run has not written its weights yet; wait for its first checkpoint."
+            ) from None
+        key = (run.id, stamp)
+        if key not in self._models:
+            self._models[key] = load(run.path, device="cpu")
+        self._models.move_to_end(key)
+        while len(self._models) > MODELS_KEPT:
+            self._models.popitem(last=False)
+        return self._models[key], stamp
+
+    def _json(self, made: Any, run: str) -> dict[str, Any]:
+        chart = made.chart
+        scene = chart.scene()
+        head, rows = chart.table()
+        return {
+            "run": run,
+            "title": chart.title,
+            "description": scene.description,
+            "width": scene.width,
+            "height": scene.height,
+            "shapes": [_shape(shape) for shape in scene.shapes],
+            "reading": chart.reading,
+            "caution": chart.caution,
+            "notes": chart.notes,
+            "table": {"head": head, "rows": rows[:2000]},
+            "code": made.code,
+            "grid": chart.page_data(),
+        }
+
+
+def _asked(model: Any, name: str, run: Run) -> Any:
+    method = getattr(model, name, None)
+    if method is None:
+        raise AnaphoraError(f"{run.name} is a {type(model).__name__}, which this view cannot look into.")
+    return method
+
+
+_KINDS = {Rect: "rect", Label: "text", Path: "path", Dot: "dot"}
+
+
+def _shape(shape: Shape) -> dict[str, Any]:
+    """A shape as JSON; what is empty or usual is left out, since a picture may have many thousands."""
+    usual = {"radius": 0.0, "title": "", "data": (), "size": 12.0, "anchor": "start", "angle": 0.0}
+    usual |= {"bold": False, "filled": False, "opacity": 1.0}
+    fields = {key: value for key, value in asdict(shape).items() if usual.get(key, ...) != value}
+    fields = {key: round(v, 2) if isinstance(v, float) else v for key, v in fields.items()}
+    if isinstance(shape, Path):
+        fields["points"] = [[round(x, 2), round(y, 2)] for x, y in shape.points]
+    if "data" in fields:
+        fields["data"] = dict(fields["data"])
+    return {"kind": _KINDS[type(shape)], **fields}
