@@ -45,12 +45,14 @@ def sentences_of(data: Data, *, lowercase: bool = False) -> Iterator[list[str]]:
     """The sentences that ``data`` names, each a list of words; of a corpus, the sources of its training pairs."""
     for sentence in _sentences(data):
         if isinstance(sentence, str):
-            yield (sentence.lower() if lowercase else sentence).split()
+            words = (sentence.lower() if lowercase else sentence).split()
         elif isinstance(sentence, Iterable) and not isinstance(sentence, bytes):
             words = list(sentence)
-            yield [w.lower() if isinstance(w, str) else w for w in words] if lowercase else words
+            words = [w.lower() if isinstance(w, str) else w for w in words] if lowercase else words
         else:
             raise DataError(f"A sentence is {sentence!r}; give texts, or lists of words.")
+        if words:  # a blank line is no sentence
+            yield words
 
 
 def _sentences(data: Any) -> Iterator[Any]:
