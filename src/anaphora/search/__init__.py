@@ -20,7 +20,16 @@ from anaphora.search._risk import mbr, ngram_f
 from anaphora.search._rows import select_rows
 from anaphora.search._sample import sample
 from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
-from anaphora.search.lexicon import KenLM, Lexicon, NextWordModel, WordHypothesis, WordModel, lexicon_beam
+from anaphora.search.lexicon import (
+    KenLM,
+    Lexicon,
+    NextWordModel,
+    WordChain,
+    WordHypothesis,
+    WordModel,
+    lexicon_beam,
+    word_chain,
+)
 
 __all__ = [
     "Alignment",
@@ -33,6 +42,7 @@ __all__ = [
     "NextWordModel",
     "Span",
     "Step",
+    "WordChain",
     "WordHypothesis",
     "WordModel",
     "beam",
@@ -49,4 +59,5 @@ __all__ = [
     "ngram_f",
     "sample",
     "select_rows",
+    "word_chain",
 ]
