@@ -36,6 +36,7 @@ BENCHMARKS = (
     "kalman",
     "var",
     "ngram",
+    "word2vec",
 )
 HEAD = """# Benchmarks
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +170,7 @@ def best_tree(counts: list[int]) -> int:
 def test_no_tree_has_shorter_paths_than_huffmans(counts: list[int]) -> None:
     start, node, label = huffman(np.array(counts))
     assert sum(c * n for c, n in zip(counts, np.diff(start), strict=True)) == best_tree(counts)
-    codes = ["".join("01"[int(x)] for x in label[a:b]) for a, b in zip(start, start[1:], strict=False)]
+    codes = ["".join("01"[int(x)] for x in label[a:b]) for a, b in pairwise(start)]
     assert not any(a != b and b.startswith(a) for a in codes for b in codes)
     assert sum(0.5 ** len(code) for code in codes) == 1
     assert set(node.tolist()) == set(range(len(counts) - 1))

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS
+from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.models.embeddings.networks import Weights, language_gradients, threads, windows_of
-from anaphora.models.embeddings.text import Data, Sentence, encode_text
+from anaphora.models.embeddings.text import FIRST, Data, Sentence, sentences_of
 from anaphora.models.embeddings.window_model import WindowModel
 
 Array = np.ndarray[Any, Any]
@@ -63,16 +63,16 @@ class NeuralLM(WindowModel):
 
     def predict(self, beginnings: Iterable[Sentence], n: int = 5) -> list[list[tuple[str, float]]]:
         """The ``n`` most probable next words after each beginning of a sentence, with p; </s> is its end."""
-        given = [one if isinstance(one, str) else list(one) for one in beginnings]
-        if not given:
+        known = self.vectors.ids
+        contexts = []
+        for one in beginnings:
+            words = next(sentences_of([one], lowercase=self.lowercase), [])[-self.history :]
+            ids = [FIRST + known[word] if word in known else UNK for word in words]
+            contexts.append([BOS] * (self.history - len(ids)) + ids)
+        if not contexts:
             return []
-        text = encode_text(given, self.vectors.words, lowercase=self.lowercase)
-        ends = np.flatnonzero(text.ids == EOS)
-        contexts = np.concatenate([windows_of(text.ids, slice(e, e + 1), self.history, 0) for e in ends])[
-            :, :-1
-        ]
         with threads(self.workers):
-            p = self._log_probs(torch.from_numpy(contexts)).exp().numpy()
+            p = self._log_probs(torch.tensor(contexts)).exp().numpy()
         p[:, [PAD, BOS]] = 0.0
         spellings = [*SPELLINGS, *self.vectors.words]
         best = np.argsort(-p, axis=1, kind="stable")[:, : max(1, n)]

@@ -51,6 +51,8 @@ def sentences_of(data: Data, *, lowercase: bool = False) -> Iterator[list[str]]:
             words = [w.lower() if isinstance(w, str) else w for w in words] if lowercase else words
         else:
             raise DataError(f"A sentence is {sentence!r}; give texts, or lists of words.")
+        if words and not isinstance(words[0], str):
+            raise DataError(f"A sentence begins with {words[0]!r}; give words, which are strings.")
         if words:  # a blank line is no sentence
             yield words
 
@@ -117,8 +119,7 @@ def read_text(
     known = None if vocab_size is None else vocab_size + FIRST
     given = sentences_of(data, lowercase=lowercase)
     ids, words = learn(given, "word", vocab_size=known, min_count=min_count, spill=folder)
-    if words.spellings is None:
-        raise DataError("The sentences hold numbers; give words, which are strings.")
+    assert words.spellings is not None
     if words.size == FIRST:
         remedy = f"lower min_count, which is {min_count}" if min_count > 1 else "give more text"
         raise DataError(f"No word of the text occurs often enough; {remedy}.")
