@@ -73,13 +73,13 @@ def _next_dates(last: Sequence[str], form: str, steps: int) -> list[str] | None:
     pairs = list(itertools.pairwise(stamps))
     gap = pairs[-1][1] - pairs[-1][0]
     try:
-        if all(b - a == gap for a, b in pairs) and gap:
-            return [(stamps[-1] + gap * step).strftime(form) for step in range(1, steps + 1)]
         months = _months(stamps[-1]) - _months(stamps[-2])
         same = all(s.replace(year=2000, month=1) == stamps[0].replace(year=2000, month=1) for s in stamps)
         if months and same and all(_months(b) - _months(a) == months for a, b in pairs):
             ahead = [_months(stamps[-1]) + months * step for step in range(1, steps + 1)]
             return [stamps[-1].replace(year=m // 12, month=m % 12 + 1).strftime(form) for m in ahead]
+        if all(b - a == gap for a, b in pairs) and gap:
+            return [(stamps[-1] + gap * step).strftime(form) for step in range(1, steps + 1)]
     except (ValueError, OverflowError):  # the calendar has no such day, or ends
         return None
     return None

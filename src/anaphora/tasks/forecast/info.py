@@ -226,5 +226,5 @@ FORECAST = TaskInfo(
     predicting=ForecastOptions,
     fields=(),
     example="train.csv",
-    next_steps=(("Use it:", "predict {run} FILE --set interval=0.95"), ("Measure it:", "score {run} FILE")),
+    next_steps=(("Use it:", "predict {run} FILE"), ("Measure it:", "score {run} FILE")),
 )
