@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from anaphora.data.batching import padded
 from anaphora.data.pooled import HeldBatches, cut_by_size
 from anaphora.data.symbols import PAD
-
-Words = list[list[int]]
-"""A sentence: for each word its symbol and, where spellings are read, its letters."""
+from anaphora.tasks.tag.vocabulary import Words
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,14 @@ class TagBatch:
 
 
 def _source(rows: Sequence[Words], time: int) -> Tensor:
-    deepest = max(len(word) for row in rows for word in row)
-    empty = [PAD] * deepest
-    table = [[*(word + empty[len(word) :] for word in row), *([empty] * (time - len(row)))] for row in rows]
-    source = torch.tensor(table, dtype=torch.long)
-    return source.squeeze(2) if deepest == 1 else source
+    """The rows, padded in time; letters only as far as the longest spelling goes."""
+    table = np.full((len(rows), time, rows[0].shape[1]), PAD, dtype=np.int64)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    if table.shape[2] == 1:
+        return torch.from_numpy(table[..., 0])
+    longest = int(np.flatnonzero((table != PAD).any((0, 1)))[-1])
+    return torch.from_numpy(np.ascontiguousarray(table[..., : longest + 1]))
 
 
 def training_batches(
@@ -83,7 +85,7 @@ def reading_batches(
 ) -> list[TagBatch]:
     """All sentences once, those of about equal length together."""
     order = sorted(range(len(words)), key=lambda i: (-len(words[i]), i))
-    lengths = torch.tensor([len(words[i]) for i in order], dtype=torch.long).numpy()
+    lengths = np.array([len(words[i]) for i in order], dtype=np.int64)
     given = tags or [[0] * len(row) for row in words]
     return [
         TagBatch([words[i] for i in order[a:b]], [given[i] for i in order[a:b]], order[a:b])

@@ -113,7 +113,7 @@ class Tagger(Estimator):
         objective = TagObjective(
             learnt.tags,
             [(words, symbols, tags) for (words, tags), symbols in zip(held, read, strict=True)],
-            hiding=hiding_rates(words, self.tokenizer_.size, s.word_dropout),
+            hiding=hiding_rates(words, self.tokenizer_.size, s.hide_rare),
             metric=self._metric(),
             spans=learnt.spans,
         )

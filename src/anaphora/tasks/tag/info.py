@@ -30,7 +30,7 @@ class TaggerSettings(NetworkSettings, TrainingSettings):
         ge=1,
         description="Width of what the spelling gives: of each direction, or filters of the convolution.",
     )
-    word_dropout: float = Field(
+    hide_rare: float = Field(
         0.25,
         ge=0,
         le=1000,

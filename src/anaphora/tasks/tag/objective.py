@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from anaphora.data.symbols import UNK
 from anaphora.models.tagger import Tagger
-from anaphora.tasks.tag.batches import TagBatch, Words, reading_batches
+from anaphora.tasks.tag.batches import TagBatch, reading_batches
 from anaphora.tasks.tag.spans import tag_scores
+from anaphora.tasks.tag.vocabulary import Words
 from anaphora.training.objective import LossSum
 
 SHOWN = 4
@@ -28,7 +31,7 @@ class TagObjective:
         tags: Sequence[str],
         dev: Sequence[tuple[list[str], Words, list[str]]],
         *,
-        hiding: Sequence[float],
+        hiding: NDArray[np.float32],
         metric: str,
         spans: bool,
     ):
@@ -37,7 +40,7 @@ class TagObjective:
         self.chance = math.log(max(len(tags), 2))
         self._tags, self._dev, self._spans = list(tags), list(dev), spans
         self._numbers = {tag: number for number, tag in enumerate(tags)}
-        self._hiding = torch.tensor(hiding)
+        self._hiding = torch.from_numpy(hiding)
         self._outputs: list[list[str]] = []
 
     def loss(self, model: Tagger, batch: TagBatch) -> LossSum:
@@ -83,7 +86,7 @@ def decode(
     """The best tags of every sentence and, if asked for, how probable each of them is by itself."""
     paths: list[list[int]] = [[] for _ in sentences]
     chances: list[list[float]] = [[] for _ in sentences]
-    filled = [i for i, sentence in enumerate(sentences) if sentence]
+    filled = [i for i, sentence in enumerate(sentences) if len(sentence)]
     device = next(model.parameters()).device
     for batch in reading_batches([sentences[i] for i in filled]):
         t = batch.tensors(device)

@@ -7,9 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anaphora.data.symbols import PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 
+Words = NDArray[np.int32]
+"""A sentence ``(words, 1 + letters)``: the symbol of each word and, where spellings are read, its letters."""
 LONGEST_SPELLING = 32
 """Characters of a word that are read: of a longer one its first and last 16."""
 _SPACE = re.compile(r"\s")
@@ -37,29 +42,33 @@ class Letters:
 
 
 class Reader:
-    """Words to symbols: ``[word]``, or ``[word, letter, letter, …]`` where spellings are read too."""
+    """Words to numbers: a row ``[symbol]`` for each, or ``[symbol, letter, letter, …]`` where spellings are read too,
+    PAD past the end of the spelling."""
 
     def __init__(self, tokenizer: Tokenizer, letters: Letters | None):
         self.tokenizer, self.letters = tokenizer, letters
         self._table = letters.table() if letters else {}
         self._spelled: dict[str, list[int]] = {}
 
-    def read(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """One list of symbols for each word of each sentence."""
+    def read(self, sentences: Sequence[Sequence[str]]) -> list[Words]:
+        """An array ``(words, 1 + letters)`` for each sentence."""
         texts = [" ".join(_SPACE.sub("_", word) for word in words) for words in sentences]
         symbols = self.tokenizer.encode_batch(texts)
         if self.letters is None:
-            return [[[symbol] for symbol in row] for row in symbols]
-        return [
-            [[symbol, *self._spelling(word)] for symbol, word in zip(row, words, strict=True)]
-            for row, words in zip(symbols, sentences, strict=True)
-        ]
+            return [np.array(row, dtype=np.int32).reshape(-1, 1) for row in symbols]
+        both = zip(symbols, sentences, strict=True)
+        return [self._rows(row, words) for row, words in both]
+
+    def _rows(self, symbols: list[int], words: Sequence[str]) -> Words:
+        rows = [[symbol, *self._spelling(word)] for symbol, word in zip(symbols, words, strict=True)]
+        return np.array(rows, dtype=np.int32).reshape(-1, 1 + LONGEST_SPELLING)
 
     def _spelling(self, word: str) -> list[int]:
         if word not in self._spelled:
             half = LONGEST_SPELLING // 2
             shown = word if len(word) <= LONGEST_SPELLING else word[:half] + word[-half:]
-            self._spelled[word] = [self._table.get(letter, UNK) for letter in shown]
+            numbers = [self._table.get(letter, UNK) for letter in shown]
+            self._spelled[word] = numbers + [PAD] * (LONGEST_SPELLING - len(numbers))
         return self._spelled[word]
 
 
@@ -69,9 +78,7 @@ def learn_words(sentences: Iterable[Sequence[str]], *, vocab_size: int, lowercas
     return Tokenizer.train(texts, kind="word", vocab_size=vocab_size, lowercase=lowercase)
 
 
-def hiding_rates(rows: Iterable[Sequence[Sequence[int]]], size: int, alpha: float) -> list[float]:
-    """α / (α + n) for each symbol that occurs n times; 0 for the special ones."""
-    counts = Counter(word[0] for row in rows for word in row)
-    rates = [alpha / (alpha + counts[symbol]) if counts[symbol] else 0.0 for symbol in range(size)]
-    rates[PAD] = rates[UNK] = 0.0
-    return rates
+def hiding_rates(sentences: Sequence[Words], size: int, alpha: float) -> NDArray[np.float32]:
+    """α / (α + n) ``(size,)`` for each symbol that occurs n times; 0 for those that never do."""
+    counts = np.bincount(np.concatenate([words[:, 0] for words in sentences]), minlength=size)
+    return np.where(counts > 0, alpha / (alpha + np.maximum(counts, 1)), 0.0).astype(np.float32)
