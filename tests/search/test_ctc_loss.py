@@ -272,3 +272,18 @@ def test_on_the_gpu() -> None:
     assert logits.grad is not None
     assert on_gpu.grad is not None
     torch.testing.assert_close(logits.grad, on_gpu.grad.cpu(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.cuda
+def test_a_tensor_on_the_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the kernel of the CPU was asked")
+
+    monkeypatch.setattr("anaphora.search.ctc._loss._rows_cpu", never)
+    logits = torch.randn(2, 9, 5, device="cuda", requires_grad=True)
+    losses = ctc_loss(logits, [[1, 2], [3]], reduction="none")
+    expected = theirs(
+        logits, torch.tensor([[1, 2], [3, 0]]).cuda(), torch.tensor([9, 9]), torch.tensor([2, 1])
+    )
+    assert losses.device == logits.device
+    torch.testing.assert_close(losses, expected)

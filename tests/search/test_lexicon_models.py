@@ -67,7 +67,7 @@ def test_six_words_on_a_tree() -> None:
         {"S": 0.2, "–": 0.8},
     ]
     log_p = heard(*frames, symbols=letters)
-    (found,) = ctc_beam(log_p, lexicon=lexicon, per_node=None, n_best=3)
+    (found,) = ctc_beam(log_p, lexicon=lexicon, n_best=3)
     assert words_of(found)[0] in ("ANT", "ART")
     assert set(words_of(found)) == {"ANT", "ART", "AN"}  # AR is no word
     exact = ctc_loss(log_p, [h.tokens for h in found][:1], reduction="sum", normalized=True)
@@ -115,9 +115,9 @@ def test_a_score_is_what_loss_and_model_say(seed: int, width: int, per_node: int
 def test_nothing_beats_the_widest_beam(seed: int) -> None:
     log_p, lexicon, lm = random_case(seed, frames=6)
     options = {"lexicon": lexicon, "lm": lm}
-    widest = ctc_beam(log_p, width=20_000, per_node=None, **options)[0][0].score  # type: ignore[arg-type]
+    widest = ctc_beam(log_p, width=20_000, per_node=20_000, **options)[0][0].score  # type: ignore[arg-type]
     for width in (1, 3, 10, 100):
-        for per_node in (1, None):
+        for per_node in (1, width):
             (found,) = ctc_beam(log_p, width=width, per_node=per_node, **options)  # type: ignore[arg-type]
             assert not found or not found[0].finished or found[0].score <= widest + 1e-9
 
@@ -130,7 +130,7 @@ def test_recombined_prefixes_leave_room() -> None:
         options = {"lexicon": lexicon, "lm": lm, "lm_weight": 0.5}
         one, many = (
             ctc_beam(log_p, width=10, per_node=per_node, **options)[0][0].score  # type: ignore[arg-type]
-            for per_node in (1, None)
+            for per_node in (1, 10)
         )
         gains.append(one - many)
     assert sum(gains) > 0
@@ -182,7 +182,7 @@ def test_a_language_model_over_symbols() -> None:
     log_p = heard({"t": 1.0}, {"e": 0.6, "h": 0.4}, {"-": 0.6, "e": 0.4}, symbols=letters)
     assert [letters[k] for k in ctc_beam(log_p)[0][0].tokens] == ["t", "e"]
     lm = an.NGram(3, tokens="char").fit(["the then the", "the"])
-    (best,) = ctc_beam(log_p, symbols=letters, lm=lm, per_node=None)[0]
+    (best,) = ctc_beam(log_p, symbols=letters, lm=lm)[0]
     assert isinstance(best, WordHypothesis)
     assert "".join(best.words) == "the"
     exact = -float(ctc_loss(log_p, [best.tokens], reduction="sum", normalized=True))
@@ -223,7 +223,7 @@ def test_any_next_symbol_model_of_words() -> None:
         return lm.step(symbols, state)
 
     network = NextWordModel(step, lm.start(1), start=2, eos=3, ids=lm.words.ids, unknown=1)
-    options = {"lexicon": Lexicon(SPELLED, PHONES), "per_node": None, "n_best": 3}
+    options = {"lexicon": Lexicon(SPELLED, PHONES), "n_best": 3}
     (theirs,) = ctc_beam(said(), lm=network, **options)  # type: ignore[arg-type]
     (ours,) = ctc_beam(said(), lm=lm, **options)  # type: ignore[arg-type]
     assert words_of(theirs)[0] == words_of(ours)[0] == "DOG BITES MAN"

@@ -41,7 +41,7 @@ def ctc_beam(
     lm_weight: float = 1.0,
     word_bonus: float = 0.0,
     hot_words: HotWords | None = None,
-    per_node: int | None = 1,
+    per_node: int | None = None,
     beam_distance: float | None = None,
     times: bool = False,
 ) -> list[NBest]:
@@ -65,7 +65,8 @@ def ctc_beam(
 
     lm: an `NGram` or any `WordModel`; one that is asked in Python (a `WordModel`) searches the inputs one by one.
     hot_words: the bonus of each expected word or phrase.
-    per_node: how many prefixes stay at one node of the tree with the language model in one state; None for any number.
+    per_node: how many prefixes stay at one node of the tree with the language model in one state; by default `n_best`, as
+        more cannot be among the best. `width` lets any number stay.
     beam_distance: prefixes whose rank is further below the best go.
     times: the frames of every word, on the best path that spells the labels.
     """
@@ -86,7 +87,7 @@ def ctc_beam(
         words = _words_of(lexicon, symbols, blank)
         model = scorer(lm, words, lm_weight)
         hot = Hot(hot_words, words, spelled=lexicon is None)
-        pruning = Pruning(width, per_node, beam_distance)
+        pruning = Pruning(width, (n_best or width) if per_node is None else per_node, beam_distance)
         search = WordSearch(words, model, hot, pruning, word_bonus=word_bonus, weight=lm_weight, blank=blank)
         search.check(scores.shape[2])
         threads = 1 if isinstance(model, Asked) else threads

@@ -46,7 +46,7 @@ class WordSearch:
         self.tree = Paths(tree.symbol, tree.first, tree.word_first, tree.word, credit, tree.fan)
         most = max(0.0, float(self.tree.credit.max()), word_bonus + hot.most)
         distance = math.inf if pruning.distance is None else pruning.distance
-        self.rules = Rules(blank, pruning.width, pruning.per_node or 0, distance, word_bonus, most)
+        self.rules = Rules(blank, pruning.width, pruning.per_state, distance, word_bonus, most)
         keys = lm.states * hot.states * (len(lexicon.tree) + lexicon.symbols)
         if keys >= 2**63:
             raise AnaphoraError("The lexicon and its models are too large together; leave rare words out.")

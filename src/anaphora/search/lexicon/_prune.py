@@ -27,6 +27,11 @@ class Pruning:
         if self.distance is not None and not self.distance > 0:
             raise AnaphoraError(f"beam_distance must be above 0, but is {self.distance}.")
 
+    @property
+    def per_state(self) -> int:
+        """As the kernels take it: 0 where any number may stay."""
+        return 0 if self.per_node is None or self.per_node >= self.width else self.per_node
+
 
 def pruned(scores: NDArray[np.float64], states: NDArray[np.int64], rules: Pruning) -> list[int]:
     """The places of the candidates that stay, best first; of equal ones the earlier."""
@@ -35,6 +40,6 @@ def pruned(scores: NDArray[np.float64], states: NDArray[np.int64], rules: Prunin
     pool = np.empty(len(scores), dtype=np.int64)
     distance = math.inf if rules.distance is None else rules.distance
     table = new_table(len(scores))
-    kept = choose(scores, states, len(scores), rules.width, rules.per_node or 0, distance, table, pool)
+    kept = choose(scores, states, len(scores), rules.width, rules.per_state, distance, table, pool)
     stay = np.sort(pool[:kept])
     return [int(place) for place in stay[np.argsort(-scores[stay], kind="stable")]]
