@@ -131,6 +131,7 @@ def test_parts_of_speech_are_measured_by_accuracy_and_spans_by_f1():
     assert plain.score([("a b", "X X")])["accuracy"] == 50
     spans = an.Tagger("hmm").fit([("a b", "B-X O"), ("b", "O")] * 2, valid=[("a", "B-X")])
     assert set(spans.score([("a", "B-X")])) == {"accuracy", "precision", "recall", "f1", "by_type"}
+    assert (plain.result_.best, spans.result_.best) == (100, spans.result_.metrics["f1"])
 
 
 def test_tags_and_words_never_seen_are_no_obstacle():

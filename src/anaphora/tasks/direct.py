@@ -31,5 +31,5 @@ def learn_directly(
         journal.append({"step": 1, "dev": metrics, "best": True})
     finally:
         journal.close()
-    chosen = metrics.get(getattr(estimator.settings_, "metric", ""))
+    chosen = metrics.get(estimator._metric())
     return TrainingResult(steps=1, best=chosen, best_step=1, metrics=metrics, stopped="finished")

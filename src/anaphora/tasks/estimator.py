@@ -123,6 +123,10 @@ class Estimator(ABC):
         """Fit a direct preset: make ``model_`` and return the dev measures."""
         raise AssertionError(f"{self.settings_.model} is trained by gradient steps")
 
+    def _metric(self) -> str:
+        """The name of the dev measure that decides which weights are best."""
+        return str(getattr(self.settings_, "metric", ""))
+
     def _weights(self) -> dict[str, Tensor]:
         """What ``model.safetensors`` holds."""
         return snapshot(self.model_)
