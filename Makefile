@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A build without CUDA packages is enough here; constraints.txt pins every version that was tested.
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint format bench clean help
+.PHONY: demo test test-all lint format bench browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -21,10 +21,20 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)   ## train a translator of number words and look inside it (about two minutes)
 	@$(BIN)/anaphora demo
 
-test: lint       ## lint, types, layers, and every test that is not slow
+browser:         ## a Chromium for the tests of the page, where it can be had (Debian, as root)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium …" >&2 && \
+	    { apt-get install -y -qq chromium >/dev/null 2>&1 || \
+	      { apt-get update -qq >/dev/null 2>&1 && apt-get install -y -qq chromium >/dev/null 2>&1; }; }; } || \
+	  echo "no Chromium here: the tests of the page are left out" >&2
+
+page:            ## build the page anew from page/ (needs Node)
+	@cd page && npm ci --silent && npm run --silent check && npm run --silent build
+
+test: lint browser ## lint, types, layers, and every test that is not slow
 	@$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadgroup
 
-test-all: lint   ## the same with the slow suites
+test-all: lint browser ## the same with the slow suites
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 lint: $(READY)   ## ruff, mypy, import-linter

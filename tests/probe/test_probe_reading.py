@@ -124,7 +124,7 @@ def test_silencing_a_head_is_taking_its_columns_out_of_the_projection():
     model = attentive()
     rows = ablation(model, lambda: model(SYMBOLS), losses)
     assert [(r["layer"], r["head"]) for r in rows] == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]
-    usual = float(losses(model(SYMBOLS)).mean())
+    usual = float(losses(model(SYMBOLS)).mean().detach())
     attention = [m for m in model.modules() if isinstance(m, MultiHead)][1]
     with torch.no_grad():
         kept = attention.outward.weight.clone()
@@ -132,7 +132,7 @@ def test_silencing_a_head_is_taking_its_columns_out_of_the_projection():
         without = float(losses(model(SYMBOLS)).mean())
         attention.outward.weight.copy_(kept)
     assert rows[3]["loss"] == pytest.approx(without - usual, abs=1e-6)
-    assert float(losses(model(SYMBOLS)).mean()) == usual  # nothing is left behind
+    assert float(losses(model(SYMBOLS)).mean().detach()) == usual  # nothing is left behind
 
 
 def test_gradients_through_inputs_and_states():

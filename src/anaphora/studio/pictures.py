@@ -65,7 +65,8 @@ def _values(query: Mapping[str, str], prefix: str, known: Sequence[str]) -> tupl
         if len(text) > 200:
             raise DataError(f"the value of {name} is too long.")
         if text != "":
-            found.append((name, parse_value(text)))
+            value = parse_value(text)
+            found.append((name, {"true": True, "false": False}.get(text, value)))
     return tuple(sorted(found))
 
 

@@ -249,6 +249,7 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
         unknown = ", ".join(sorted(set(options) - taken))
         has = f"it has {', '.join(sorted(taken))}" if taken else "it has none"
         raise AnaphoraError(f"The view {name} has no option {unknown}; {has}.")
+    _check_kinds(chosen, options)
     chart = chosen.draw(trace, **options)
     given = "".join(f", {key}={value!r}" for key, value in options.items())
     what = f", what={chosen.what!r}" if chosen.what else ""
@@ -260,3 +261,21 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     source = sources.get(chosen.of, "trace")
     code = f'import anaphora as an\n\n{source}.view("{name}"{given}).save("{name}.html")'
     return Picture(chart, name=name, code=code)
+
+
+def _check_kinds(chosen: View, options: dict[str, Any]) -> None:
+    """Options come from a command line or a page, so their kinds are checked here, once for all views."""
+    kinds: dict[str, tuple[tuple[type, ...], str]] = {
+        "int": ((int,), "a whole number"),
+        "float": ((int, float), "a number"),
+        "str": ((str,), "text"),
+        "bool": ((bool,), "true or false"),
+    }
+    parameters = inspect.signature(chosen.draw).parameters
+    for name, value in options.items():
+        words = str(parameters[name].annotation).split(" | ")
+        if value is None and "None" in words:
+            continue
+        allowed, said = kinds[words[0]]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise AnaphoraError(f"The option {name} of the view {chosen.name} must be {said}, not {value!r}.")

@@ -1,0 +1,161 @@
+"""A studio of its own for the tests: small runs, a server in a process, and a browser where there is one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from studio_names import BAD_NAME
+
+import anaphora as an
+
+SETTINGS = {
+    "tokens": "char",
+    "hidden": 16,
+    "steps": 40,
+    "batch_tokens": 300,
+    "valid_every": 20,
+    "save_every": 20,
+    "log_every": 5,
+    "dropout": 0.0,
+    "valid_examples": 4,
+    "max_length": 12,
+    "device": "cpu",
+    "lr": 1e-2,
+}
+
+
+def pairs(count):
+    words = ["".join("abcdef"[(i * k + k) % 6] for k in range(1 + i % 7)) for i in range(count)]
+    return [(word, word.upper()) for word in words]
+
+
+class Client:
+    """Asks the server as a page would, or otherwise."""
+
+    def __init__(self, port: int, token: str):
+        self.port, self.token = port, token
+
+    def get(self, path, *, method="GET", headers=None, token=True, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        given = {"X-Anaphora-Token": self.token} if token else {}
+        try:
+            connection.request(method, path, body=body, headers={**given, **(headers or {})})
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def json(self, path, **options):
+        status, _, body = self.get(path, **options)
+        return status, json.loads(body)
+
+    def picture(self, view, runs, **words):
+        query = urllib.parse.urlencode([("view", view), *(("run", run) for run in runs), *words.items()])
+        return self.json(f"/api/picture?{query}")
+
+
+class Server:
+    """The studio as its own process over a folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.start()
+
+    def start(self, port: int = 0) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "anaphora", "studio", str(self.folder), "--no-open", "--port", str(port)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        line = self.process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/#token=(\S+)", line)
+        assert found, line
+        self.url, self.port, self.token = found[0], int(found[1]), found[2]
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> Path:
+    """A folder of runs of different kinds, one with a name that is no good as markup."""
+    folder = tmp_path_factory.mktemp("studio") / "runs"
+    an.Translator(model="lstm-attention", embedding=8, **SETTINGS).fit(
+        pairs(60), valid=pairs(4), out=folder / "attentive"
+    )
+    an.Translator(model="lstm", embedding=8, **SETTINGS).fit(pairs(60), valid=pairs(4), out=folder / BAD_NAME)
+    an.Translator(model="transformer", heads=2, feedforward=16, **SETTINGS).fit(
+        pairs(60), valid=pairs(4), out=folder / "deep" / "transformer"
+    )
+    (folder / "not-a-run").mkdir()
+    (folder / "broken").mkdir()
+    (folder / "broken" / "config.json").write_text("{")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(runs):
+    started = Server(runs)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def client(server) -> Client:
+    return Client(server.port, server.token)
+
+
+@pytest.fixture(scope="session")
+def ids(client) -> dict[str, str]:
+    """Names of runs and their ids."""
+    status, found = client.json("/api/runs")
+    assert status == 200
+    return {run["name"]: run["id"] for run in found}
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, without the network."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as tools:
+        if path is None and not Path(tools.chromium.executable_path).exists():
+            pytest.skip(
+                "there is no Chromium here: install the package chromium, or `playwright install chromium`"
+            )
+        options = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+        browser = tools.chromium.launch(executable_path=path, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that notes errors and every request that leaves this machine."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    page = context.new_page()
+    page.troubles = []
+    page.on(
+        "console", lambda message: page.troubles.append(message.text) if message.type == "error" else None
+    )
+    page.on("pageerror", lambda error: page.troubles.append(str(error)))
+
+    def leaving(request):
+        host = urllib.parse.urlsplit(request.url).hostname
+        if host not in ("127.0.0.1", None) and not request.url.startswith(("blob:", "data:")):
+            page.troubles.append(f"request to {request.url}")
+
+    page.on("request", leaving)
+    yield page
+    context.close()

@@ -1,0 +1,222 @@
+"""The page in a browser: every view, the same numbers, the same state after a reload, and what it survives."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+
+import pytest
+from studio_names import BAD_NAME, TEXT
+
+from conftest import Server
+
+pytestmark = pytest.mark.xdist_group("studio")
+HISTORY = ("curves", "samples", "health")
+PROBE = ("alignment", "states", "gates", "beam", "heads", "positions")
+
+
+def address(server, **words):
+    return f"{server.url}&{urllib.parse.urlencode(words)}"
+
+
+def opened(page, server, **words):
+    """The page at that state, with its picture drawn or a sentence said."""
+    page.goto(address(server, **words))
+    page.reload()  # a changed fragment alone does not load the page anew
+    page.wait_for_selector(".picture .figure *, .problem", timeout=30_000)
+    return page
+
+
+def until(page, happened):
+    """Wait for ``happened()``; the page's own policy forbids the tool's way of waiting for a script."""
+    for _ in range(200):
+        if happened():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it did not happen within 20 seconds")
+
+
+def values(page):
+    return page.eval_on_selector_all(".figure [data-v]", "marks => marks.map(mark => mark.dataset.v)")
+
+
+@pytest.mark.parametrize("view", HISTORY)
+def test_views_of_training_open_without_a_complaint(page, server, ids, view):
+    opened(page, server, view=view, runs=f"{ids['attentive']},{ids['deep/transformer']}")
+    assert page.locator(".picture").count() == 1
+    assert page.troubles == []
+
+
+@pytest.mark.parametrize("view", PROBE)
+def test_views_of_one_input_open_or_say_why_not(page, server, ids, view):
+    run = ids["deep/transformer" if view in ("heads", "positions") else "attentive"]
+    opened(page, server, view=view, runs=run, text=TEXT)
+    assert page.locator(".picture, .problem").count() >= 1
+    assert page.troubles == [] or page.locator(".problem").count()
+
+
+def test_numbers_on_the_page_are_those_of_the_trace(page, server, ids, runs):
+    import anaphora as an
+
+    opened(page, server, view="alignment", runs=ids["attentive"], text=TEXT)
+    trace = an.load(runs / "attentive").probe(TEXT)
+    expected = trace.array("alignment", "target", "source").reshape(-1).tolist()
+    assert [float(v) for v in values(page)] == pytest.approx(expected, rel=1e-6)
+    page.click("button:has-text('Numbers')")
+    cells = page.eval_on_selector_all("table td", "cells => cells.map(cell => cell.textContent)")
+    assert [float(cell) for cell in cells] == pytest.approx(expected, abs=5e-4)
+
+
+def test_the_keyboard_moves_from_value_to_value(page, server, ids):
+    opened(page, server, view="alignment", runs=ids["attentive"], text=TEXT)
+    shown = values(page)
+    columns = page.locator(".figure text[transform]").count()
+    page.locator(".figure").focus()
+    read = lambda: page.get_attribute(".picture output", "data-value")  # noqa: E731
+    page.keyboard.press("ArrowRight")
+    assert read() == shown[0]
+    page.keyboard.press("ArrowRight")
+    assert read() == shown[1]
+    page.keyboard.press("ArrowDown")
+    assert read() == shown[1 + columns]
+    page.keyboard.press("Escape")
+    assert read() == ""
+
+
+def test_a_reload_at_any_address_shows_the_same(page, server, ids):
+    words = {
+        "view": "beam",
+        "runs": ids["attentive"],
+        "text": TEXT,
+        "p.beam": "3",
+        "o.pruned": "false",
+        "theme": "dark",
+    }
+    opened(page, server, **words)
+    before, place = values(page), page.url
+    page.reload()
+    page.wait_for_selector(".picture .figure svg")
+    assert (values(page), page.url) == (before, place)
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.input_value("textarea >> nth=0") == TEXT
+
+
+def test_changing_the_beam_changes_the_tree(page, server, ids):
+    opened(page, server, view="beam", runs=ids["attentive"], text=TEXT, **{"p.beam": "2"})
+    narrow = values(page)
+    page.fill("label:has-text('beam') input", "6")
+    page.keyboard.press("Tab")
+    until(page, lambda: len(values(page)) > len(narrow))
+    assert "p.beam=6" in page.url
+    page.go_back()
+
+
+def test_names_and_texts_are_shown_and_never_run(page, server, ids):
+    fired = []
+    page.on("dialog", lambda dialog: (fired.append(dialog.message), dialog.dismiss()))
+    evil = "a<img src=x onerror=alert(2)>"
+    opened(page, server, view="states", runs=ids[BAD_NAME], text=evil)
+    assert BAD_NAME in page.inner_text("nav.runs")
+    assert page.locator("img").count() == 0
+    assert fired == []
+    assert page.troubles == []
+
+
+def test_what_a_model_cannot_show_is_dimmed_with_the_reason(page, server, ids):
+    opened(page, server, view="states", runs=ids[BAD_NAME], text=TEXT)
+    page.wait_for_selector("button.dim:text-is('alignment')")
+    assert "no attention" in page.get_attribute("button.dim:text-is('alignment')", "title")
+    page.click("button.dim:text-is('alignment')")
+    page.wait_for_selector(".problem")
+    assert "no attention" in page.inner_text(".problem")
+
+
+def test_pictures_can_be_kept_and_have_their_code(page, server, ids):
+    opened(page, server, view="alignment", runs=ids["attentive"], text=TEXT)
+    for form in ("SVG", "PNG", "CSV", "HTML"):
+        with page.expect_download() as kept:
+            page.click(f"button:has-text('Save {form}')")
+        assert kept.value.suggested_filename == f"alignment.{form.lower()}"
+    page.click("button:has-text('Code')")
+    assert 'probe("TEXT").view("alignment")' in page.inner_text("pre")
+
+
+def test_a_growing_run_is_drawn_anew(page, server, ids, runs):
+    import json
+
+    opened(page, server, view="curves", runs=ids["attentive"])
+    before = len(values(page))
+    journal = runs / "attentive" / "metrics.jsonl"
+    content = journal.read_bytes()
+    try:
+        with journal.open("ab") as file:
+            for step in range(45, 60, 5):
+                line = {
+                    "step": step,
+                    "epoch": 0,
+                    "symbols": step,
+                    "loss": 1.0,
+                    "lr": 0.1,
+                    "grad_norm": 1,
+                    "clipped": 0,
+                }
+                file.write(json.dumps(line).encode() + b"\n")
+        until(page, lambda: len(values(page)) >= before + 3)
+    finally:
+        journal.write_bytes(content)
+
+
+def test_when_the_server_is_killed_the_page_says_so_and_recovers(page, runs):
+    own = Server(runs)
+    try:
+        page.goto(own.url)
+        page.wait_for_selector(".run")
+        own.stop()
+        page.wait_for_selector(".banner", timeout=20_000)
+        port, token = own.port, own.token
+        own.start(port)
+        # a new start has a new token: the page is told to open the new address
+        assert own.token != token
+        page.wait_for_selector(".problem:has-text('token')", timeout=20_000)
+        assert page.locator(".banner").count() == 0
+        page.goto(own.url)
+        page.wait_for_selector(".run")
+        until(page, lambda: "token" not in page.inner_text("main"))
+    finally:
+        own.stop()
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_narrow_and_wide_light_and_dark(page, server, ids, width, theme):
+    page.set_viewport_size({"width": width, "height": 800})
+    opened(page, server, view="curves", runs=ids["attentive"], theme=theme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("nav.runs").is_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_serious_is_in_the_way_of_anybody(page, server, ids, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    opened(page, server, view="alignment", runs=ids["attentive"], text=TEXT, theme=theme)
+    page.click("button:has-text('Numbers')")
+    # the script is put in by the test tool, past the page's own policy
+    found = (
+        page.evaluate(axe.Axe().axe_script + "\n; axe.run()") if hasattr(axe.Axe(), "axe_script") else None
+    )
+    if found is None:
+        found = axe.Axe().run(page).response
+    serious = [
+        f"{v['id']}: {v['nodes'][0]['html'][:120]}"
+        for v in found["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_help_is_one_key_away(page, server):
+    page.goto(server.url)
+    page.wait_for_selector(".run")
+    page.keyboard.press("?")
+    assert page.locator("dialog[open]").is_visible()
+    assert re.search("arrow|←", page.inner_text("dialog"))
