@@ -170,6 +170,11 @@ class Recurrent(nn.Module):
         x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)``,
         and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
         """
+        quiet = not (self.training or torch.is_grad_enabled() or inside.recording())
+        if quiet and self._stream is not None:
+            streamed = self._stream.run(x, state)
+            if streamed is not None:
+                return streamed
         if self.bidirectional:
             raise ValueError(
                 "Recurrent.step: a bidirectional layer needs the whole sequence; call it instead."
@@ -181,7 +186,7 @@ class Recurrent(nn.Module):
                 "Recurrent.step: noise shared by all steps of a sequence cannot be drawn step by step; "
                 "call the layer on whole sequences to train it, or eval() it."
             )
-        if not torch.is_grad_enabled() and not self.training and not inside.recording():
+        if quiet:
             streamed = self._streamed(x, state)
             if streamed is not None:
                 return streamed

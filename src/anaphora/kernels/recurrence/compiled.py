@@ -32,11 +32,12 @@ class CompiledPlan:
         if source not in _LOADED:
             _LOADED[source] = compiler.load(source, "recurrence")
         library = _LOADED[source]
-        names = ("forward", "forward_keep", "backward", "step")
+        names = ("forward", "forward_keep", "backward", "step", "step_row")
         self.functions = {name: getattr(library, name) for name in names}
         library.packed_size.restype = ctypes.c_longlong
         library.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
-        self.pack_function, self.packed_size = library.pack, library.packed_size
+        self.pack_functions = {False: library.pack, True: library.pack_row}
+        self.packed_size = library.packed_size
         self.outer_function = library.outer
         self.constants = torch.tensor(
             self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
@@ -68,14 +69,14 @@ class CompiledPlan:
         if self.functions[name](n, p):
             raise MemoryError("a recurrence ran out of memory; use shorter or smaller batches")
 
-    def pack(self, matrix: Tensor, transposed: bool = False) -> Tensor:
-        """A matrix ``(out, in)`` in the order the products read it."""
+    def pack(self, matrix: Tensor, transposed: bool = False, row: bool = False) -> Tensor:
+        """A matrix ``(out, in)`` in the order the products read it; ``row``: for one row at a time."""
         out, inner = matrix.shape[::-1] if transposed else matrix.shape
         ln, lk = matrix.stride()[::-1] if transposed else matrix.stride()
         packed = matrix.new_empty(self.packed_size(out, inner))
         n = (ctypes.c_longlong * 4)(out, inner, ln, lk)
         p = (ctypes.c_void_p * 2)(matrix.data_ptr(), packed.data_ptr())
-        self.pack_function(n, p)
+        self.pack_functions[row](n, p)
         return packed
 
     def outer(self, a: Tensor, b: Tensor, rows: Tensor | None) -> Tensor:

@@ -103,19 +103,6 @@ void pack(const L *n, void *const *p) {
           for (L k = k0; k < k0 + kn; k++) P[q * Kd + k * WIDE + j] = K(0);
       }
 }
-/* Whether some elements of matrices are still those that were packed. n: count, then N, K, ln, lk and the first
-   packed column for each; p: matrix and packed matrix for each. */
-static int unchanged(const L *n, void *const *p) {
-  for (L m = 0; m < n[0]; m++) {
-    const L N = n[1 + 5 * m], Kd = n[2 + 5 * m], ln = n[3 + 5 * m], lk = n[4 + 5 * m], first = n[5 + 5 * m];
-    const R *W = p[2 * m], *P = p[2 * m + 1];
-    for (L s = 0; s < 16; s++) {
-      const L r = N * (2 * s + 1) / 32, k = Kd * ((7 * s) % 16) / 16, c = first + r;
-      if (W[r * ln + k * lk] != P[c / WIDE * WIDE * Kd + k * WIDE + c % WIDE]) return 0;
-    }
-  }
-  return 1;
-}
 L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
 
 /* M rows times a panel. TILE reads rows by pointers, OUTER_TILE reads them interleaved, a[k][M]. */
@@ -185,8 +172,8 @@ static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int
     const R *panel = P + q * Kd;
     const L here = N - q < WIDE ? N - q : WIDE;
     for (L r = 0; r < M;) {
-      const L left = M - r;
-      const L m = left >= TALL ? TALL : left;
+      /* Even tiles: a small one at the end would wait for its own sums. */
+      const L left = M - r, tiles = (left + TALL - 1) / TALL, m = (left + tiles - 1) / tiles;
       R *target[TALL];
       R edge[TALL * WIDE] __attribute__((aligned(VECTOR_BYTES)));
       for (L i = 0; i < m; i++) {
@@ -202,6 +189,62 @@ static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int
       r += m;
     }
   }
+}
+
+/* ---------------------------------------------------------------- one row, again and again */
+/* Weights that only ever meet one row lie in blocks of BLOCK columns, k after k, and are read as a single stream. */
+#define BLOCK (8 * VW)
+static inline L block_width(L N, L q) { return N - q >= BLOCK ? BLOCK : (N - q + VW - 1) / VW * VW; }
+void pack_row(const L *n, void *const *p) {
+  const L N = n[0], Kd = n[1], ln = n[2], lk = n[3];
+  const R *W = p[0];
+  R *P = p[1];
+  for (L q = 0; q < N; q += BLOCK) {
+    const L width = block_width(N, q);
+    for (L j = 0; j < width; j++)
+      for (L k = 0; k < Kd; k++) P[q * Kd + k * width + j] = q + j < N ? W[(q + j) * ln + k * lk] : K(0);
+  }
+}
+#define ROW_TILE(S)                                                                                \
+  static void row_tile##S(L Kd, const R *a, const R *p, R *c, int add) {                           \
+    V s[S];                                                                                        \
+    for (int j = 0; j < S; j++)                                                                    \
+      if (add) s[j] = *(const VU *)(c + j * VW);                                                   \
+      else s[j] = (V){0};                                                                          \
+    for (L k = 0; k < Kd; k++) {                                                                   \
+      const R x = a[k];                                                                            \
+      _Pragma("GCC unroll 8") for (int j = 0; j < S; j++) s[j] += x * *(const V *)(p + (k * S + j) * VW); \
+    }                                                                                              \
+    for (int j = 0; j < S; j++) *(VU *)(c + j * VW) = s[j];                                        \
+  }
+ROW_TILE(8) ROW_TILE(7) ROW_TILE(6) ROW_TILE(5) ROW_TILE(4) ROW_TILE(3) ROW_TILE(2) ROW_TILE(1)
+typedef void (*RowTile)(L, const R *, const R *, R *, int);
+static const RowTile row_tiles[] = {row_tile1, row_tile2, row_tile3, row_tile4, row_tile5, row_tile6, row_tile7, row_tile8};
+static void gemm_row(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int add) {
+  for (L r = 0; r < M; r++)
+    for (L q = 0; q < N; q += BLOCK) {
+      const L width = block_width(N, q), here = N - q < width ? N - q : width;
+      R edge[BLOCK] __attribute__((aligned(VECTOR_BYTES)));
+      R *target = here < width ? edge : c[r] + q;
+      if (add && here < width) memcpy(edge, c[r] + q, here * sizeof(R));
+      row_tiles[width / VW - 1](Kd, a[r], P + q * Kd, target, add);
+      if (here < width) memcpy(c[r] + q, edge, here * sizeof(R));
+    }
+}
+/* Whether some elements of matrices are still those that were packed. n: count, then N, K, ln, lk, the first
+   packed column and the number of packed columns for each; p: matrix and packed matrix for each. */
+static int unchanged(const L *n, void *const *p, int row) {
+  const L count = n[0];
+  for (L m = 0; m < count; m++, n += 6) {
+    const L N = n[1], Kd = n[2], ln = n[3], lk = n[4], first = n[5], all = n[6];
+    const R *W = p[2 * m], *P = p[2 * m + 1];
+    for (L s = 0; s < 16; s++) {
+      const L r = N * (2 * s + 1) / 32, k = Kd * ((7 * s) % 16) / 16, c = first + r, wide = row ? BLOCK : WIDE;
+      const L q = c / wide * wide, width = row ? block_width(all, q) : WIDE;
+      if (W[r * ln + k * lk] != P[q * Kd + k * width + c - q]) return 0;
+    }
+  }
+  return 1;
 }
 
 /* ---------------------------------------------------------------- memory and threads */
@@ -239,8 +282,9 @@ static int run_all(const L *n, void *const *p, L threads, int (*work)(const L *,
 /* C[m][n] = sum over k of A[k][m] B[k][n], where k runs over the given rows of A and B in their order. Blocks of
    A's columns are dealt to the threads; every element is one chain of multiply-adds, so that neither the number
    of threads nor rows of zeros left out change a bit. */
-#define DEEP 128
-#define TILES 64
+#define DEEP 192
+#define TILES 96
+#define AT_ONCE 8 /* rows of A copied beside each other: as many streams of reads, and whole lines of writes */
 #define BROAD (TILES * TALL)
 /* A little more than a power of two apart, or all tiles would fall into the same lines of the cache. */
 #define TILE_AT (DEEP * TALL + VW)
@@ -262,23 +306,31 @@ static int outer_part(const L *n, void *const *p, L part) {
       for (L m = m0; m < m0 + mn; m++) memset(C + m * N, 0, N * sizeof(R));
     for (L k0 = 0; k0 < count; k0 += DEEP) {
       const L kn = count - k0 < DEEP ? count - k0 : DEEP;
-      for (L k = 0; k < kn; k++) {
-        const L row = rows ? rows[k0 + k] : k0 + k;
-        const R *a = A + row * la + m0, *b = B + row * lb;
-        for (L m = 0; m < mn; m += TALL) {
-          R *to = pa + m / TALL * TILE_AT + k * TALL;
-          if (m + TALL <= mn)
-            memcpy(to, a + m, TALL * sizeof(R));
-          else
-            for (int i = 0; i < TALL; i++) to[i] = m + i < mn ? a[m + i] : K(0);
+      for (L ks = 0; ks < kn; ks += AT_ONCE) {
+        const L some = kn - ks < AT_ONCE ? kn - ks : AT_ONCE;
+        const R *as[AT_ONCE], *bs[AT_ONCE];
+        for (L k = 0; k < some; k++) {
+          const L row = rows ? rows[k0 + ks + k] : k0 + ks + k;
+          as[k] = A + row * la + m0, bs[k] = B + row * lb;
         }
-        for (L q = 0; q < panels; q++) {
-          R *to = pb + q * PANEL_AT + k * WIDE;
-          if ((q + 1) * WIDE <= N)
-            *(V *)to = *(const VU *)(b + q * WIDE), *(V *)(to + VW) = *(const VU *)(b + q * WIDE + VW);
-          else
-            for (L j = 0; j < WIDE; j++) to[j] = q * WIDE + j < N ? b[q * WIDE + j] : K(0);
-        }
+        for (L m = 0; m < mn; m += TALL)
+          for (L k = 0; k < some; k++) {
+            R *to = pa + m / TALL * TILE_AT + (ks + k) * TALL;
+            __builtin_prefetch(as[k] + m + 256 / sizeof(R));
+            if (m + TALL <= mn)
+              memcpy(to, as[k] + m, TALL * sizeof(R));
+            else
+              for (int i = 0; i < TALL; i++) to[i] = m + i < mn ? as[k][m + i] : K(0);
+          }
+        for (L q = 0; q < panels; q++)
+          for (L k = 0; k < some; k++) {
+            R *to = pb + q * PANEL_AT + (ks + k) * WIDE;
+            const R *b = bs[k] + q * WIDE;
+            if ((q + 1) * WIDE <= N)
+              *(V *)to = *(const VU *)b, *(V *)(to + VW) = *(const VU *)(b + VW);
+            else
+              for (L j = 0; j < WIDE; j++) to[j] = q * WIDE + j < N ? b[j] : K(0);
+          }
       }
       for (L q = 0; q < panels; q++) {
         const L here = N - q * WIDE < WIDE ? N - q * WIDE : WIDE;
@@ -290,6 +342,10 @@ static int outer_part(const L *n, void *const *p, L part) {
           for (L i = 0; i < TALL; i++) {
             target[i] = whole ? C + (m0 + m + i) * N + q * WIDE : edge + i * WIDE;
             if (!whole && k0 && i < tall) memcpy(edge + i * WIDE, C + (m0 + m + i) * N + q * WIDE, here * sizeof(R));
+          }
+          for (L i = 0; whole && i < TALL && m + TALL + i < mn; i++) {
+            __builtin_prefetch(target[i] + TALL * N, 1);
+            __builtin_prefetch(target[i] + TALL * N + VW, 1);
           }
           outer_tile(kn, pa + m / TALL * TILE_AT, pb + q * PANEL_AT, target, k0 > 0);
           if (!whole)

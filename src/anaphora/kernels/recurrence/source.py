@@ -11,11 +11,16 @@ from anaphora.kernels.recurrence.source_forward import write_forward
 from anaphora.kernels.recurrence.tables import Tables
 
 PRELUDE = Path(__file__).with_name("prelude.c")
-# One step with packed weights that may have grown old.
+# One step with packed weights that may have grown old. all: sizes, pointers, what to compare, where in the
+# pointers the rest of all belongs (how many, then the places), and that rest.
 STEP = """
-int step(const L*n,void*const*p,const L*samples,void*const*places){
-return unchanged(samples,places)?forward(n,p):2;
+static int step_by(int(*work)(const L*,void*const*),int row,void*const*all){
+void**p=all[1];const L*places=all[4];
+for(L i=0;i<places[0];i++)p[places[1+i]]=all[5+i];
+return unchanged(all[2],all[3],row)?work(all[0],p):2;
 }
+int step(void*const*all){return step_by(forward,0,all);}
+int step_row(void*const*all){return step_by(forward_row,1,all);}
 """
 
 
@@ -43,15 +48,17 @@ def make_program(plan: Plan, double: bool) -> Program:
     kept_width = (kept_width + 15) // 16 * 16
     gradients, widths, arrays_of = gradient_arrays(plan)
     forward, forward_text = write_forward(plan, tables, "forward", {}, 0)
+    alone, alone_text = write_forward(plan, tables, "forward_row", {}, 0)
+    alone_text = f"#define gemm gemm_row\n{alone_text}\n#undef gemm\n"
     keeping, keeping_text = write_forward(plan, tables, "forward_keep", kept_at, kept_width)
     backward, backward_text = write_backward(plan, tables, kept_at, kept_width, gradients, widths, arrays_of)
     kind = "#define SINGLE\ntypedef float R;\n" if not double else "typedef double R;\n"
-    text = kind + PRELUDE.read_text() + forward_text + STEP + keeping_text + backward_text
+    text = kind + PRELUDE.read_text() + forward_text + alone_text + STEP + keeping_text + backward_text
     return Program(
         text,
         tables.sizes,
         tables.constants,
-        {f.name: f.arrays for f in (forward, keeping, backward)},
+        {f.name: f.arrays for f in (forward, alone, keeping, backward)},
         kept_width,
         gradients,
         widths,

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import ctypes
-from threading import get_ident
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.compiled import CompiledPlan
-from anaphora.kernels.recurrence.reference import States
 from anaphora.kernels.recurrence.trace import Trace
 
 CHANGED = 2  # what a step returns when the packed weights are no longer the parameters
+FIRST = 5  # where in a call's block the addresses of x, the states and y begin
 _THREADED = 1 << 23  # multiplications below which one thread is faster than starting others
 
-_Pointers: TypeAlias = "tuple[ctypes.Array[ctypes.c_void_p], tuple[object, ...], list[Tensor]]"
-_Table: TypeAlias = "tuple[Tensor, int, ctypes.Array[ctypes.c_longlong]]"  # rows, where they lie, sizes
+_Numbers: TypeAlias = "ctypes.Array[ctypes.c_longlong]"
+_Places: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
+
+
+class StepCall(NamedTuple):
+    """A call made ready: ``function(block)`` runs a step once the addresses of x, of each state before and after, and
+    of y (the first state after) stand in the block from ``FIRST`` on. One thread may use it at a time."""
+
+    function: ctypes._NamedFuncPointer
+    block: ctypes.Array[ctypes.c_uint64]
+    held: tuple[object, ...]  # what the block points to
+
+
+class _Packed(NamedTuple):
+    """The parameters as the program reads them. All of it is replaced together, never changed."""
+
+    template: list[int]  # the program's pointers
+    numbers: _Numbers  # what to compare with the parameters
+    places: _Places
+    tensors: list[Tensor]
 
 
 class Stepper:
-    """Runs single steps of a compiled plan without gradients.
+    """Makes ready single steps of a compiled plan without gradients.
 
-    The packed weights are made anew whenever a parameter has changed: its version counter says so, and since a
-    write through ``.data`` does not count, some elements are compared with the packed ones at every call.
+    Whoever calls must call :meth:`forget` when a parameter has changed. A write through ``.data`` cannot be noticed
+    outside, so a step compares some elements with the packed ones and returns ``CHANGED`` if they differ.
     """
 
     def __init__(self, trace: Trace, compiled: CompiledPlan, names: list[str]):
@@ -33,69 +50,43 @@ class Stepper:
         used = [k for k, _, _ in trace.matrices] + [k for k, _ in trace.vectors]
         self.plain = all(trace.preparations[k.index].name is not None for k in used)
         self.work = sum(m.out * m.width for m in plan.matrices)
-        arrays = compiled.program.arrays["forward"]
-        self.index = {name: 3 + i for i, name in enumerate(arrays)}
+        self.index = {name: 3 + i for i, name in enumerate(compiled.program.arrays["forward"])}
         count = range(len(plan.state_widths))
-        self.places = [(self.index[f"init{i}"], self.index[f"last{i}"]) for i in count]
-        self.x_place, self.y_place = self.index["step0"], self.index["y"]
-        self.function = compiled.functions["step"]
-        self.stamp: list[tuple[int, int]] = []
-        self.tables: dict[int, _Table] = {}
-        # Pointers, what to compare, and the tensors both point to: replaced together, never changed.
-        self.ready: tuple[list[int], tuple[object, ...], list[Tensor]] = ([], (), [])
-        self.by_thread: dict[int, _Pointers] = {}
+        wanted = ["step0", *(f"init{i}" for i in count), *(f"last{i}" for i in count), "y"]
+        self.targets = (ctypes.c_longlong * (1 + len(wanted)))(
+            len(wanted), *(self.index[name] for name in wanted)
+        )
+        self.packed: dict[bool, _Packed] = {}
 
-    def __call__(self, params: list[Tensor], x: int, batch: int, old: list[int], new: list[int]) -> None:
-        """Addresses of x ``(B, inputs)`` and of each state ``(B, H)`` before and after the step.
+    def forget(self) -> None:
+        """The parameters have changed."""
+        self.packed = {}
 
-        ``params``: the function's parameters in the order of ``names``.
-        """
-        stamp = [(p._version, p.data_ptr()) for p in params]
-        if stamp != self.stamp or not self.plain:
-            self._refresh(params, stamp)
-        # A call lets other threads run, so each has its own pointers, with what they point to.
-        mine = self.by_thread.get(get_ident()) or self._own_pointers()
-        table = self.tables.get(batch) or self._make_table(batch)
-        _, rows, numbers = table
-        p, samples, _ = mine
-        p[0], p[1] = rows, rows + batch * 8
-        p[self.x_place] = x
-        p[self.y_place] = new[0]
-        for i, (before, after) in enumerate(self.places):
-            p[before], p[after] = old[i], new[i]
-        failed = self.function(numbers, p, *samples)
-        if failed == CHANGED:
-            self.stamp = []
-            self(params, x, batch, old, new)
-        elif failed:
-            raise MemoryError("a step ran out of memory")
-
-    def _own_pointers(self) -> _Pointers:
-        if len(self.by_thread) > 64:
-            self.by_thread.clear()
-        template, samples, held = self.ready
-        pointers = (ctypes.c_void_p * len(template))(*template)
-        self.by_thread[get_ident()] = mine = (pointers, samples, held)
-        return mine
-
-    def _make_table(self, batch: int) -> _Table:
-        if len(self.tables) > 64:
-            self.tables.clear()
+    def call(self, params: list[Tensor], batch: int) -> StepCall:
+        """A call for ``batch`` rows; ``params``: the function's parameters in the order of ``names``."""
+        alone = batch == 1
+        packed = self.packed.get(alone)
+        if packed is None:
+            self.packed[alone] = packed = self._pack(params, alone)
         rows = torch.stack((torch.arange(batch), torch.ones(batch, dtype=torch.int64)))
         threads = 1 if batch * self.work < _THREADED else min(torch.get_num_threads(), -(-batch // 8))
         sizes = self.compiled.program.sizes
         numbers = (ctypes.c_longlong * (4 + len(sizes)))(1, batch, 0, max(1, threads), *sizes)
-        self.tables[batch] = (rows, rows.data_ptr(), numbers)
-        return self.tables[batch]
+        pointers = (ctypes.c_void_p * len(packed.template))(*packed.template)
+        pointers[0], pointers[1] = rows.data_ptr(), rows.data_ptr() + 8 * batch
+        parts = (numbers, pointers, packed.numbers, packed.places, self.targets)
+        block = (ctypes.c_uint64 * (FIRST + self.targets[0]))(*(ctypes.addressof(part) for part in parts))
+        function = self.compiled.functions["step_row" if alone else "step"]
+        return StepCall(function, block, (rows, packed.tensors, *parts))
 
-    def _refresh(self, params: list[Tensor], stamp: list[tuple[int, int]]) -> None:
+    def _pack(self, params: list[Tensor], alone: bool) -> _Packed:
         matrices, vectors = self.trace.boundary(dict(zip(self.names, params, strict=True)))
         stacked = [
             torch.cat([matrices[k] for k in m.parts]) if len(m.parts) > 1 else matrices[m.parts[0]]
             for m in self.compiled.plan.matrices
         ]
         self.compiled.check([*stacked, *vectors], stacked, vectors)
-        packed = [self.compiled.pack(w.detach()) for w in stacked]
+        packed = [self.compiled.pack(w.detach(), row=alone) for w in stacked]
         vectors = [v.detach().contiguous() for v in vectors]
         template = [0] * (3 + len(self.index))
         template[2] = self.compiled.constants.data_ptr()
@@ -103,12 +94,9 @@ class Stepper:
             for i, tensor in enumerate(tensors):
                 if f"{name}{i}" in self.index:
                     template[self.index[f"{name}{i}"]] = tensor.data_ptr()
-        samples = self._choose_samples(matrices, packed)
-        self.ready = (template, samples, [*matrices, *packed, *vectors])
-        self.by_thread = {}
-        self.stamp = stamp
+        return _Packed(template, *self._samples(matrices, packed), [*matrices, *packed, *vectors])
 
-    def _choose_samples(self, matrices: list[Tensor], packed: list[Tensor]) -> tuple[object, ...]:
+    def _samples(self, matrices: list[Tensor], packed: list[Tensor]) -> tuple[_Numbers, _Places]:
         """Parameter and packed matrix, part by part, for the comparison."""
         numbers: list[int] = []
         places: list[int] = []
@@ -116,7 +104,7 @@ class Stepper:
             start = 0
             for k in m.parts:
                 part = matrices[k]
-                numbers += [part.shape[0], part.shape[1], part.stride(0), part.stride(1), start]
+                numbers += [*part.shape, *part.stride(), start, m.out]
                 places += [part.data_ptr(), weights.data_ptr()]
                 start += part.shape[0]
         count = len(places) // 2
@@ -124,24 +112,3 @@ class Stepper:
             (ctypes.c_longlong * (1 + len(numbers)))(count, *numbers),
             (ctypes.c_void_p * max(1, len(places)))(*places),
         )
-
-
-def run_steps(
-    steppers: list[Stepper], params: list[list[Tensor]], x: Tensor, state: States
-) -> tuple[Tensor, States]:
-    """One step of layers that feed one another: x ``(B, inputs)``, each state ``(layers, B, H)``."""
-    x = x.contiguous()
-    state = tuple([s.contiguous() for s in state])
-    new = tuple([torch.empty_like(s) for s in state])
-    batch = x.size(0)
-    value = x.data_ptr()
-    old_at, new_at = [s.data_ptr() for s in state], [s.data_ptr() for s in new]
-    if len(steppers) == 1:
-        steppers[0](params[0], value, batch, old_at, new_at)
-        return new[0].squeeze(0), new
-    size = state[0].stride(0) * x.element_size()  # of one layer's part of a state
-    for stepper, given in zip(steppers, params, strict=True):
-        stepper(given, value, batch, old_at, new_at)
-        value = new_at[0]
-        old_at, new_at = [a + size for a in old_at], [a + size for a in new_at]
-    return new[0][-1], new
