@@ -222,19 +222,45 @@ def test_any_next_symbol_model_of_words() -> None:
         asked.append(len(symbols))
         return lm.step(symbols, state)
 
-    network = NextWordModel(step, lm.start(1), start=2, eos=3, ids=lm.words.ids, unknown=1)
+    network = NextWordModel(step, lm.start(1), start=2, eos=3, spell=lm.words.ids)
     options = {"lexicon": Lexicon(SPELLED, PHONES), "n_best": 3}
     (theirs,) = ctc_beam(said(), lm=network, **options)  # type: ignore[arg-type]
     (ours,) = ctc_beam(said(), lm=lm, **options)  # type: ignore[arg-type]
     assert words_of(theirs)[0] == words_of(ours)[0] == "DOG BITES MAN"
     assert theirs[0].score == pytest.approx(ours[0].score, abs=1e-4)
     assert max(asked) > 1  # histories are read together
+    deaf = NextWordModel(step, lm.start(1), start=2, eos=3, spell={})
     with pytest.raises(AnaphoraError, match="no symbol for 'MAN'"):
-        ctc_beam(
-            said(),
-            lm=NextWordModel(step, lm.start(1), start=2, eos=3, ids={}),
-            lexicon=Lexicon({"MAN": "M"}, PHONES),
-        )
+        ctc_beam(said(), lm=deaf, lexicon=Lexicon({"MAN": "M"}, PHONES))
+
+
+def test_a_network_of_letters_spells_the_words() -> None:
+    lm = an.NGram(4, tokens="char").fit(TEXT)
+    spelled = {word: [lm.words.ids[letter] for letter in word] for word in SPELLED}
+    between = [lm.words.ids[" "]]
+    network = NextWordModel(lm.step, lm.start(1), start=2, eos=3, spell=spelled, between=between)
+    network.start()
+    states: list[tuple[int, ...]] = [()]
+    total = 0.0
+    for word in ["DOG", "BITES", "MAN"]:
+        (log_p,), states = network.score(states, [word])
+        total += log_p
+    assert total + network.end(states)[0] == pytest.approx(lm.log_prob("DOG BITES MAN"), abs=1e-4)
+    (best,) = ctc_beam(said(), lexicon=Lexicon(SPELLED, PHONES), lm=network)[0]
+    assert words_of(NBest([best])) == ["DOG BITES MAN"]
+
+
+@pytest.mark.parametrize("tokens", ["word", "char"])
+def test_a_trained_language_model(tmp_path: Path, tokens: str) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{line}\n" for line in TEXT * 5))
+    lm = an.LanguageModel(model="ngram", tokens=tokens, lines=True)
+    lm.fit(str(path), out=str(tmp_path / "run"))
+    lexicon = Lexicon(SPELLED, PHONES)
+    (best,) = ctc_beam(said(), lexicon=lexicon, lm=lm, lm_weight=2.0)[0]
+    (plain,) = ctc_beam(said(), lexicon=lexicon)[0]
+    assert words_of(NBest([best, plain])) == ["DOG BITES MAN", "DOCK BUYS MAN"]
+    assert best.score == pytest.approx(best.log_prob + 2.0 * lm.predict(["DOG BITES MAN"])[0], abs=1e-4)
 
 
 class Wrong:

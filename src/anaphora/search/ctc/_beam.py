@@ -17,7 +17,7 @@ from anaphora.search.ctc._inputs import Lengths, checked_log_probs
 from anaphora.search.ctc._words import WordSearch
 from anaphora.search.lexicon._hot import Hot, HotWords
 from anaphora.search.lexicon._lexicon import Lexicon
-from anaphora.search.lexicon._models import WordModel
+from anaphora.search.lexicon._models import TrainedModel, WordModel
 from anaphora.search.lexicon._prune import Pruning
 from anaphora.search.lexicon._scorers import Asked, scorer
 
@@ -37,7 +37,7 @@ def ctc_beam(
     threads: int = 1,
     lexicon: Lexicon | None = None,
     symbols: Sequence[str] | None = None,
-    lm: NGram | WordModel | None = None,
+    lm: NGram | TrainedModel | WordModel | None = None,
     lm_weight: float = 1.0,
     word_bonus: float = 0.0,
     hot_words: HotWords | None = None,
@@ -63,7 +63,7 @@ def ctc_beam(
 
         score = log p(y | x) + lm_weight · log p_lm(w₁ … w_n, end) + word_bonus · n + Σ bonuses of hot words
 
-    lm: an `NGram` or any `WordModel`; one that is asked in Python (a `WordModel`) searches the inputs one by one.
+    lm: an `NGram`, a trained `LanguageModel` or any `WordModel`; all but the first are asked in Python, input by input.
     hot_words: the bonus of each expected word or phrase.
     per_node: how many prefixes stay at one node of the tree with the language model in one state; by default `n_best`, as
         more cannot be among the best. `width` lets any number stay.

@@ -15,7 +15,7 @@ from anaphora.search._rows import row_index, select_rows
 from anaphora.search.lexicon._hot import Hot, HotWords
 from anaphora.search.lexicon._item import Item, Plan
 from anaphora.search.lexicon._lexicon import Lexicon
-from anaphora.search.lexicon._models import WordModel
+from anaphora.search.lexicon._models import TrainedModel, WordModel
 from anaphora.search.lexicon._prune import Pruning
 from anaphora.search.lexicon._scorers import scorer
 
@@ -34,7 +34,7 @@ def lexicon_beam(
     max_length: int | Tensor,
     width: int = 50,
     n_best: int = 1,
-    lm: NGram | WordModel | None = None,
+    lm: NGram | TrainedModel | WordModel | None = None,
     lm_weight: float = 1.0,
     word_bonus: float = 0.0,
     hot_words: HotWords | None = None,

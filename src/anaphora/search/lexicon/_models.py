@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -41,11 +41,26 @@ class WordModel(Protocol):
         ...
 
 
+class TrainedModel(Protocol):
+    """What is used of an `anaphora.LanguageModel`, which is made of layers above this one."""
+
+    @property
+    def begin(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    def start(self, rows: int = 1) -> Any: ...
+
+    def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+
+
 class NextWordModel:
-    """A next-symbol model whose symbols are words, (step, state) as every search takes it, as a `WordModel`.
+    """A next-symbol model, (step, state) as every search takes it, as a `WordModel`.
 
     start, eos: the model's symbols for the beginning and the end of a sentence.
-    ids: the model's symbol of each word; unknown: of all words that are not among them.
+    spell: the model's symbols of a word, as a mapping or a function: one symbol, or several whose log p are added up.
+    between: the symbols between two words, such as the blank space of a model of characters.
 
     A state is the whole history, so nothing is recombined; each history costs the model one row of one step, and
     those asked for together are read together.
@@ -58,11 +73,12 @@ class NextWordModel:
         *,
         start: int,
         eos: int,
-        ids: Mapping[str, int],
-        unknown: int | None = None,
+        spell: Mapping[str, int | Sequence[int]] | Callable[[str], int | Sequence[int]],
+        between: Sequence[int] = (),
     ):
         self._step, self._state, self._start, self._eos = step, state, start, eos
-        self._ids, self._unknown = ids, unknown
+        self._spell = spell.get if isinstance(spell, Mapping) else spell
+        self._between = tuple(between)
         self._known: dict[tuple[int, ...], tuple[Tensor, Any, int]] = {}
 
     def start(self) -> tuple[int, ...]:
@@ -74,9 +90,18 @@ class NextWordModel:
     def score(
         self, states: Sequence[tuple[int, ...]], words: Sequence[str]
     ) -> tuple[list[float], list[tuple[int, ...]]]:
-        symbols = [self._symbol(word) for word in words]
-        after = [(*state, symbol) for state, symbol in zip(states, symbols, strict=True)]
-        return self._log_probs(states, symbols), after
+        spelled = [self._symbols(word) for word in words]
+        spelled = [
+            (*self._between, *own) if state else own for own, state in zip(spelled, states, strict=True)
+        ]
+        now, totals = list(states), [0.0] * len(words)
+        for place in range(max(map(len, spelled), default=0)):
+            rows = [row for row, own in enumerate(spelled) if place < len(own)]
+            found = self._log_probs([now[row] for row in rows], [spelled[row][place] for row in rows])
+            for row, log_p in zip(rows, found, strict=True):
+                totals[row] += log_p
+                now[row] = (*now[row], spelled[row][place])
+        return totals, now
 
     def end(self, states: Sequence[tuple[int, ...]]) -> list[float]:
         return self._log_probs(states, [self._eos] * len(states))
@@ -102,13 +127,28 @@ class NextWordModel:
             log_probs, after = self._step(newest, select_rows(before, rows))
             self._known |= {history: (log_probs, after, row) for row, history in enumerate(together)}
 
-    def _symbol(self, word: str) -> int:
-        symbol = self._ids.get(word, self._unknown)
-        if symbol is None:
+    def _symbols(self, word: str) -> tuple[int, ...]:
+        found = self._spell(word)
+        symbols = (found,) if isinstance(found, int) else tuple(found or ())
+        if not symbols:
             raise AnaphoraError(
-                f"The language model has no symbol for {word!r}; give unknown=, or a lexicon of its words."
+                f"The language model has no symbol for {word!r}; let spell give one, or take a lexicon of its words."
             )
-        return symbol
+        return symbols
+
+
+def of_trained(lm: Any) -> NextWordModel:
+    """An `anaphora.LanguageModel` over words or characters, trained on lines; its tokenizer spells the words."""
+    tokens = lm.settings_.tokens
+    if tokens not in ("word", "char"):
+        raise AnaphoraError(
+            f"A language model over {tokens} pieces does not say where words end; make a NextWordModel of its step."
+        )
+    encode = lm.tokenizer_.encode
+    between = encode("a a")[
+        1:-1
+    ]  # alone a blank space would count as no text; between words of a model of words is nothing
+    return NextWordModel(lm.step, lm.start(1), start=lm.begin, eos=lm.end, spell=encode, between=between)
 
 
 class KenLM:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.errors import AnaphoraError
 from anaphora.search.lexicon._lexicon import Lexicon
-from anaphora.search.lexicon._models import WordModel
+from anaphora.search.lexicon._models import TrainedModel, WordModel, of_trained
 
 if TYPE_CHECKING:
     from anaphora.kernels.lexicon_words import Words
@@ -48,7 +48,7 @@ class Scorer(Protocol):
         ...
 
 
-def scorer(lm: NGram | WordModel | None, lexicon: Lexicon, weight: float) -> Scorer:
+def scorer(lm: NGram | TrainedModel | WordModel | None, lexicon: Lexicon, weight: float) -> Scorer:
     """The scorer of what a user gave as a language model."""
     if not 0 <= weight < math.inf:
         raise AnaphoraError(f"lm_weight must be a number from 0 on, but is {weight}.")
@@ -58,10 +58,12 @@ def scorer(lm: NGram | WordModel | None, lexicon: Lexicon, weight: float) -> Sco
         return Silent()
     if isinstance(lm, NGram):
         return Counted(lm, lexicon, weight)
+    if hasattr(lm, "step") and hasattr(lm, "tokenizer_"):
+        return Asked(of_trained(lm), lexicon, weight)
     if isinstance(lm, WordModel):
         return Asked(lm, lexicon, weight)
     raise AnaphoraError(
-        f"lm must be an NGram or have the methods start, score and end of a WordModel, but is a {type(lm).__name__}; "
+        f"lm must be an NGram, a trained LanguageModel or a WordModel (start, score, end), but is a {type(lm).__name__}; "
         "NextWordModel makes one of a (step, state)."
     )
 
