@@ -158,6 +158,9 @@ def test_a_tsv_holds_pairs_or_columns(tmp_path):
     columns = written(tmp_path, "a\tD\ndog\tN\n\nruns\tV\n", "columns.tsv")
     assert (form_of(pairs), form_of(columns)) == ("tsv", "conll")
     assert sentences(pairs) == sentences(columns) == [(["a", "dog"], ["D", "N"]), (["runs"], ["V"])]
+    packed = tmp_path / "pairs.tsv.gz"
+    packed.write_bytes(gzip.compress(pairs.read_bytes()))
+    assert sentences(packed) == sentences(pairs)
     with pytest.raises(DataError, match=r"not one tag for each word \(2 words, 1 tags\)"):
         open_sentences(written(tmp_path, "a dog\tD\n", "bad.tsv"))
 

@@ -147,6 +147,7 @@ def test_tags_and_words_never_seen_are_no_obstacle():
         ([("a b", "X Y")] * 3, {"scheme": "bio"}, "scheme = bio, but the training data have the tag X"),
         ([("a b", "X Y")] * 3, {"metric": "f1"}, "metric = f1 counts spans"),
         ([("a b", "X")] * 3, {}, "train sentences:1: not one tag for each word"),
+        ([(f"a{i}", f"T{i}") for i in range(260)] * 2, {}, "tags, and order = 3 takes at most 200"),
         ([("a b", "X Y")], {}, "too little to hold dev data out of"),
         ([], {}, "no usable row"),
         (7, {}, "A int cannot be read as tagged sentences"),

@@ -6,7 +6,9 @@ Lines are kept as they stand, so that a file can be written again with other tag
 from __future__ import annotations
 
 import difflib
+import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,16 +187,16 @@ def form_of(path: str | Path) -> str:
         return "conllu"
     if ending in _PAIRS:
         return _PAIRS[ending]
-    if ending in _OPEN and not str(path).endswith(".gz") and _holds_pairs(path):
+    if ending in _OPEN and _holds_pairs(path):
         return "tsv"
     return "conll"
 
 
 def _holds_pairs(path: str | Path) -> bool:
     try:
-        with open(path, "rb") as file:
+        with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
             rows = file.read(_LOOK).split(b"\n")
-    except OSError:
+    except (OSError, EOFError, zlib.error):
         return False  # whoever reads it says why it cannot be read
     firsts = (row.split(b"\t")[0] for row in rows if b"\t" in row and not row.startswith(b"#"))
     return any(b" " in first.strip() for first in firsts)

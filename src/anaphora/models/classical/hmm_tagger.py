@@ -30,12 +30,15 @@ RARE = (
     10  # words seen at most this often tell what endings mean: new words are more like them than like "the"
 )
 LONGEST_ENDING = 10
+MOST_TAGS = 200
+"""More are too many for a table of three tags in a row."""
 ENDING, FOLDED, EXACT = 3.0, 1.0, 2.0  # how many sightings the look before is worth
 
 
 class HMMTagger:
     """``tags`` K, ``words`` V; ``counts`` (2, V, K): how often each word had each tag, within sentences and as their
-    first word; ``moves`` (K+1, K+1, K+1): how often three tags followed each other, K standing for the edge.
+    first word; ``moves`` (K+1, K+1, K+1), or (K+1, K+1) for the first order: how often three (two) tags followed each
+    other, K standing for the edge of a sentence.
 
     ``rules`` say which tags may begin, follow each other and end (True where they may).
     """
@@ -47,11 +50,10 @@ class HMMTagger:
         counts: Ints,
         moves: Ints,
         *,
-        order: int,
         rules: Rules,
     ):
         self.words, self.tags = list(words), list(tags)
-        self.counts, self.moves, self.order = counts, moves, order
+        self.counts, self.moves, self.order = counts, moves, moves.ndim
         self._place = {word: place for place, word in enumerate(self.words)}
         self._rules = rules
         self._known: dict[tuple[str, bool], Floats] = {}
@@ -66,18 +68,18 @@ class HMMTagger:
         order: int,
         rules: Rules,
     ) -> HMMTagger:
-        """Count ``sentences``, which hold these words and tags and no others."""
+        """Count ``sentences``, which hold these words and tags and no others; ``order`` is 2 or 3."""
         place, number = ({item: i for i, item in enumerate(items)} for items in (words, tags))
         K = len(tags)
         counts = np.zeros((2, len(words), K), dtype=np.int64)
-        moves = np.zeros((K + 1, K + 1, K + 1), dtype=np.int64)
+        moves = np.zeros((K + 1,) * order, dtype=np.int64)
         for spoken, meant in sentences:
             ids = [number[tag] for tag in meant]
             first = [1] + [0] * (len(ids) - 1)
             np.add.at(counts, (first, [place[word] for word in spoken], ids), 1)
-            chain = [K, K, *ids, K]
-            np.add.at(moves, (chain[:-2], chain[1:-1], chain[2:]), 1)
-        return cls(words, tags, counts, moves, order=order, rules=rules)
+            chain = [K] * (order - 1) + ids + [K]
+            np.add.at(moves, tuple(chain[i : len(chain) - order + 1 + i] for i in range(order)), 1)
+        return cls(words, tags, counts, moves, rules=rules)
 
     # ------------------------------------------------------------------ use
 
@@ -125,7 +127,7 @@ class HMMTagger:
     @cached_property
     def _log_moves(self) -> Floats:
         """log p(c | b) (K+1, K+1) or log p(c | a, b) (K+1, K+1, K+1), −inf where the rules forbid it."""
-        pairs = self.moves.sum(0)
+        pairs = self.moves.sum(0) if self.order == 3 else self.moves
         alone = (pairs.sum(0) + 1.0) / (pairs.sum() + len(pairs))
         found = _mixed(pairs, alone)
         if self.order == 3:

@@ -21,7 +21,7 @@ from anaphora.data.pairs import Pairs
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, RunError
 from anaphora.models import tagger as models
-from anaphora.models.classical.hmm_tagger import HMMTagger
+from anaphora.models.classical.hmm_tagger import MOST_TAGS, HMMTagger
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.response import Response
@@ -72,6 +72,10 @@ class Tagger(Estimator):
         tags = tuple(sorted({tag for _, tags in sentences for tag in tags}))
         origin = Origin.of(data.describe())
         if self._direct:
+            if s.order == 3 and len(tags) > MOST_TAGS:
+                raise DataError(
+                    f"the training data have {len(tags)} tags, and order = 3 takes at most {MOST_TAGS}; set order = 2."
+                )
             known = tuple(sorted({word for words, _ in sentences for word in words}))
             self.learnt_ = Learnt(tags, scheme, origin, words=known)
             return
@@ -182,13 +186,11 @@ class Tagger(Estimator):
             return
         learnt = self.learnt_
         counts, moves = tensors["counts"].cpu().numpy(), tensors["moves"].cpu().numpy()
-        edge = len(learnt.tags) + 1
-        if counts.shape != (2, len(learnt.words), len(learnt.tags)) or moves.shape != (edge, edge, edge):
+        expected = (len(learnt.tags) + 1,) * self.settings_.order
+        if counts.shape != (2, len(learnt.words), len(learnt.tags)) or moves.shape != expected:
             raise RuntimeError("counts of other words or tags")
         rules = allowed(learnt.scheme, learnt.tags)
-        self.model_ = HMMTagger(
-            learnt.words, learnt.tags, counts, moves, order=self.settings_.order, rules=rules
-        )
+        self.model_ = HMMTagger(learnt.words, learnt.tags, counts, moves, rules=rules)
 
     # ------------------------------------------------------------------ use
 
