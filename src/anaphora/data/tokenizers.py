@@ -69,6 +69,11 @@ class Tokenizer:
         return cls(vocabularies.assemble(model, kind, lowercase, raw), kind, lowercase, raw)
 
     @property
+    def spellings(self) -> list[str]:
+        """How every symbol is written, in the order of the ids."""
+        return list(self._spellings)
+
+    @property
     def size(self) -> int:
         """Number of symbols, the four special ones included."""
         return len(self._spellings)

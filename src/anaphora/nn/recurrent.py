@@ -106,11 +106,24 @@ class Recurrent(nn.Module):
         Returns y ``(B, T, hidden·directions)``, zero past each row's end, and the last states in the layout
         of ``initial`` (layer by layer, forward then backward), each taken at its row's own end.
         """
+        outputs, last = self._layers(x, lengths, initial)
+        return outputs[-1], last
+
+    def each_layer(
+        self, x: Tensor, lengths: Tensor | None = None, initial: States | None = None
+    ) -> list[Tensor]:
+        """The output of every layer, the lowest first, each ``(B, T, hidden·directions)``; arguments as of a call."""
+        return self._layers(x, lengths, initial)[0]
+
+    def _layers(
+        self, x: Tensor, lengths: Tensor | None, initial: States | None
+    ) -> tuple[list[Tensor], States]:
         if x.dim() != 3 or x.shape[2] != self.inputs:
             raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
         lengths = self._checked_lengths(x, lengths)
         initial = self._checked_initial(x, initial)
         last: list[States] = []
+        handed: list[Tensor] = []
         below = value = x
         for layer in range(self.layers):
             outputs = []
@@ -122,7 +135,8 @@ class Recurrent(nn.Module):
                 last.append(final)
             y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
             y, below, value = self._connect(layer, y, below, value)
-        return y, tuple(torch.stack(s) for s in zip(*last, strict=True))
+            handed.append(y)
+        return handed, tuple(torch.stack(s) for s in zip(*last, strict=True))
 
     def _run(
         self, k: int, x: Tensor, lengths: Tensor | None, initial: States, reverse: bool

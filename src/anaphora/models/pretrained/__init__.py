@@ -1,0 +1,1 @@
+"""Models that were trained before, in the service of others."""
