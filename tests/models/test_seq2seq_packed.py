@@ -130,6 +130,12 @@ def test_a_model_in_training_or_in_double_precision_stays_as_it_is() -> None:
         packed(model, int8=True)
 
 
+def test_under_autocast_the_model_stays_as_it_is() -> None:
+    model = transformers().eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert packed(model) is model
+
+
 def test_without_a_compiler_the_model_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     model = transformers().eval()
     monkeypatch.setattr(native, "library", lambda: None)

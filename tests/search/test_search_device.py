@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from anaphora.models.static import StaticTransformer
 from anaphora.nn import Embedding, Output, positions, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.search import beam
-from anaphora.search._device import DeviceBeam, device_beam
+from anaphora.search._device import DeviceBeam, device_beam, has_room
 from anaphora.search._item import Plan
+from anaphora.tasks.decoding import search_outputs
 
 V, WIDTH, BOS, EOS = 13, 16, 2, 3
 
@@ -131,6 +133,19 @@ def test_which_models_fit() -> None:
     assert not StaticTransformer.fits(made)
 
 
+def test_under_autocast_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**33)
+    )
+    size = {"items": 8, "width": 5, "longest": 50}
+    device = torch.device("cuda")
+    assert has_room(model(), device, **size)
+    assert not has_room(model(), device, **{**size, "longest": 10**6})
+    assert not has_room(model(), torch.device("cpu"), **size)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: True)
+    assert not has_room(model(), device, **size)
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize(("items", "width"), [(1, 1), (1, 5), (5, 4), (8, 3)])
@@ -144,14 +159,25 @@ def test_on_a_gpu(norm_first: bool, items: int, width: int) -> None:
 
 @pytest.mark.cuda
 @torch.no_grad()
+def test_a_search_under_autocast_is_a_search() -> None:
+    made = model().cuda()
+    sources = [[4, 5, 6], [7], [8, 9]]
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        found = search_outputs(made, sources, beam=3, max_length=9)
+    assert [len(nbest) for nbest in found] == [1, 1, 1]
+
+
+@pytest.mark.cuda
+@torch.no_grad()
 def test_nothing_waits_for_the_gpu_while_steps_are_queued() -> None:
     made = model().cuda()
     static = StaticTransformer(made, items=2, width=3, places=16, capacity=64)
     search = DeviceBeam(static, torch.device("cuda"), eos=EOS)
+    before = int(search.length)
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):
             search._advance()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert int(search.length) == 5
+    assert int(search.length) == before + 5

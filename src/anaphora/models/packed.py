@@ -23,7 +23,7 @@ def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     layer work on eight bits (`PackedLinear`), recurrent cells, embeddings and norms as before.
     """
     weights = list(model.parameters())
-    fits = not model.training and native.ready(*weights)
+    fits = not model.training and not torch.is_autocast_enabled("cpu") and native.ready(*weights)
     if not fits:
         if int8:
             raise AnaphoraError(_why_not(model))

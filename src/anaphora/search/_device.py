@@ -76,8 +76,11 @@ def device_beam(
 
 
 def has_room(model: Seq2Seq, device: torch.device, *, items: int, width: int, longest: int) -> bool:
-    """Whether a search of this size may hold its whole past on this device from the start: a sixteenth of it."""
-    if device.type != "cuda" or not StaticTransformer.fits(model):
+    """Whether a search of this size may hold its whole past on this device from the start: a sixteenth of it.
+
+    Under autocast, as in the evaluations of a training, the numbers of a step are not of the weights' kind: then not.
+    """
+    if device.type != "cuda" or torch.is_autocast_enabled("cuda") or not StaticTransformer.fits(model):
         return False
     numbers = StaticTransformer.numbers(model, _room(items) * width, longest + 64)
     memory = torch.cuda.get_device_properties(device).total_memory

@@ -4,8 +4,10 @@
    Every output is one chain of multiply-adds in the order of k: neither the rows beside it nor the number of threads
    change a bit. n: m, n, k, floats from one row of y to the next, threads. Bias and scales fill whole panels. */
 #include <stdint.h>
-#if defined(__AVX512VNNI__)
+#if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -87,7 +89,8 @@ int linear_float(const L *n, void *const *p) { return run_all(n, p, n[4], float_
 
 /* ---------------------------------------------------------------- eight bits: x, W, b, y, scale, shift, work, work */
 /* W_o ≈ scale_o q_o with q from −127 to 127, four inputs side by side; a row of x ≈ s (u − 128) with u from 1 to 255.
-   Σ (u − 128) q = Σ u q − 128 Σ q, where shift_o = 128 Σ q_o is known beforehand. Sums of integers are exact. */
+   Where the processor multiplies u by q: Σ (u − 128) q = Σ u q − 128 Σ q, and shift_o = 128 Σ q_o is known beforehand.
+   Sums of integers are exact, so that all ways give the same. */
 void pack_int8(const L *n, void *const *p) {
   const L outputs = n[0], k = n[1], fours = (k + 3) / 4;
   const int8_t *w = p[0];
@@ -116,17 +119,37 @@ static void round_row(L k, const float *x, uint8_t *u, float *scale) {
   for (L i = k; i % 4; i++) u[i] = 128;
 }
 
+/* sum_o + Σ x q_o over four inputs, given as u = x + 128 in the bytes of `four`. */
+#define SIGNED(four) ((int32_t)((uint32_t)(four) ^ 0x80808080u)) /* the bytes u − 128 */
 static inline I add_fours(I sum, int32_t four, const int8_t *w) {
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) /* multiplies u by q; EXACT makes up for it */
   return (I)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), _mm512_loadu_si512(w));
+#elif defined(__AVX2__) /* |x| · (q with the sign of x): two products of at most 127² fit into sixteen bits */
+  const __m256i x = _mm256_set1_epi32(SIGNED(four)), size = _mm256_abs_epi8(x), one = _mm256_set1_epi16(1);
+  __m256i parts[VECTOR_BYTES / 32];
+  memcpy(parts, &sum, sizeof parts);
+  for (L h = 0; h < VECTOR_BYTES / 32; h++) {
+    const __m256i q = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)(w + 32 * h)), x);
+    parts[h] = _mm256_add_epi32(parts[h], _mm256_madd_epi16(_mm256_maddubs_epi16(size, q), one));
+  }
+  memcpy(&sum, parts, sizeof parts);
+  return sum;
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return (I)vdotq_s32((int32x4_t)sum, vld1q_s8(w), vreinterpretq_s8_s32(vdupq_n_s32(SIGNED(four))));
 #else
-  uint8_t u[4];
-  memcpy(u, &four, 4);
+  int8_t x[4];
+  const int32_t bytes = SIGNED(four);
+  memcpy(x, &bytes, 4);
   for (L o = 0; o < VW; o++)
-    sum[o] += u[0] * w[4 * o] + u[1] * w[4 * o + 1] + u[2] * w[4 * o + 2] + u[3] * w[4 * o + 3];
+    sum[o] += x[0] * w[4 * o] + x[1] * w[4 * o + 1] + x[2] * w[4 * o + 2] + x[3] * w[4 * o + 3];
   return sum;
 #endif
 }
+#if defined(__AVX512VNNI__)
+#define EXACT(sum, shift) ((sum) - *(const I *)(shift))
+#else
+#define EXACT(sum, shift) (sum)
+#endif
 
 FIXED void int8_block(const L rows, L fours, const int32_t *x, const int8_t *w, const int8_t *ahead, I (*sums)[2]) {
   I sum[HIGH][2];
@@ -160,7 +183,7 @@ static int int8_part(const L *n, void *const *p, L part) {
       for (L r = 0; r < rows; r++) {
         VU real[2];
         for (L v = 0; v < 2; v++) {
-          const I exact = sum[r][v] - *(const I *)(shift + o + v * VW);
+          const I exact = EXACT(sum[r][v], shift + o + v * VW);
           real[v] = __builtin_convertvector(exact, VU) * *(const VU *)(scale + o + v * VW) * row_scale[first + r];
         }
         put(y + (first + r) * ldy + o, real, bias + o, width);
