@@ -200,6 +200,9 @@ class Recurrent(nn.Module):
                 "Recurrent.step: noise shared by all steps of a sequence cannot be drawn step by step; "
                 "call the layer on whole sequences to train it, or eval() it."
             )
+        if x.dim() != 2 or x.shape[1] != self.inputs:
+            raise ValueError(f"Recurrent.step: x must be (batch, {self.inputs}), got {tuple(x.shape)}.")
+        self._check_state("Recurrent.step: state", x, state)
         if quiet:
             streamed = self._streamed(x, state)
             if streamed is not None:
@@ -272,13 +275,16 @@ class Recurrent(nn.Module):
     def _checked_initial(self, x: Tensor, initial: States | None) -> States:
         if initial is None:
             return self.initial_state(x.shape[0], x)
-        expected = (self.layers * self.directions, x.shape[0], self.hidden)
-        if len(initial) != len(self.state) or any(tuple(s.shape) != expected for s in initial):
-            raise ValueError(
-                f"Recurrent: initial needs one tensor {expected} for each of {self.state}, "
-                f"got {[tuple(s.shape) for s in initial]}."
-            )
+        self._check_state("Recurrent: initial", x, initial)
         return tuple(initial)
+
+    def _check_state(self, where: str, x: Tensor, state: States) -> None:
+        expected = (self.layers * self.directions, x.shape[0], self.hidden)
+        if len(state) != len(self.state) or any(tuple(s.shape) != expected for s in state):
+            raise ValueError(
+                f"{where} needs one tensor {expected} for each of {self.state}, "
+                f"got {[tuple(s.shape) for s in state]}."
+            )
 
     def extra_repr(self) -> str:
         said = {"layers": self.layers, "bidirectional": self.bidirectional, "dropout": self.dropout}

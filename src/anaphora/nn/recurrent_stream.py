@@ -103,6 +103,8 @@ class Stream:
             self._watch()
         ready = self.threads.get(get_ident())
         if ready is None or x.shape != ready.x:
+            if x.dim() != 2 or x.shape[1] != self.inputs:
+                return None
             ready = self._make_ready(x)
         old = [*map(address_of, state)]
         if state is not ready.last or old != ready.addresses:
@@ -137,8 +139,6 @@ class Stream:
         self.threads, self.known = {}, {}
 
     def _make_ready(self, x: Tensor) -> _Ready:
-        if x.dim() != 2 or x.shape[1] != self.inputs:
-            raise ValueError(f"Recurrent.step: x must be (batch, {self.inputs}), got {tuple(x.shape)}.")
         thread, (batch, _), threads = get_ident(), x.shape, self.threads
         known = self.known
         ready = known.get((thread, batch))
@@ -155,10 +155,6 @@ class Stream:
         return ready
 
     def _fits(self, state: States, shape: torch.Size) -> bool:
-        """A state of another type or place is left to plain torch; one of another shape is refused."""
-        if len(state) != self.states or any(s.shape != shape for s in state):
-            found = [tuple(s.shape) for s in state]
-            raise ValueError(
-                f"Recurrent.step: the state needs {self.states} tensors of shape {tuple(shape)}, got {found}."
-            )
-        return all(s.dtype is self.dtype and s.is_cpu for s in state)
+        if len(state) != self.states:
+            return False
+        return all(s.shape == shape and s.dtype is self.dtype and s.is_cpu for s in state)
