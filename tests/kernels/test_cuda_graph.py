@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from recurrence_results import inputs, reference, results
 from torch import Tensor
 
 from anaphora import nn
@@ -29,7 +30,6 @@ CELLS: dict[str, Callable[[], nn.Cell]] = {
     "mgu": lambda: nn.MGU(I, H),
     "shortcut": lambda: nn.Shortcut(I, H, cell=nn.GRU, by=3),
 }
-Results = list[Tensor]
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -83,35 +83,15 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def _inputs(cell: nn.Cell, device: str, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor, ...]]:
-    def made(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=dtype).to(device).requires_grad_()
-
-    return made(B, T, cell.inputs), tuple(made(B, cell.hidden) for _ in cell.state)
-
-
-def _losses(y: Tensor, last: tuple[Tensor, ...]) -> Tensor:
+def _loss(y: Tensor, last: tuple[Tensor, ...]) -> Tensor:
     total = (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype, device=y.device).view(y.shape)).sum()
     return total + sum((k + 1) * s.square().sum() for k, s in enumerate(last))
 
 
-def _results(run: Any, cell: nn.Cell, x: Tensor, initial: tuple[Tensor, ...], *rest: Any) -> Results:
-    params = dict(cell.named_parameters())
-    y, last = run(params, (x,), (), initial, *rest)
-    leaves = [x, *initial, *params.values()]
-    found = torch.autograd.grad(_losses(y, last), leaves, allow_unused=True)
-    gradients = [torch.zeros_like(v) if g is None else g for g, v in zip(found, leaves, strict=True)]
-    return [y, *last, *gradients]
-
-
-def _assert_equal(ours: Results, theirs: Results, tolerance: float) -> None:
+def _assert_equal(ours: list[Tensor], theirs: list[Tensor], tolerance: float) -> None:
     for a, b in zip(ours, theirs, strict=True):
         scale = max(1.0, float(b.detach().abs().max()))
         torch.testing.assert_close(a, b, atol=tolerance * scale, rtol=0)
-
-
-def _reference(cell: nn.Cell) -> Any:
-    return lambda *arguments: run_reference(LayerStep(cell), *arguments)
 
 
 @pytest.mark.parametrize("rest", [(None, False), (LENGTHS, False), (LENGTHS, True), (None, True)])
@@ -127,10 +107,10 @@ def test_every_replay_equals_the_reference(
         for _ in range(4):
             for p in cell.parameters():
                 p.data += 0.1 * torch.randn_like(p)
-            x, initial = _inputs(cell, device, dtype)
+            x, initial = inputs(cell, dtype, B, T, device)
             lengths = None if rest[0] is None else rest[0].roll(int(torch.randint(5, ())))
-            theirs = _results(_reference(cell), cell, x, initial, lengths, rest[1])
-            _assert_equal(_results(run, cell, x, initial, lengths, rest[1]), theirs, tolerance)
+            theirs = results(reference(cell), cell, x, initial, lengths, rest[1])
+            _assert_equal(results(run, cell, x, initial, lengths, rest[1]), theirs, tolerance)
         assert replays == ["forward", "backward"] * 3
 
 
@@ -138,19 +118,22 @@ def test_what_one_pass_has_kept_outlives_the_next(device: str) -> None:
     """Several forward passes before the backward passes, in any order, and one backward pass twice."""
     cell = nn.GRU(I, H).to(device).double()
     run, params = Engine(LayerStep(cell)), dict(cell.named_parameters())
-    pairs = [_inputs(cell, device, torch.float64) for _ in range(COPIES + 3)]
-    expected = [_results(_reference(cell), cell, x, s)[2:] for x, s in pairs]
-    results = [run(params, (x,), (), s) for x, s in pairs]
+    pairs = [inputs(cell, torch.float64, B, T, device) for _ in range(COPIES + 3)]
+    expected = []
+    for x, s in pairs:
+        leaves = [x, *s, *params.values()]
+        expected.append(torch.autograd.grad(_loss(*reference(cell)(params, (x,), (), s)), leaves))
+    runs = [run(params, (x,), (), s) for x, s in pairs]
     order = [3, 0, 6, 1, 5, 2, 4]
     for k in order:
         x, s = pairs[k]
         for again in (True, False):
-            found = torch.autograd.grad(_losses(*results[k]), [x, *s, *params.values()], retain_graph=again)
-            _assert_equal(list(found), expected[k], 1e-11)
+            found = torch.autograd.grad(_loss(*runs[k]), [x, *s, *params.values()], retain_graph=again)
+            _assert_equal(list(found), list(expected[k]), 1e-11)
     y, last = run(params, pairs[0][:1], (), pairs[0][1])
-    first = torch.autograd.grad(_losses(y, last), list(params.values()), retain_graph=True)
+    first = torch.autograd.grad(_loss(y, last), list(params.values()), retain_graph=True)
     run(params, pairs[1][:1], (), pairs[1][1])  # takes the recording over
-    second = torch.autograd.grad(_losses(y, last), list(params.values()))
+    second = torch.autograd.grad(_loss(y, last), list(params.values()))
     _assert_equal(list(second), list(first), 1e-11)
 
 
@@ -183,10 +166,10 @@ def test_noise_is_drawn_outside_and_new_each_time(
     recurrent = nn.Recurrent(nn.LSTM(I, H, coupled=True), layers=2, bidirectional=True, **options).to(device)
     x = torch.randn(B, T, I, device=device, requires_grad=True)
 
-    def run() -> Results:
+    def run() -> list[Tensor]:
         y, last = recurrent(x, LENGTHS)
         leaves = [x, *recurrent.parameters()]
-        return [y, *last, *torch.autograd.grad(_losses(y, last), leaves)]
+        return [y, *last, *torch.autograd.grad(_loss(y, last), leaves)]
 
     seen = []
     for seed in range(3):
@@ -220,8 +203,8 @@ def test_a_capture_that_fails_leaves_the_loop(device: str, monkeypatch: pytest.M
     cell = nn.MGU(I, H).to(device)
     run = Engine(LayerStep(cell))
     for _ in range(3):
-        x, initial = _inputs(cell, device, torch.float32)
-        _assert_equal(_results(run, cell, x, initial), _results(_reference(cell), cell, x, initial), 1e-5)
+        x, initial = inputs(cell, torch.float32, B, T, device)
+        _assert_equal(results(run, cell, x, initial), results(reference(cell), cell, x, initial), 1e-5)
 
 
 def test_checkpointing_computes_again(device: str) -> None:

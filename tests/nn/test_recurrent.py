@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from recurrent_peers import KINDS, LENGTHS, B, H, I, T, torch_layer
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from anaphora import nn
 from anaphora.nn import recurrent_run
-
-B, T, I, H = 4, 7, 5, 6
-LENGTHS = torch.tensor([7, 2, 5, 1])
-KINDS = {
-    "tanh": (torch.nn.RNN, {}),
-    "relu": (torch.nn.RNN, {"nonlinearity": "relu"}),
-    "lstm": (torch.nn.LSTM, {}),
-    "gru": (torch.nn.GRU, {}),
-}
-
-
-def _torch_layer(kind: str, layers: int, both: bool, dtype: torch.dtype) -> torch.nn.RNNBase:
-    made, options = KINDS[kind]
-    return made(I, H, num_layers=layers, bidirectional=both, batch_first=True, **options).to(dtype)
 
 
 def _their_gradients(
@@ -64,7 +50,7 @@ def test_equals_pytorch(
         monkeypatch.setattr(recurrent_run, "_engine_serves", lambda *_: False)
         monkeypatch.setattr(recurrent_run, "native_form", lambda *_: None)
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
-        theirs = _torch_layer(kind, layers, both, dtype)
+        theirs = torch_layer(kind, layers, both, dtype)
         ours = nn.Recurrent.from_torch(theirs)
         directions = 2 if both else 1
         x = torch.randn(B, T, I, dtype=dtype, requires_grad=True)
@@ -97,7 +83,7 @@ def test_equals_pytorch(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_conversion_there_and_back(kind: str) -> None:
-    theirs = _torch_layer(kind, 2, True, torch.float64)
+    theirs = torch_layer(kind, 2, True, torch.float64)
     ours = nn.Recurrent.from_torch(theirs)
     again = ours.to_torch()
     x = torch.randn(B, T, I).double()
@@ -176,48 +162,6 @@ def test_chunks_with_the_state_carried_on_give_the_same_outputs() -> None:
         parts.append(y)
     assert torch.equal(torch.cat(parts, 1), whole)
     assert all(torch.equal(a, b) for a, b in zip(state, end, strict=True))
-
-
-@pytest.mark.parametrize("zoneout", [0.0, (0.3, 0.1)])
-@pytest.mark.parametrize("connections", ["plain", "residual", "highway", "dense"])
-@pytest.mark.parametrize("grad", [False, True])
-def test_steps_equal_the_sequence(grad: bool, connections: str, zoneout: float | tuple[float, ...]) -> None:
-    recurrent = nn.Recurrent(nn.LSTM(I, H), layers=3, connections=connections, zoneout=zoneout).eval()
-    x = torch.randn(B, T, I)
-    with torch.set_grad_enabled(grad):
-        whole, end = recurrent(x)
-        state = recurrent.initial_state(B, x)
-        outputs = []
-        for t in range(T):
-            y, state = recurrent.step(x[:, t], state)
-            outputs.append(y)
-    torch.testing.assert_close(torch.stack(outputs, 1), whole, atol=1e-6, rtol=1e-5)
-    for a, b in zip(state, end, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
-
-
-def test_compiled_steps_notice_changed_weights() -> None:
-    recurrent = nn.Recurrent(nn.MGU(I, H)).eval()
-    x, state = torch.randn(1, I), recurrent.initial_state(1, torch.zeros(1))
-
-    def check() -> None:
-        with torch.no_grad():
-            torch.testing.assert_close(recurrent.step(x, state)[0], recurrent(x[:, None])[0][:, 0])
-
-    check()
-    with torch.no_grad():
-        recurrent.cells[0].forget.weights[1].mul_(3)
-        recurrent.cells[0].candidate.bias.add_(1)
-    check()
-    recurrent.cells[0].candidate.weights[0].data.mul_(-2)  # does not count as a new version
-    check()
-    recurrent.cells[0].forget.bias = torch.nn.Parameter(torch.randn(H))
-    check()
-    recurrent.load_state_dict(nn.Recurrent(nn.MGU(I, H)).state_dict())
-    check()
-    recurrent.double()
-    x, state = x.double(), tuple(s.double() for s in state)
-    check()
 
 
 def test_residual_highway_and_dense_connections_by_hand() -> None:
@@ -355,87 +299,6 @@ def test_empty_batches_and_sequences(shape: tuple[int, int]) -> None:
     assert last.shape == (4, shape[0], H)
 
 
-@pytest.mark.cuda
-@pytest.mark.parametrize("kind", [*KINDS, "gru before", "layer norm"])
-@pytest.mark.parametrize("ragged", [False, True])
-def test_cuda_equals_cpu(kind: str, ragged: bool) -> None:
-    cells = {
-        "tanh": lambda: nn.Elman(I, H),
-        "relu": lambda: nn.Elman(I, H, activation="relu"),
-        "lstm": lambda: nn.LSTM(I, H),
-        "gru": lambda: nn.GRU(I, H, reset="after"),
-        "gru before": lambda: nn.GRU(I, H),
-        "layer norm": lambda: nn.LSTM(I, H, layer_norm=True),
-    }
-    recurrent = nn.Recurrent(cells[kind](), layers=2, bidirectional=True)
-    x = torch.randn(B, T, I)
-    lengths = LENGTHS if ragged else None
-    results = []
-    for device in ("cpu", "cuda"):
-        recurrent.to(device).zero_grad()
-        there = x.detach().to(device).requires_grad_()
-        y, last = recurrent(there, lengths)
-        (y.square().sum() + sum(s.sum() for s in last)).backward()
-        results.append(
-            [t.detach().cpu() for t in (y, *last, there.grad, *(p.grad for p in recurrent.parameters()))]
-        )
-    for a, b in zip(*results, strict=True):
-        # cuDNN's tanh is good to about 1e-5; a layer norm enlarges rounding, and gradients here go up to fifty.
-        torch.testing.assert_close(a, b, atol=1e-4 * max(1.0, float(b.abs().max())), rtol=0)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ragged", [False, True])
-def test_cells_that_cudnn_has_run_through_it(kind: str, ragged: bool) -> None:
-    recurrent = nn.Recurrent.from_torch(_torch_layer(kind, 2, True, torch.float32).cuda())
-    y, _ = recurrent(torch.randn(B, T, I, device="cuda"), LENGTHS if ragged else None)
-    seen, stack = set(), [y.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            stack.extend(parent for parent, _ in node.next_functions)
-    assert sum("CudnnRnn" in node.name() for node in seen) == len(recurrent.cells)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(
-    "make", [lambda: nn.LSTM(I, H), lambda: nn.GRU(I, H, reset="after"), lambda: nn.GRU(I, H)]
-)
-def test_cuda_autocast_gives_the_precision_asked_for(make, dtype: torch.dtype) -> None:
-    recurrent = nn.Recurrent(make(), layers=2, bidirectional=True).cuda()
-    x = torch.randn(B, T, I, device="cuda")
-    exact, _ = recurrent(x, LENGTHS)
-    with torch.autocast("cuda", dtype):
-        y, _ = recurrent(x, LENGTHS)
-    assert y.dtype in (dtype, torch.float32)
-    torch.testing.assert_close(y.float(), exact, atol=0.03, rtol=0)
-    y.float().sum().backward()
-    assert all(p.grad.isfinite().all() for p in recurrent.parameters())
-
-
-def test_steps_from_many_threads() -> None:
-    """A compiled call lets other threads run: none may see another's rows or old weights."""
-    recurrent = nn.Recurrent(nn.LSTM(I, 64), layers=2).eval()
-    inputs = torch.randn(8, 40, 1 + 3, I)
-    with torch.no_grad():
-        expected = [recurrent(x.transpose(0, 1))[0][:, -1] for x in inputs]
-
-    def stream(k: int) -> Tensor:
-        with torch.no_grad():
-            state = recurrent.initial_state(4, inputs)
-            for x in inputs[k]:
-                y, state = recurrent.step(x, state)
-        return y
-
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(3):
-            for y, e in zip(pool.map(stream, range(8)), expected, strict=True):
-                assert torch.equal(y, e)
-
-
 def test_cpu_autocast_keeps_the_weights_precision() -> None:
     recurrent = nn.Recurrent(nn.GRU(I, H), layers=2)
     x = torch.randn(B, T, I)
@@ -446,34 +309,8 @@ def test_cpu_autocast_keeps_the_weights_precision() -> None:
     torch.testing.assert_close(rough, y, atol=0.05, rtol=0)
 
 
-def test_a_type_that_does_not_fit_the_weights_is_refused() -> None:
-    recurrent = nn.Recurrent(nn.MGU(I, H)).eval()
-    x = torch.randn(1, I)
-    with torch.no_grad():
-        recurrent.step(x, recurrent.initial_state(1, x))
-        recurrent.double()
-        with pytest.raises(RuntimeError, match="dtype"):
-            recurrent.step(x, recurrent.initial_state(1, x))
-        with pytest.raises(RuntimeError, match="dtype"):
-            recurrent(x[:, None])
-
-
 def test_exports_as_plain_torch_operations() -> None:
     recurrent = nn.Recurrent(nn.GRU(I, H), bidirectional=True).eval()
     x = torch.randn(B, T, I)
     program = torch.export.export(recurrent, (x, LENGTHS))
     torch.testing.assert_close(program.module()(x, LENGTHS), recurrent(x, LENGTHS), atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_steps_under_autocast_on_the_cpu_equal_the_sequence(dtype: torch.dtype) -> None:
-    recurrent = nn.Recurrent(nn.LSTM(I, H), layers=2).eval()
-    x = torch.randn(B, T, I)
-    with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
-        y, _ = recurrent(x.to(dtype))
-        state = recurrent.initial_state(B, x)
-        steps = []
-        for now in x.to(dtype).unbind(1):
-            out, state = recurrent.step(now, state)
-            steps.append(out)
-    torch.testing.assert_close(torch.stack(steps, 1), y, atol=1e-5, rtol=1e-5)
