@@ -97,7 +97,8 @@ class SeriesData:
     @property
     def place(self) -> str:
         """What to call the data in a sentence."""
-        paths = self.facts.get("paths") or [self.facts.get("name", "the series")]
+        facts = self.facts.get("of", self.facts)  # of what was held out, the whole
+        paths = facts.get("paths") or [facts.get("name", "the series")]
         return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
 
 

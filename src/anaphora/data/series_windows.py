@@ -127,18 +127,11 @@ class Windows:
         self.prepared = [
             prepare(one.values, columns, aligned=not horizon, begin=one.begin) for one in data.series
         ]
-        found = [
-            np.stack([np.full(len(ends), number), ends], axis=1)
-            for number, one in enumerate(self.prepared)
-            if len(ends := self._ends(one))
-        ]
-        if not found:
-            longest = max((len(one.inputs) for one in self.prepared), default=0)
-            needed = f"window + horizon = {window} + {horizon}" if window else "2"
-            raise DataError(
-                f"{data.place}: the longest series has {longest} steps, but at least {needed} are needed, and dev data "
-                "besides where none are given; give longer series, or a smaller window or horizon."
-            )
+        require_examples(data, window, horizon)
+        found = []
+        for number, one in enumerate(self.prepared):
+            ends = example_ends(len(one.inputs), one.begin, window, horizon)
+            found.append(np.stack([np.full(len(ends), number), ends], axis=1))
         self.places: NDArray[np.int64] = np.concatenate(found).astype(np.int64)
         # past the end there is nothing to know and nothing to forecast
         pad = self.ahead
@@ -204,14 +197,26 @@ class Windows:
         told = self.window + (t - self.window - 1) // half * half  # where the stretch before this one ended
         return max(history, told - start)
 
-    def _ends(self, one: Prepared) -> NDArray[np.int64]:
-        steps = len(one.inputs)
-        if self.window and self.horizon:
-            return np.arange(max(self.window, one.begin), steps - self.horizon + 1)
-        if not self.window:  # a whole series; the last step has nothing after it
-            return np.arange(steps, steps + 1) if steps > (1 if self.horizon else 0) else np.arange(0)
-        if steps <= self.window:
-            return np.arange(steps, steps + 1) if steps else np.arange(0)
-        half = self.window // 2
-        ends = [*range(self.window, steps, half), steps]
-        return np.array([end for end in ends if end > one.begin], dtype=np.int64)
+
+def example_ends(steps: int, begin: int, window: int, horizon: int) -> NDArray[np.int64]:
+    """The places t of a series of so many steps, of which those before ``begin`` are history."""
+    if window and horizon:
+        return np.arange(max(window, begin), steps - horizon + 1)
+    if not window:  # a whole series; the last step has nothing after it
+        return np.arange(steps, steps + 1) if steps > (1 if horizon else 0) else np.arange(0)
+    if steps <= window:
+        return np.arange(steps, steps + 1) if steps else np.arange(0)
+    ends = [*range(window, steps, window // 2), steps]
+    return np.array([end for end in ends if end > begin], dtype=np.int64)
+
+
+def require_examples(data: SeriesData, window: int, horizon: int) -> None:
+    """A `DataError` where no series is long enough for a single example."""
+    if any(len(example_ends(len(one), one.begin, window, horizon)) for one in data.series):
+        return
+    longest = max((len(one) for one in data.series), default=0)
+    needed = f"window + horizon = {window} + {horizon}" if window else "2"
+    raise DataError(
+        f"{data.place}: the longest series has {longest} steps, but at least {needed} are needed, and dev data "
+        "besides where none are given; give longer series, or a smaller window or horizon."
+    )

@@ -114,6 +114,10 @@ class KalmanForecaster(Ancestor):
         self._outputs = [own + columns.places(unknown)] if joint else [[place] for place in own]
         self._told = len(own)
 
+    def seen_by(self, number: int, values: Floats) -> tuple[Kalman, Floats, Floats]:
+        """System ``number`` (from 0), and what of standardised ``values`` it has as outputs and inputs."""
+        return self.models[number], values[:, self._outputs[number]], fill_forward(values[:, self._known])
+
     @classmethod
     def fit(
         cls, series: Sequence[Floats], columns: Columns, *, structure: Structure, states: int, iterations: int

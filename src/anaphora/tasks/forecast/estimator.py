@@ -14,7 +14,7 @@ from anaphora.data.pooled import HeldBatches
 from anaphora.data.series import SeriesData
 from anaphora.data.series_readers import open_series, open_training_series, reopen_series
 from anaphora.data.series_scale import Columns
-from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.data.series_windows import WindowBatch, Windows, require_examples
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.models.forecaster_classical import (
     Ancestor,
@@ -23,6 +23,7 @@ from anaphora.models.forecaster_classical import (
     VARForecaster,
     restored,
 )
+from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
@@ -30,6 +31,7 @@ from anaphora.tasks.forecast.ahead import Floats, Prediction, along, in_units, l
 from anaphora.tasks.forecast.build import build_forecaster
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
+from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.forecast.running import outputs
 from anaphora.tasks.forecast.scoring import score_windows
 from anaphora.tasks.forecast.tables import responses
@@ -65,7 +67,14 @@ class Forecaster(Estimator):
         train, dev = open_training_series(
             data, valid, least=max(s.horizon, 1), whole=not s.window and not self._direct, spill=spill
         )
+        for part in (train, dev):
+            require_examples(part, self._window, s.horizon)
         return train, dev.only(train.columns)
+
+    @property
+    def _window(self) -> int:
+        # a direct preset looks back as far as it likes; its windows only say from where to forecast
+        return max(self.settings_.window, 1) if self._direct else self.settings_.window
 
     def _learn(self, data: SeriesData) -> None:
         s = self.settings_
@@ -87,9 +96,7 @@ class Forecaster(Estimator):
                 )
 
     def _windows(self, data: SeriesData) -> Windows:
-        # a direct preset looks back as far as it likes; its windows only say from where to forecast
-        window = max(self.settings_.window, 1) if self._direct else self.settings_.window
-        return Windows(data, self.columns_, window=window, horizon=self.settings_.horizon)
+        return Windows(data, self.columns_, window=self._window, horizon=self.settings_.horizon)
 
     def _symbols(self, data: SeriesData) -> float:
         return float(self._windows(data).lengths.sum())
@@ -205,6 +212,11 @@ class Forecaster(Estimator):
             )
         windows = self._windows(self._opened(data, role="test", optional=False))
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
+
+    def probe(self, data: Any, *, what: Sequence[str] = ()) -> Trace:
+        """What happens inside at the end of one series: whatever ``predict`` takes, or lines of numbers as a text."""
+        self._check_trained()
+        return probe_forecaster(self, data, what)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """For each series of a CSV file its forecasts as CSV, with the time going on where it is regular."""
