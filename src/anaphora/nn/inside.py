@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 
@@ -46,12 +47,14 @@ def record() -> Iterator[list[Note]]:
 
 
 def recording() -> bool:
-    """Whether somebody is recording in this context."""
-    return _notes.get() is not None
+    """Whether somebody is recording in this context. Inside code that torch compiles nobody can."""
+    return not torch.compiler.is_compiling() and _notes.get() is not None
 
 
 def note(module: nn.Module, name: str, value: Tensor) -> None:
     """Hand ``value`` to whoever records; does nothing otherwise."""
+    if torch.compiler.is_compiling():
+        return
     notes = _notes.get()
     if notes is not None:
         notes.append(Note(module, name, value))

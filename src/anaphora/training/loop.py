@@ -208,7 +208,7 @@ class Trainer:
         number = standing.step + 1
         batch = next(self.batches)
         lr = self._lr(number)
-        outcome, factor = self.stepper.gradient(batch, number, self.interrupts.asked)
+        outcome, factor = self.stepper.gradient(batch, number, self.interrupts.asked, lr=lr)
         if not outcome.finite:
             self._not_finite(batch, number, outcome, lr)
             standing.step = number

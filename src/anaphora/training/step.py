@@ -54,11 +54,18 @@ class Stepper:
         self.optimizer = build_optimizer(model, settings)
         self.loss = wrap(LossModule(model, objective), group)
         self.scale = LossScale(enabled=precision == "fp16")
+        fused = all(g.get("fused") for g in self.optimizer.param_groups)
+        self._ahead = fused and group.device.type == "cuda"
         # Apple's GPUs have no float64
         self._wide = torch.float32 if group.device.type == "mps" else torch.float64
 
-    def gradient(self, batch: Any, number: int, asked: bool = False) -> tuple[Outcome, float]:
-        """Leave the batch's gradient in ``.grad``; the outcome, and the factor that makes it the clipped true one."""
+    def gradient(
+        self, batch: Any, number: int, asked: bool = False, *, lr: float = 0.0
+    ) -> tuple[Outcome, float]:
+        """Leave the batch's gradient in ``.grad``; the outcome, and the factor that makes it the clipped true one.
+
+        On a GPU the weights are moved already, with ``lr``; `apply` knows.
+        """
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(3, dtype=self._wide, device=self.group.device)
@@ -70,7 +77,10 @@ class Stepper:
                 self._backward(batch, number, part, weight, sums)
         sums[2] += asked
         self.group.sum(sums)
-        total, count, stop, norm = torch.cat([sums, self._norm().to(sums).reshape(1)]).tolist()
+        numbers = torch.cat([sums, self._norm().to(sums).reshape(1)])
+        if self._ahead:
+            numbers = self._run_ahead(numbers, expected, lr)
+        total, count, stop, norm = numbers.tolist()
         if count == 0:
             return Outcome(0.0, 0.0, 0.0, False, False, stop > 0), 0.0
         true = expected / count / self.scale.value
@@ -80,12 +90,35 @@ class Stepper:
         return Outcome(total / count, count, norm, clipped, False, stop > 0), factor
 
     def apply(self, factor: float, lr: float) -> None:
-        """Move the weights along the gradient left by ``gradient``."""
-        if factor != 1.0:
-            torch._foreach_mul_(self._gradients(), factor)
+        """Move the weights along the gradient left by ``gradient``, unless it has done so itself."""
+        if not self._ahead:
+            if factor != 1.0:
+                torch._foreach_mul_(self._gradients(), factor)
+            set_learning_rate(self.optimizer, lr)
+            self.optimizer.step()
+        self.scale.stepped()
+
+    def _run_ahead(self, numbers: Tensor, expected: int, lr: float) -> Tensor:
+        """Move the weights before the ``numbers`` are known here, so that the GPU need not wait for us to read them.
+
+        The factor of the gradient is computed where the gradient is, and a step that is not finite is left out there.
+        Returns the numbers in this machine's memory.
+        """
+        total, count, _, norm = numbers.unbind()
+        true = expected / count / self.scale.value
+        shrink = (self.settings.clip / (norm * true)).clamp(max=1.0) if self.settings.clip else 1.0
+        good = (total / count).isfinite() & norm.isfinite() & (count > 0)
+        here = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        here.copy_(numbers, non_blocking=True)
+        known = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        known.record()
+        optimizer: Any = self.optimizer
+        optimizer.grad_scale = (1.0 / (true * shrink)).float()  # what the fused kernels divide gradients by
+        optimizer.found_inf = (~good).float()
         set_learning_rate(self.optimizer, lr)
         self.optimizer.step()
-        self.scale.stepped()
+        known.synchronize()
+        return here
 
     def repeat(self, batch: Any, number: int) -> None:
         """Run this process's parts of a batch forward once more, with the same random numbers."""
