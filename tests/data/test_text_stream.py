@@ -48,7 +48,8 @@ def test_raw_words_keep_lines_and_single_spaces() -> None:
 def test_a_raw_tokenizer_is_read_back(kind: str) -> None:
     first = raw(kind)
     again = Tokenizer.from_json(first.to_json())
-    assert again.raw and again.encode(POEM) == first.encode(POEM)
+    assert again.raw
+    assert again.encode(POEM) == first.encode(POEM)
     changed = json.loads(first.to_json())
     changed["pre_tokenizer"]["pattern"] = {"Regex": "."}
     with pytest.raises(DataError):
@@ -106,7 +107,8 @@ def test_the_end_of_running_text_is_held_out() -> None:
     train, dev = hold_out_end(text, 0.1)
     parts = ["".join(part.blocks()) for part in (train, dev)]
     assert "".join(parts) == "".join(text.blocks())
-    assert parts[1].startswith("line 9") and 9 <= len(dev) <= 10
+    assert parts[1].startswith("line 9")
+    assert 9 <= len(dev) <= 10
     assert [len(part) for part in (train, dev)] == [part.count("\n") for part in parts]
     assert [part.characters for part in (train, dev)] == list(map(len, parts))
 
@@ -121,7 +123,8 @@ def test_of_separate_lines_some_are_held_out(tmp_path) -> None:
     path.write_text("".join(f"line {i}\n" for i in range(200)))
     train, dev = hold_out_lines(open_text(path), 0.1, seed=3)
     lines = ["".join(part.blocks()).splitlines() for part in (train, dev)]
-    assert len(lines[1]) == len(dev) == 20 and len(lines[0]) == len(train) == 180
+    assert len(lines[1]) == len(dev) == 20
+    assert len(lines[0]) == len(train) == 180
     assert sorted(lines[0] + lines[1]) == sorted(f"line {i}" for i in range(200))
     again = reopen_texts({"train": train.describe(), "valid": dev.describe()})
     assert ["".join(part.blocks()).splitlines() for part in again] == lines
@@ -146,7 +149,8 @@ def test_streams_go_on_where_they_stopped_and_reach_every_symbol() -> None:
     assert rows.ravel().tolist() == list(range(101, 201))  # 25 for each of 4 streams
     assert (np.concatenate([b.inputs for b in first], 1) + 1 == rows).all()
     second = next(batches)
-    assert batches.epoch == 1 and second.fresh
+    assert batches.epoch == 1
+    assert second.fresh
 
 
 @pytest.mark.parametrize("kind", [StreamBatches, WindowBatches])
@@ -161,7 +165,8 @@ def test_a_restored_stream_gives_the_batches_that_would_have_followed(kind) -> N
     other.restore(place)
     for one in expected:
         again = next(other)
-        assert (again.inputs == one.inputs).all() and (again.targets == one.targets).all()
+        assert (again.inputs == one.inputs).all()
+        assert (again.targets == one.targets).all()
         assert again.fresh == one.fresh
 
 
@@ -191,7 +196,8 @@ def test_a_text_too_large_for_memory_is_encoded_into_a_file(tmp_path, monkeypatc
     held = encode_stream(text, tokenizer)
     monkeypatch.setattr(text_stream, "HELD_TEXT", 10)
     spilled = encode_stream(text, tokenizer)
-    assert isinstance(spilled, np.memmap) and spilled.dtype == np.uint16
+    assert isinstance(spilled, np.memmap)
+    assert spilled.dtype == np.uint16
     assert (spilled == held).all()
     assert tokenizer.decode(held[1:].tolist()) == "".join(text.blocks())
 
@@ -204,4 +210,5 @@ def test_lines_are_sequences_of_their_own() -> None:
     batch = next(LineBatches(rows, batch_tokens=100, max_tokens=10, seed=1))
     inputs, targets = batch.tensors("cpu")
     assert batch.symbols == 2 + 3 + 1 + 3 == int((targets != 0).sum())
-    assert (inputs[:, 0] == 2).all() and (targets == 3).any(1).all()
+    assert (inputs[:, 0] == 2).all()
+    assert (targets == 3).any(1).all()

@@ -132,6 +132,10 @@ class TransformerBody(TransformerEncoder):
         x = self.dropout(self.positions(self.embedding(symbols)))
         return Reading(self.stack(x, causal=True), None)
 
+    def prepare(self, length: int) -> None:
+        """Have the positions of windows of this length at hand."""
+        self.get_submodule("positions")(next(self.parameters()).new_zeros(1, length, self.width))
+
     def start(self, rows: int) -> Window:
         weight = next(self.parameters())
         return Window(None, torch.zeros(rows, 0, dtype=torch.long, device=weight.device))

@@ -20,6 +20,8 @@ from anaphora.data.text_readers import Data, open_text, open_training_text, reop
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
@@ -27,9 +29,11 @@ from anaphora.tasks.language import ngram
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.masked import MaskedObjective, masked_measures
 from anaphora.tasks.language.objective import LanguageObjective
+from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.language.sampling import Listen, draw
 from anaphora.tasks.language.scoring import stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.settings import LanguageSettings, SampleOptions, SampleSettings
+from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -273,6 +277,20 @@ class LanguageModel(Estimator):
         )
         told = len(self.tokenizer_.decode(begun[1:]))
         return [self.tokenizer_.decode([*begun[1:], *h.tokens])[told:] for h in drawn]
+
+    def probe(self, text: str, *, what: Sequence[str] = ()) -> Trace:
+        """What happens inside while ``text`` is read, and what was expected after each symbol. ``what`` may ask for
+        ``gradients`` and ``ablation`` of heads."""
+        self._check_trained()
+        return probe_language(self, text, what)
+
+    def probe_embeddings(self) -> Trace:
+        """The vectors of the symbols, for the view embeddings."""
+        self._check_trained()
+        if not isinstance(self.model_, nn.Module):
+            raise AnaphoraError("an n-gram model counts symbols and has no vectors of them.")
+        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
+        return symbol_vectors(self, embedding, self.tokenizer_)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """For each line ``log p⇥perplexity⇥line``, in order; an empty line has no answer but an empty line."""

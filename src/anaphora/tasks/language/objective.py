@@ -58,6 +58,7 @@ class LanguageObjective:
         if device.type != "cuda" or self.settings.compile == "off" or not model.training:
             return window_loss
         if self._compiled is None:
+            model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
             self._compiled = torch.compile(window_loss, dynamic=False)
         return self._compiled
 
