@@ -79,7 +79,7 @@ def _show(scores: dict[str, Any]) -> None:
     for key, value in scores.items():
         if key.endswith("_signature") or isinstance(value, dict | list):
             continue
-        shown = f"{value:.2f}" if isinstance(value, float) else str(value)
+        shown = _number(value)
         rows.append((key.replace("_", " "), shown, faint(str(scores.get(f"{key}_signature", "")))))
     result(table(rows))
     for key, value in scores.items():
@@ -93,4 +93,11 @@ def _cells(value: Any) -> list[str]:
         return [f"{name} {_cells(cell)[0]}" for name, cell in value.items()]
     if isinstance(value, list | tuple):
         return [cell for item in value for cell in _cells(item)]
-    return [f"{value:.2f}" if isinstance(value, float) else str(value)]
+    return [_number(value)]
+
+
+def _number(value: Any) -> str:
+    """Two decimals, and three significant digits of what is small, as errors may be."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.2f}" if abs(value) >= 1 or not value else f"{value:.3g}"
