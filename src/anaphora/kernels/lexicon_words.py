@@ -6,6 +6,7 @@ stops to ask for the arcs it is going to need.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ class Words(NamedTuple):
     """By what its numbers are multiplied: the weight in natural logarithms. 0: there is no model."""
 
 
+@cache
 def no_words() -> Words:
     """No model: nothing is asked of it."""
     return Words(np.zeros(8, SLOT), np.zeros(0, SLOT), np.zeros(0, EXIT), np.zeros(0, np.int64), 0.0)

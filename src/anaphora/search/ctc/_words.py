@@ -103,9 +103,10 @@ class _Ends:
         kept = beam.now[: beam.counts[0]].astype(np.int64)
         mass = beam.masses[2, : len(kept)]
         whole = (beam.prefixes["entry"][kept] >= 0) | (kept == 0)
+        ended = np.flatnonzero(whole)
         rows, entries = self._ended(kept, ~whole)
-        self.row = np.concatenate((np.flatnonzero(whole), rows))
-        self.entry = np.concatenate((np.full(int(whole.sum()), -1), entries))
+        self.row = np.concatenate((ended, rows))
+        self.entry = np.concatenate((np.full(len(ended), -1), entries))
         self.finished = bool(len(self.row))
         if not self.finished:
             self.row, self.entry = np.arange(len(kept)), np.full(len(kept), -1)
@@ -115,15 +116,14 @@ class _Ends:
 
     def _ended(self, kept: Ints, inside: NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """The last word of an input may lack its separator: rows inside a word, and the entries that may end there."""
-        tree, separator = self.search.lexicon.tree, self.search.lexicon.separator
-        pairs = []
-        if separator is not None:
-            for row in np.flatnonzero(inside).tolist():
-                node = int(self.beam.prefixes["arc"][kept[row]])
-                for child in range(int(tree.first[node]), int(tree.first[node + 1])):
-                    if tree.symbol[child] == separator:
-                        pairs += [(row, e) for e in range(tree.word_first[child], tree.word_first[child + 1])]
-        return tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)  # type: ignore[return-value]
+        tree = self.search.lexicon.tree
+        rows = np.flatnonzero(inside)
+        last = self.search.lexicon.closing[self.beam.prefixes["arc"][kept[rows]]]
+        rows, last = rows[last > 0], last[last > 0]
+        first = tree.word_first[last].astype(np.int64)
+        many = tree.word_first[last + 1] - first
+        within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+        return np.repeat(rows, many), np.repeat(first, many) + within
 
     def _of_words(self) -> Floats:
         """What language model, bonuses and hot words add to each output."""
@@ -145,9 +145,10 @@ class _Ends:
         return extra
 
     def best_first(self) -> list[int]:
-        order = np.argsort(-self.score, kind="stable")
-        possible = [int(place) for place in order if self.score[place] > -math.inf]
-        return possible if self.finished else possible[:1]
+        order: list[int] = np.argsort(-self.score, kind="stable")[
+            : int((self.score > -math.inf).sum())
+        ].tolist()
+        return order if self.finished else order[:1]
 
     def hypothesis(self, place: int, log_p: Floats | None) -> WordHypothesis:
         tree, beam, lexicon = self.search.lexicon.tree, self.beam, self.search.lexicon

@@ -34,9 +34,7 @@ class Plan:
         self.lexicon, self.lm, self.hot, self.pruning = lexicon, lm, hot, pruning
         self.eos, self.n_best, self.weight, self.word_bonus = eos, n_best, weight, word_bonus
         self.credit = credits(lexicon, lm, hot, weight).tolist()
-        tree = lexicon.tree
-        self.first, self.symbol = tree.first.tolist(), tree.symbol.tolist()
-        self.word_first, self.word = tree.word_first.tolist(), tree.word.tolist()
+        self.symbol, self.first, self.word_first, self.word = lexicon.tree.lists
         self.most = max(0.0, word_bonus + hot.most)
         """The most that one more symbol can add to a score."""
 

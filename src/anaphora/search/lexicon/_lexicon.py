@@ -102,6 +102,15 @@ class Lexicon:
             words.append(PAUSE)
         return grow(spellings, words, self.symbols)
 
+    @cached_property
+    def closing(self) -> NDArray[np.int32]:
+        """(nodes,): the node of the separator that would end a word here, 0 where no word can end."""
+        found = np.zeros(len(self.tree), dtype=np.int32)
+        if self.separator is not None:
+            ends = np.flatnonzero((self.tree.symbol == self.separator) & (self.tree.parent > 0))
+            found[self.tree.parent[ends]] = ends
+        return found
+
     def numbers_in(self, vocabulary: object, number: Callable[[str], int]) -> NDArray[np.int64]:
         """(words,): ``number(word)`` for each word; kept for the next search with the same vocabulary."""
         if self._numbers is None or self._numbers[0] is not vocabulary:

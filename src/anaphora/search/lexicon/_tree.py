@@ -55,6 +55,11 @@ class Tree:
             depth[low:high] = depth[self.parent[low:high]] + 1
         return depth
 
+    @cached_property
+    def lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """`symbol`, `first`, `word_first` and `word` for loops in Python, which read lists several times faster."""
+        return self.symbol.tolist(), self.first.tolist(), self.word_first.tolist(), self.word.tolist()
+
     def spelling(self, node: int) -> list[int]:
         """The symbols from the root to a node."""
         found = []
