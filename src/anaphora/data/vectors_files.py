@@ -20,7 +20,7 @@ from anaphora.errors import DataError
 Numbers = np.ndarray[Any, Any]
 ENDINGS = (".npy", ".csv")
 """Endings of files that hold one sequence."""
-LARGEST = 1 << 36
+LARGEST = 1 << 34
 """Most bytes that are unpacked from one file."""
 _IDX = re.compile(r"(idx\d-ubyte|\.idx)(\.gz)?$")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -113,15 +113,17 @@ def _read_idx(path: Path) -> Numbers:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                data = file.read(LARGEST + 1)
-            if len(data) > LARGEST:
-                raise DataError(
-                    f"{path} unpacks to more than {LARGEST >> 30} GiB, which is refused; split it."
-                )
-            return data
-        return path.read_bytes()
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        found = bytearray()
+        with gzip.open(path) as file:
+            while block := file.read(1 << 24):
+                found += block
+                if len(found) > LARGEST:
+                    raise DataError(
+                        f"{path} unpacks to more than {LARGEST >> 30} GiB, which is refused; split it."
+                    )
+        return bytes(found)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error, "a whole file") from None
 

@@ -10,6 +10,8 @@ from anaphora.cli.options import json_option
 EXAMPLES = """
 anaphora study length
 anaphora study length --corpus numbers -o runs/length --json
+anaphora study memory
+anaphora study memory --corpus brackets -o runs/brackets
 """
 
 
@@ -27,7 +29,9 @@ def command(
     """Run the experiment NAME, print what it found and write its picture.
 
     `length` trains with and without attention and plots quality against length: pressed into a single state,
-    long inputs come out worse.
+    long inputs come out worse. `memory` trains Elman, LSTM, GRU and Transformer with the answer further and further
+    back (adding, brackets or recall) and plots what they remember, and the gradient over time; stopped with Ctrl-C,
+    the same command goes on.
     """
     from pathlib import Path
 
@@ -37,7 +41,7 @@ def command(
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks import study
-    from anaphora.views import length
+    from anaphora.views import length, memory
 
     written = read_assignments(assignments)
     if written.problems:
@@ -46,7 +50,7 @@ def command(
     options = {"corpus": corpus, "settings": written.values}
     given = {key: value for key, value in options.items() if value}
     found = study.run(name, folder, reporter=make_reporter(), **given)
-    drawn = length.picture(found["models"])
+    drawn = length.picture(found["models"]) if name == "length" else memory.picture(found)
     files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
     write_files(drawn, files)
     if as_json:

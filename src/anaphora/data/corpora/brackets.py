@@ -72,7 +72,7 @@ CORPUS = Corpus(
         "30": "the same with 30 letters between",
         "100": "the same with 100 letters between",
     },
-    sizes={"train": 20_000, "dev": 500, "test": 1_000},
+    sizes={"train": 10_000, "dev": 500, "test": 1_000},
     draw=draw,
     tasks=("classify",),
     unit="examples",

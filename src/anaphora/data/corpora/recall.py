@@ -24,7 +24,7 @@ CORPUS = Corpus(
         "30": "30 letters follow",
         "100": "100 letters follow",
     },
-    sizes={"train": 20_000, "dev": 500, "test": 1_000},
+    sizes={"train": 10_000, "dev": 500, "test": 1_000},
     draw=draw,
     tasks=("classify",),
     unit="examples",

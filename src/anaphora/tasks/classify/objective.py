@@ -59,9 +59,10 @@ class ClassificationObjective:
             source = drop_words(source, self.settings.word_dropout)
         scores = model(source, lengths).float()
         smoothing = self.settings.label_smoothing if model.training else 0.0
-        return self._sum(scores, torch.from_numpy(batch.targets).to(device), smoothing)
+        return self.loss_of(scores, torch.from_numpy(batch.targets).to(device), smoothing)
 
-    def _sum(self, scores: Tensor, truth: Tensor, smoothing: float) -> LossSum:
+    def loss_of(self, scores: Tensor, truth: Tensor, smoothing: float = 0.0) -> LossSum:
+        """The loss of scores ``(batch, outputs)`` where ``truth`` (see `Targets.encode`) is right."""
         kind = self.targets.kind
         weight = None if self._weights is None else self._weights.to(scores)
         if kind == "number":
@@ -83,7 +84,7 @@ class ClassificationObjective:
     @torch.no_grad()
     def evaluate(self, model: SequenceClassifier) -> dict[str, float]:
         scores = score_inputs(model, self._inputs)
-        part = self._sum(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
+        part = self.loss_of(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
         self._found = answers(self.targets, scores, self.settings.threshold)
         measured = measure(self.targets, self._labels, self._found, self.settings.tolerance)
         kept = {key: value for key, value in measured.items() if isinstance(value, float)}

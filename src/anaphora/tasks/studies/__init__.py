@@ -1,0 +1,1 @@
+"""Studies: small experiments of the lectures, run on the spot."""

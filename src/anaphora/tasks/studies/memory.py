@@ -1,0 +1,147 @@
+"""How far back can a model remember? The vanishing gradient, measured (Hochreiter 1991; Bengio et al. 1994).
+
+Elman network, LSTM, GRU and Transformer learn the same problem with the answer hidden further and further back.
+For each there is the share of test examples it gets right, and ‖∂L/∂s_t‖: how much the loss at the end still feels
+of the state at step t, in the fresh network, from which learning has to begin, and in the trained one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from anaphora.data.labelled import open_labelled
+from anaphora.errors import AnaphoraError, RunError
+from anaphora.settings.base import suggestion
+from anaphora.tasks.claim import claim
+from anaphora.tasks.classify.estimator import Classifier
+from anaphora.tasks.studies.gradients import gradients_over_time
+from anaphora.training.durable import replace_file, writing
+from anaphora.training.progress import Reporter, SilentReporter
+from anaphora.training.run import RunFolder
+
+MODELS = ("rnn", "lstm", "gru", "transformer")
+LAGS = (10, 30, 100)
+CORPORA = ("adding", "brackets", "recall")
+SETTINGS: dict[str, Any] = {
+    "hidden": 64,
+    "dropout": 0.0,
+    "lr": 5e-3,
+    "warmup": 50,
+    "steps": 1200,
+    "valid_every": 100,
+    "save_every": 100,
+    "patience": 0,
+    "ema": 0.0,
+    "threads": 1,
+    "device": "cpu",
+}
+TEXT = {"tokens": "word", "vocab_size": 64}
+OWN: dict[str, dict[str, Any]] = {  # what suits one kind of model only
+    "rnn": {"lr": 1e-3, "embedding": 32},
+    "lstm": {"pooling": "last", "embedding": 32},
+    "gru": {"pooling": "last", "embedding": 32},
+    "transformer": {"lr": 1e-3, "layers": 2, "heads": 4, "feedforward": 128},
+}
+_ROWS = 40  # sequences in a batch
+_GRADIENT_EXAMPLES = 50
+
+
+def memory(
+    out: str | Path,
+    *,
+    corpus: str = "adding",
+    settings: Mapping[str, Any] | None = None,
+    reporter: Reporter | None = None,
+    models: tuple[str, ...] = MODELS,
+    lags: tuple[int, ...] = LAGS,
+) -> dict[str, Any]:
+    """Train each model at each lag; the share of test examples it gets right, and its gradients over time.
+
+    Every part is a run folder ``MODEL-LAG`` in ``out``. Parts that are finished are not trained again, and one that
+    was interrupted goes on where it stopped, so the same call after Ctrl-C continues the study.
+    """
+    if corpus not in CORPORA:
+        hint = suggestion(corpus, CORPORA, otherwise="")
+        raise AnaphoraError(f"{corpus} cannot be studied for memory ({', '.join(CORPORA)}).{hint}")
+    folder, told = Path(out), reporter or SilentReporter()
+    parts = {
+        (model, lag): Classifier(model=model, **_settings(model, corpus, lag, settings or {}))
+        for lag in lags
+        for model in models
+    }
+    _prepare(folder, corpus, settings or {})
+    found: dict[str, Any] = {"success": {model: {} for model in models}, "gradients": {}, "runs": {}}
+    for number, ((model, lag), fresh) in enumerate(parts.items(), start=1):
+        part = folder / f"{model}-{lag}"
+        result = _finished(part)
+        if result is None:
+            told.say(f"{number} of {len(parts)}: {model}, {corpus} with a lag of {lag}")
+            result = _learn(part, fresh, f"{corpus}:{lag}", told)
+        told.say(f"{number} of {len(parts)}: {model} at lag {lag}: {result['success']:.1%} right")
+        found["success"][model][lag] = result["success"]
+        found["gradients"].setdefault(lag, {})[model] = result["gradients"]
+        found["runs"][f"{model}-{lag}"] = str(part)
+    examples = len(open_labelled(f"{corpus}:{lags[0]}", role="test"))
+    return {"study": "memory", "corpus": corpus, "examples": examples, **found}
+
+
+def _settings(model: str, corpus: str, lag: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    kind = {"target": "number"} if corpus == "adding" else TEXT
+    chosen = {**SETTINGS, "batch_tokens": _ROWS * (lag + 10), **kind, **OWN[model], **given}
+    if model == "transformer":
+        chosen.pop("embedding", None)
+    return chosen
+
+
+def _prepare(folder: Path, corpus: str, given: Mapping[str, Any]) -> None:
+    """The folder of this very study; parts of one with other settings are removed."""
+    claim(folder, "study")
+    asked = json.dumps({"study": "memory", "corpus": corpus, "settings": dict(given)}, sort_keys=True) + "\n"
+    mark = folder / "memory.json"
+    with writing(folder):
+        if mark.is_file() and mark.read_text(encoding="utf-8") == asked:
+            return
+        for part in folder.iterdir():
+            if part.is_dir() and part.name.partition("-")[0] in MODELS:
+                shutil.rmtree(part)
+        replace_file(mark, asked.encode())
+
+
+def _finished(part: Path) -> dict[str, Any] | None:
+    """What a part came to, if it was finished."""
+    try:
+        found = json.loads((part / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _learn(part: Path, fresh: Classifier, data: str, reporter: Reporter) -> dict[str, Any]:
+    """Train one model, or go on with its training, and measure it."""
+    trained = _resumed(part, reporter) or fresh.fit(data, out=part, force=True, reporter=reporter)
+    if trained.result_.stopped == "interrupted":
+        raise KeyboardInterrupt
+    rows = open_labelled(data, role="test")
+    inputs, labels = zip(*rows.read(range(_GRADIENT_EXAMPLES)), strict=True)
+    after = gradients_over_time(trained, trained.model_, inputs, labels)
+    before = gradients_over_time(trained, trained._fresh_model(), inputs, labels)
+    result = {
+        "success": trained.score(data)["accuracy"] / 100,
+        "gradients": {"before": before, "after": after},
+    }
+    with writing(part):
+        replace_file(part / "result.json", json.dumps(result).encode())
+    return result
+
+
+def _resumed(part: Path, reporter: Reporter) -> Classifier | None:
+    if not RunFolder(part).has_checkpoints():
+        return None
+    try:
+        return Classifier.resume(part, reporter=reporter)
+    except RunError:
+        return None  # too early or too damaged to go on from: it is trained anew
