@@ -39,7 +39,7 @@ def rotation(request):
     return recurrent, request.param
 
 
-def last_unit(y):
+def last_unit(y, last=None):
     """L_t = y_t · a with a fixed a, so ‖∂L_t/∂h_t‖ = ‖a‖."""
     return y[0] @ torch.arange(1.0, y.shape[-1] + 1, dtype=y.dtype)
 

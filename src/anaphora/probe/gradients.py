@@ -47,23 +47,28 @@ def input_gradients(source: nn.Module, call: Callable[[], Tensor], losses: Losse
     return np.stack(rows)
 
 
-def state_gradients(recurrent: Recurrent, x: Tensor, losses: Losses) -> NDArray[Any]:
-    """‖∂L_t/∂s_k‖ ``(t, k)`` for k ≤ t, zero above; s_k is the whole state after step k: every layer, h and c.
+def state_gradients(
+    recurrent: Recurrent, x: Tensor, losses: Callable[[Tensor, tuple[Tensor, ...]], Tensor]
+) -> NDArray[Any]:
+    """‖∂L_t/∂s_k‖ ``(t, k)``; s_k is the whole state after step k: every layer, h and c.
 
-    x ``(1, T, inputs)``; ``losses`` takes the outputs y ``(1, T, hidden)``, of which L_t may use y_t only.
+    x ``(1, T, inputs)``; ``losses`` takes the outputs y ``(1, T, hidden)`` and the last states, and gives one loss per
+    step, of which L_t may use y_t only, or any other number of losses of the whole.
     """
     if recurrent.bidirectional:
         raise AnaphoraError("the layer reads in both directions, so its states have no one order in time.")
     _check_length(x.shape[1])
     with torch.enable_grad():
         states, outputs = _unrolled(recurrent, x.detach())
-        each = losses(torch.stack(outputs, 1))
-    found = np.zeros((len(outputs), len(outputs)))
+        each = losses(torch.stack(outputs, 1), states[-1])
+    found = np.zeros((len(each), len(outputs)))
+    stepwise = len(each) == len(outputs)
     for t, loss in enumerate(each.unbind()):
-        parts = [part for state in states[: t + 1] for part in state]
+        reached = t + 1 if stepwise else len(states)
+        parts = [part for state in states[:reached] for part in state]
         grads = torch.autograd.grad(loss, parts, retain_graph=True, allow_unused=True)
         size = len(states[0])
-        for k in range(t + 1):
+        for k in range(reached):
             mine = [g for g in grads[k * size : (k + 1) * size] if g is not None]
             found[t, k] = (
                 float(torch.stack([g.double().square().sum() for g in mine]).sum().sqrt()) if mine else 0

@@ -144,8 +144,8 @@ def _through_states(
     if len(given) != 1 or given[0].shape[0] != 1:
         return None
 
-    def read(y: Tensor) -> Tensor:
-        put = recurrent.register_forward_hook(lambda module, arguments, output: (y, output[1]))
+    def read(y: Tensor, last: tuple[Tensor, ...]) -> Tensor:
+        put = recurrent.register_forward_hook(lambda module, arguments, output: (y, last))
         try:
             return losses(call())
         finally:

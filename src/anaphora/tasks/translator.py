@@ -15,6 +15,7 @@ from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn.embedding import Embedding
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.settings import SearchSettings, build
@@ -22,6 +23,7 @@ from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.decoding import encode_sources, search_outputs
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.metrics import translation_scores
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.presets import build_seq2seq
@@ -201,6 +203,12 @@ class Translator(Estimator):
                 "text": text,
             },
         )
+
+    def probe_embeddings(self) -> Trace:
+        """The vectors of the source's symbols, for the view embeddings."""
+        self._check_trained()
+        embedding = next(module for module in self.model_.encoder.modules() if isinstance(module, Embedding))
+        return symbol_vectors(self, embedding, self.tokenizer_.source)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each line, in order; an empty line stays empty.

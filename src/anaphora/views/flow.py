@@ -58,8 +58,13 @@ def gradients(trace: Trace) -> Panels:
 
 
 def by_lag(norms: NDArray[Any]) -> tuple[list[float], list[float]]:
-    """Mean of ``norms`` (t, k) over all pairs with t − k = lag, for each lag ≥ 0 that has any."""
+    """Mean of ``norms`` (t, k) over all pairs with t − k = lag, for each lag ≥ 0 that has any.
+
+    Losses of the whole sequence, of which there are not as many as places, stand at its end.
+    """
     steps, times = norms.shape
+    if steps != times:
+        return [float(lag) for lag in range(times)], [float(m) for m in norms.mean(0)[::-1]]
     lags, means = [], []
     for lag in range(times):
         values = [norms[t, t - lag] for t in range(lag, min(steps, times))]
@@ -75,7 +80,7 @@ def _matrix(trace: Trace, name: str) -> Heatmap:
     high = float(logs.max(initial=0.0))
     low = max(float(logs[values > SMALLEST].min(initial=high)), high - 8)
     names = trace.tokens.get("time", [str(i) for i in range(values.shape[1])])
-    outputs = trace.tokens.get("step", names)
+    outputs = trace.tokens.get("step", names if len(names) == values.shape[0] else ["the whole"])
     return Heatmap(
         title=f"‖∂L/∂·‖ with respect to {KINDS[name]}",
         subtitle="row: whose loss; column: with respect to where (decimal logarithm)",

@@ -27,6 +27,8 @@ def hmm(trace: Trace, *, by: str = "smoothed", steps: int = MOST) -> Panels:
     """The trellis ``by`` smoothed or filtered probabilities, the path, and the transitions."""
     if by not in ("smoothed", "filtered"):
         raise AnaphoraError(f"by must be smoothed or filtered, not {by!r}.")
+    if by not in trace.arrays:
+        raise AnaphoraError(f"This trace holds no {by} probabilities of states.")
     values = np.asarray(trace.array(by, "state", "time"), np.float32)[:, :steps]
     names = trace.tokens["state"]
     path = [int(s) for s in trace.array("viterbi", "time")[:steps]]
@@ -51,20 +53,27 @@ def hmm(trace: Trace, *, by: str = "smoothed", steps: int = MOST) -> Panels:
             Line(by, places, values.argmax(0).astype(float).tolist()),
         ],
     )
-    transitions = Heatmap(
+    charts: list[object] = [trellis, lines]
+    if "transitions" in trace.arrays:
+        charts.append(_transitions(trace))
+    total = trace.arrays["viterbi"].values.shape[0]
+    notes = [f"the first {len(path)} of {total} observations"] if total > len(path) else []
+    likelihood = trace.facts.get("log_likelihood")
+    words = "" if likelihood is None else f"log-likelihood {float(likelihood):.4f}"
+    return Panels(TITLE, words, charts, notes, READING, CAUTION)
+
+
+def _transitions(trace: Trace) -> Heatmap:
+    return Heatmap(
         title="Transitions",
         subtitle="probability of the next state (column) after a state (row)",
         values=np.asarray(trace.array("transitions", "state", "to"), np.float32),
-        rows=names,
+        rows=trace.tokens["state"],
         columns=trace.tokens["to"],
         row_title="after",
         column_title="comes",
         value_title="probability",
     )
-    total = trace.arrays["viterbi"].values.shape[0]
-    notes = [f"the first {len(path)} of {total} observations"] if total > len(path) else []
-    words = f"log-likelihood {float(trace.facts['log_likelihood']):.4f}"
-    return Panels(TITLE, words, [trellis, lines, transitions], notes, READING, CAUTION)
 
 
 def _runs(names: list[str]) -> list[str]:

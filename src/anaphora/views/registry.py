@@ -210,7 +210,7 @@ VIEWS = {
         View(
             "hmm",
             markov.TITLE,
-            ("smoothed", "filtered", "viterbi", "transitions"),
+            ("smoothed", "viterbi"),
             markov.READING,
             markov.CAUTION,
             "the model is no hidden Markov model; `tag` has the preset hmm, and an.HMM stands by itself.",

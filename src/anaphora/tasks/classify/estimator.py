@@ -17,15 +17,19 @@ from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError, RunError
 from anaphora.models.classifier import SequenceClassifier
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.classify.build import build_classifier
 from anaphora.tasks.classify.info import ClassifierSettings, ClassifyOptions
 from anaphora.tasks.classify.inputs import Inputs, TextInputs, VectorInputs, cut
 from anaphora.tasks.classify.objective import ClassificationObjective, measure, spell
 from anaphora.tasks.classify.outputs import answers, probabilities, score_inputs
+from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.classify.reading import sequence_batches
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
@@ -208,6 +212,20 @@ class Classifier(Estimator):
                     yield Response("", {"line": number, "input": x, "output": None})
                     continue
                 yield self._response(number, None if vectors else x, next(scores)[None], chosen)
+
+    def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
+        """What happens inside while one input is read; the loss looked back from is that of the class ``target``, or of
+        the answer. ``what`` may ask for ``gradients`` and ``ablation`` of heads."""
+        self._check_trained()
+        return probe_classifier(self, x, target, what)
+
+    def probe_embeddings(self) -> Trace:
+        """The vectors of the symbols, for the view embeddings."""
+        self._check_trained()
+        if not isinstance(self.inputs_, TextInputs):
+            raise AnaphoraError("this Classifier reads vectors, so it has no vectors of symbols.")
+        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
+        return symbol_vectors(self, embedding, self.inputs_.tokenizer)
 
     def _response(self, number: int, text: str | None, scores: Any, chosen: Mapping[str, Any]) -> Response:
         targets = self.targets_

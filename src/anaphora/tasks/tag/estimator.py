@@ -19,11 +19,14 @@ from anaphora.data.conll_sentences import (
 )
 from anaphora.data.pairs import Pairs
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError, RunError
+from anaphora.errors import AnaphoraError, DataError, RunError
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm_tagger import MOST_TAGS, HMMTagger
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.response import Response
 from anaphora.tasks.tag.answering import Tagging, answers
 from anaphora.tasks.tag.batches import training_batches
@@ -31,6 +34,7 @@ from anaphora.tasks.tag.build import build_tagger
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.learnt import Learnt, Origin, choose_scheme, form_of_data
 from anaphora.tasks.tag.objective import TagObjective, decode
+from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.tasks.tag.schemes import allowed
 from anaphora.tasks.tag.spans import tag_scores
 from anaphora.tasks.tag.vocabulary import Letters, Reader, hiding_rates, learn_words
@@ -229,6 +233,26 @@ class Tagger(Estimator):
         return answers(
             lambda sentences: self._tag(sentences, probabilities=True), source, options, self.learnt_.origin
         )
+
+    def probe(
+        self,
+        sentence: str | Sequence[str],
+        target: str | Sequence[str] | None = None,
+        *,
+        what: Sequence[str] = (),
+    ) -> Trace:
+        """What happens inside while one sentence is tagged; the loss looked back from is that of the tags ``target``, or
+        of its own. ``what`` may ask for ``gradients`` and ``ablation`` of heads."""
+        self._check_trained()
+        return probe_tagger(self, sentence, target, what)
+
+    def probe_embeddings(self) -> Trace:
+        """The vectors of the words, for the view embeddings."""
+        self._check_trained()
+        if isinstance(self.model_, HMMTagger):
+            raise AnaphoraError("a hidden Markov model counts words and has no vectors of them.")
+        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
+        return symbol_vectors(self, embedding, self.tokenizer_)
 
     def _scores(self, gold: list[tuple[list[str], list[str]]]) -> dict[str, Any]:
         found = self._tag([words for words, _ in gold], probabilities=False)

@@ -1,0 +1,74 @@
+"""A look into a language model while it reads one text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.errors import DataError
+from anaphora.models.language_masked import MaskedLanguage
+from anaphora.probe.reading import add_next_symbols, probe_reading
+from anaphora.probe.trace import Trace
+from anaphora.tasks.looking import facts_of
+
+if TYPE_CHECKING:
+    from anaphora.tasks.language.estimator import LanguageModel
+
+LONGEST = 2048
+"""Symbols that are looked at; of a longer text the last."""
+
+
+def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
+    """What was expected after every symbol (``top``, ``sorted_log_probs``), states, gates, attention and, on request,
+    gradients of −log p of each next symbol. Of ``masked`` what it would put at every place itself."""
+    ids = m.tokenizer_.encode(text)[-LONGEST:]
+    if not ids:
+        raise DataError("the text is empty; give something to look at.")
+    spell = m.tokenizer_.pieces
+    facts = facts_of(m, text)
+    if not isinstance(m.model_, nn.Module):
+        return _stepwise(m, ids, facts)
+    device = next(m.model_.parameters()).device
+    model = m.model_
+    if isinstance(model, MaskedLanguage):
+        read, after = ids, ids
+        symbols = torch.tensor([read], device=device)
+        lengths = torch.tensor([len(read)], device=device)
+
+        def call() -> Tensor:
+            return model(symbols, lengths)  # type: ignore[no-any-return]
+    else:
+        context = getattr(model.body, "context", None)
+        read = [m.begin, *ids] if context is None else [m.begin, *ids][-context:]
+        after = [*read[1:], m.end]
+        symbols = torch.tensor([read], device=device)
+
+        def call() -> Tensor:
+            return model(symbols)  # type: ignore[no-any-return]
+
+    wanted = torch.tensor(after, device=device)
+    trace, logits = probe_reading(
+        model,
+        call,
+        places=spell(read),
+        facts=facts,
+        losses=lambda out: F.cross_entropy(out[0].float(), wanted, reduction="none"),
+        what=what,
+    )
+    return add_next_symbols(trace, logits[0], spell)
+
+
+def _stepwise(m: LanguageModel, ids: list[int], facts: dict[str, object]) -> Trace:
+    """An n-gram model has nothing inside but what it expects: ask it symbol by symbol."""
+    read = [m.begin, *ids]
+    state = m.start(1)
+    rows = []
+    for symbol in read:
+        log_probs, state = m.step(torch.tensor([symbol]), state)
+        rows.append(log_probs[0])
+    trace = Trace({"time": m.tokenizer_.pieces(read)}, {}, {**facts, "places": "read"})
+    return add_next_symbols(trace, torch.stack(rows), m.tokenizer_.pieces)
