@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
+from threading import Lock
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,7 @@ from anaphora.search._item import Candidates, Item, Plan
 STRIDE = 8  # steps that are queued before the host reads what came of those before them
 KEPT = 4  # sizes of searches for which the recorded step is kept; each holds a past of its own on the device
 
+_one_at_a_time = Lock()  # searches of one size share their buffers
 _made: WeakKeyDictionary[Seq2Seq, OrderedDict[tuple[int, ...], DeviceBeam]] = WeakKeyDictionary()
 
 
@@ -63,20 +65,21 @@ def device_beam(
     longest = max(lengths_of(max_length, items, min_length))
     sizes = (_room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64)
     key = (*sizes, eos, *(weight.data_ptr() for weight in model.parameters()))
-    kept = _made.setdefault(model, OrderedDict())
-    if key not in kept:
-        while len(kept) >= KEPT:
-            kept.popitem(last=False)
-        names = ("items", "width", "places", "capacity")
-        static = StaticTransformer(model, **dict(zip(names, sizes, strict=True)))
-        kept[key] = DeviceBeam(static, start.device, eos=eos)
-    kept.move_to_end(key)
-    kept[key].model.put(source, lengths)
-    return kept[key].search(start, max_length=max_length, min_length=min_length, plan=plan)
+    with _one_at_a_time:
+        kept = _made.setdefault(model, OrderedDict())
+        if key not in kept:
+            while len(kept) >= KEPT:
+                kept.popitem(last=False)
+            names = ("items", "width", "places", "capacity")
+            static = StaticTransformer(model, **dict(zip(names, sizes, strict=True)))
+            kept[key] = DeviceBeam(static, start.device, eos=eos)
+        kept.move_to_end(key)
+        kept[key].model.put(source, lengths)
+        return kept[key].search(start, max_length=max_length, min_length=min_length, plan=plan)
 
 
 def has_room(model: Seq2Seq, device: torch.device, *, items: int, width: int, longest: int) -> bool:
-    """Whether a search of this size may hold its whole past on this device from the start: a sixteenth of it.
+    """Whether a search of this size may hold its whole past on this device from the start: a thirty-second of it.
 
     Under autocast, as in the evaluations of a training, the numbers of a step are not of the weights' kind: then not.
     """
@@ -84,7 +87,7 @@ def has_room(model: Seq2Seq, device: torch.device, *, items: int, width: int, lo
         return False
     numbers = StaticTransformer.numbers(model, _room(items) * width, longest + 64)
     memory = torch.cuda.get_device_properties(device).total_memory
-    return numbers * next(model.parameters()).element_size() <= memory // 16
+    return numbers * next(model.parameters()).element_size() <= memory // 32
 
 
 def _room(items: int) -> int:
@@ -171,7 +174,7 @@ class DeviceBeam:
         torch.cuda.current_stream().wait_stream(aside)
         for work in works:
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # loaders of data have threads
                 work()
             self.graphs.append(graph)
 
