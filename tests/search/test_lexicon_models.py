@@ -279,8 +279,9 @@ class Wrong:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"lm": an.NGram(2)}, "need to know the words"),
-        ({"hot_words": {"a": 1.0}}, "need to know the words"),
+        ({"lm": an.NGram(2)}, "lm is about words; give a lexicon"),
+        ({"hot_words": {"a": 1.0}}, "hot_words is about words"),
+        ({"beam_distance": 9.0}, "beam_distance is about words"),
         ({"lexicon": Lexicon(["a"], "-a"), "symbols": "-a"}, "leave symbols out"),
         ({"lexicon": Lexicon(["a"], "a")}, "spelled with the blank 0"),
         ({"lexicon": Lexicon(["c"], "-abc")}, "spells with 4 symbols, but there are 3"),

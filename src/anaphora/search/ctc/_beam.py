@@ -66,7 +66,7 @@ def ctc_beam(
     lm: an `NGram`, a trained `LanguageModel` or any `WordModel`; all but the first are asked in Python, input by input.
     hot_words: the bonus of each expected word or phrase.
     per_node: how many prefixes stay at one node of the tree with the language model in one state; by default `n_best`, as
-        more cannot be among the best. `width` lets any number stay.
+        those after them have the same future and less behind them. `width` lets any number stay.
     beam_distance: prefixes whose rank is further below the best go.
     times: the frames of every word, on the best path that spells the labels.
     """
@@ -78,9 +78,17 @@ def ctc_beam(
     scores, frames = checked_log_probs("ctc_beam", log_probs, lengths, blank)
     one: Callable[[Floats], NBest]
     if lexicon is None and symbols is None:
-        if lm is not None or hot_words:
+        asked = _about_words(
+            lm=lm,
+            word_bonus=word_bonus,
+            hot_words=hot_words,
+            per_node=per_node,
+            beam_distance=beam_distance,
+            times=times,
+        )
+        if asked:
             raise AnaphoraError(
-                "ctc_beam: a language model and hot words need to know the words; give a lexicon, or symbols= for words of one symbol."
+                f"ctc_beam: {asked[0]} is about words; give a lexicon, or symbols= for words of one symbol each."
             )
         one = _Labels(blank, width, n_best or width)
     else:
@@ -102,6 +110,11 @@ def ctc_beam(
         return [item(each) for each in items]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(item, items))
+
+
+def _about_words(**options: object) -> list[str]:
+    """The options that differ from their defaults."""
+    return [name for name, value in options.items() if value not in (None, False, 0.0, {})]
 
 
 class _Labels:
