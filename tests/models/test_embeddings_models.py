@@ -189,7 +189,7 @@ def test_phrases_by_hand() -> None:
     assert "new_york" in " ".join(twice("we love new york today"))
 
 
-def test_phrases_become_words_of_a_model() -> None:
+def test_phrases_become_words_of_a_model(tmp_path: Path) -> None:
     """c(new york) = 20 and N = 4080: (20 − 5) / 400 · 4080 = 153, above the usual 100."""
     text = ["we saw new york"] * 20 + [
         " ".join(f"w{(7 * i + j) % 97}" for j in range(20)) for i in range(200)
@@ -199,6 +199,7 @@ def test_phrases_become_words_of_a_model() -> None:
     )  # read once, though it is needed twice
     assert "new_york" in model
     assert "york" not in model
+    assert an.Phrases().fit(text, spill=tmp_path).found == an.Phrases().fit(text).found
 
 
 # -- keeping them

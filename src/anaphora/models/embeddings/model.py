@@ -13,7 +13,7 @@ from anaphora.errors import AnaphoraError, RunError, SettingsError, TrainingErro
 from anaphora.models.classical.arrays import load_arrays, save_arrays
 from anaphora.models.embeddings.phrases import Phrases
 from anaphora.models.embeddings.progress import Listener, Tally, listening
-from anaphora.models.embeddings.text import Data, Text, encode_text, read_again, read_text
+from anaphora.models.embeddings.text import Data, Text, encode_text, read_again, read_text, spill_folder
 from anaphora.models.embeddings.vectors import KIND, WordVectors, pack, unpack
 
 Array = np.ndarray[Any, Any]
@@ -57,19 +57,19 @@ class VectorModel(ABC):
             than 1 GiB go to the system's folder for temporary files even without it.
         """
         with listening(progress) as listener:
+            self._spill = spill_folder(data, spill)
             if self.phrases:
                 data = read_again(data)
-                joined = Phrases(passes=self.phrases, lowercase=self.lowercase).fit(data)
+                joined = Phrases(passes=self.phrases, lowercase=self.lowercase).fit(data, spill=self._spill)
                 data = joined.transform(data)
             text = read_text(
                 data,
                 lowercase=self.lowercase,
                 min_count=self.min_count,
                 vocab_size=self.vocab_size,
-                spill=spill,
+                spill=self._spill,
             )
             self._found = None
-            self._spill = None if spill is None else Path(spill)
             tally = Tally(listener, self.epochs, len(text.ids))
             with np.errstate(over="ignore", invalid="ignore"):
                 self._train(text, tally)

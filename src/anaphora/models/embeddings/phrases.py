@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.models.classical.ngram_counts import count_levels
-from anaphora.models.embeddings.text import FIRST, Data, read_again, read_text, sentences_of
+from anaphora.models.classical.ngram_disk import count_levels_on_disk
+from anaphora.models.embeddings.text import FIRST, Data, read_again, read_text, sentences_of, spill_folder
 
 
 class Phrases:
@@ -45,15 +45,20 @@ class Phrases:
         self.joiner, self.lowercase = joiner, lowercase
         self._found: list[dict[tuple[str, str], float]] = []
 
-    def fit(self, data: Data) -> Phrases:
-        """Find the phrases of ``data`` (see `Word2Vec.fit`), which is read once per pass."""
+    def fit(self, data: Data, *, spill: str | Path | None = None) -> Phrases:
+        """Find the phrases of ``data`` (see `Word2Vec.fit`), which is read once per pass; ``spill`` as there."""
+        folder = spill_folder(data, spill)
         data = read_again(data)
         self._found = []
         for _ in range(self.passes):
             known = self._found
             given = sentences_of(data, lowercase=self.lowercase)
-            text = read_text(_joined(words, known, self.joiner) for words in given)
-            pairs = count_levels(np.asarray(text.ids), 2, FIRST + len(text.words))[1]
+            text = read_text((_joined(words, known, self.joiner) for words in given), spill=folder)
+            symbols = FIRST + len(text.words)
+            if folder is None:
+                pairs = count_levels(text.ids, 2, symbols)[1]
+            else:
+                pairs = count_levels_on_disk(text.ids, 2, symbols, folder)[1]
             real = (pairs.parent >= FIRST) & (pairs.word >= FIRST) & (pairs.count >= self.min_count)
             a, b = pairs.parent[real] - FIRST, pairs.word[real] - FIRST
             apart = text.counts[a].astype(float) * text.counts[b]

@@ -98,6 +98,15 @@ def read_again(data: Data) -> Data:
     return list(data) if isinstance(data, Iterator) else data  # type: ignore[return-value]
 
 
+def spill_folder(data: Data, spill: str | Path | None) -> Path | None:
+    """Where what grows with the text is to be kept: the folder ``spill``, one for temporary files, or memory."""
+    if spill is not None:
+        if not Path(spill).is_dir():
+            raise DataError(f"{spill} is not a folder; give spill one that is there.")
+        return Path(spill)
+    return Path(tempfile.gettempdir()) if sum(map(_bytes, _paths(data))) > SPILL_FROM else None
+
+
 def read_text(
     data: Data,
     *,
@@ -111,11 +120,7 @@ def read_text(
     What grows with the text are four bytes a token: in memory, or in a nameless file of the folder ``spill``, or of
     the system's folder for temporary files where large files are read.
     """
-    folder = Path(spill) if spill is not None else None
-    if folder is not None and not folder.is_dir():
-        raise DataError(f"{folder} is not a folder; give spill one that is there.")
-    if folder is None and sum(map(_bytes, _paths(data))) > SPILL_FROM:
-        folder = Path(tempfile.gettempdir())
+    folder = spill_folder(data, spill)
     known = None if vocab_size is None else vocab_size + FIRST
     given = sentences_of(data, lowercase=lowercase)
     ids, words = learn(given, "word", vocab_size=known, min_count=min_count, spill=folder)
