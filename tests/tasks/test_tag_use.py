@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+import torch
 
 import anaphora as an
 from anaphora.data.corpora import generate
+from anaphora.data.symbols import UNK
 from anaphora.errors import DataError, SettingsError
 from anaphora.tasks.registry import TASKS
+from anaphora.tasks.tag.objective import TagObjective
+from anaphora.tasks.tag.vocabulary import hiding_rates
 
 SIZES = {"hidden": 24, "lr": 1e-2, "dropout": 0.0, "warmup": 0, "ema": 0.0}
 RUN = {"steps": 140, "batch_tokens": 500, "valid_every": 1000, "save_every": 1000, "device": "cpu"}
@@ -197,3 +202,32 @@ def test_a_plan_trains_nothing():
     assert plan["vocabulary"]["tags"] == 5
     assert plan["parameters"] > 10_000
     assert set(an.Tagger("hmm").plan("names")) == {"train", "valid", "vocabulary"}
+
+
+def test_rare_words_are_hidden_more_often_than_frequent_ones():
+    """α = 1: a word seen once is hidden every other time, one seen 99 times once in a hundred; spellings never."""
+    words = np.array([[4, 7]] + [[5, 8]] * 99, dtype=np.int32)
+    rates = hiding_rates([words[:60], words[60:]], 7, alpha=1.0)
+    np.testing.assert_allclose(rates, [0, 0, 0, 0, 0.5, 0.01, 0], rtol=1e-6)
+    objective = TagObjective(["X", "Y"], [], hiding=rates, metric="accuracy", spans=False)
+    source = torch.tensor([[[4, 7], [5, 8], [0, 0]]]).repeat(20_000, 1, 1)
+    found = objective._with_words_hidden(source)
+    assert (found[..., 1] == source[..., 1]).all()
+    assert (found[:, 2] == 0).all()
+    share = (found[..., 0] == UNK).float().mean(0)
+    torch.testing.assert_close(share, torch.tensor([0.5, 0.01, 0.0]), atol=0.01, rtol=0)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("preset", ["bilstm with spellings", "bilstm-crf", "transformer"])
+def test_on_a_gpu_it_learns_and_tags_as_on_a_cpu(preset, tmp_path):
+    given = {**SIZES, **RUN, **PRESETS[preset], "device": "cuda"}
+    model = an.Tagger(**given).fit(
+        generate("names", size=2000), valid=generate("names", split="dev", size=50)
+    )
+    assert model.score("names")["f1"] > 80
+    model.save(tmp_path / "model")
+    sentences = [words for words, _ in generate("names", split="test", size=200)]
+    there = an.load(tmp_path / "model", device="cpu").predict(sentences)
+    same = [a == b for a, b in zip(model.predict(sentences), there, strict=True)]
+    assert sum(same) >= 198  # a tie may fall otherwise

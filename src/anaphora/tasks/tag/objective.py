@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from anaphora.data.symbols import UNK
 from anaphora.models.tagger import Tagger
@@ -45,13 +46,16 @@ class TagObjective:
 
     def loss(self, model: Tagger, batch: TagBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
-        source = t.source
-        if model.training and bool(self._hiding.any()):
-            words = source if source.dim() == 2 else source[..., 0]
-            rates = self._hiding.to(words.device)[words]
-            hidden = torch.where(torch.rand(words.shape, device=words.device) < rates, UNK, words)
-            source = hidden if source.dim() == 2 else torch.cat((hidden.unsqueeze(2), source[..., 1:]), 2)
+        source = self._with_words_hidden(t.source) if model.training else t.source
         return LossSum(model.loss(model(source, t.lengths), t.tags, t.lengths), batch.symbols)
+
+    def _with_words_hidden(self, source: Tensor) -> Tensor:
+        """Some symbols become UNK, each at its rate; spellings stay."""
+        self._hiding = self._hiding.to(source.device)
+        words = source if source.dim() == 2 else source[..., 0]
+        hide = torch.rand(words.shape, device=words.device) < self._hiding[words]
+        hidden = words.masked_fill(hide, UNK)
+        return hidden if source.dim() == 2 else torch.cat((hidden.unsqueeze(2), source[..., 1:]), 2)
 
     @torch.no_grad()
     def evaluate(self, model: Tagger) -> dict[str, float]:
