@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,29 +77,16 @@ def ctc_beam(
             f"got width={width}, threads={threads}, n_best={n_best}."
         )
     scores, frames = checked_log_probs("ctc_beam", log_probs, lengths, blank)
+    words = _words_of(lexicon, symbols, blank)
+    wanted = _Wanted(lm, lm_weight, word_bonus, hot_words, per_node, beam_distance, times)
     one: Callable[[Floats], NBest]
-    if lexicon is None and symbols is None:
-        asked = _about_words(
-            lm=lm,
-            word_bonus=word_bonus,
-            hot_words=hot_words,
-            per_node=per_node,
-            beam_distance=beam_distance,
-            times=times,
-        )
-        if asked:
-            raise AnaphoraError(
-                f"ctc_beam: {asked[0]} is about words; give a lexicon, or symbols= for words of one symbol each."
-            )
+    if words is None:
+        wanted.refuse()
         one = _Labels(blank, width, n_best or width)
     else:
-        words = _words_of(lexicon, symbols, blank)
-        model = scorer(lm, words, lm_weight)
-        hot = Hot(hot_words, words, spelled=lexicon is None)
-        pruning = Pruning(width, (n_best or width) if per_node is None else per_node, beam_distance)
-        search = WordSearch(words, model, hot, pruning, word_bonus=word_bonus, weight=lm_weight, blank=blank)
+        search = wanted.search(words, width, n_best, blank, spelled=lexicon is None)
         search.check(scores.shape[2])
-        threads = 1 if isinstance(model, Asked) else threads
+        threads = 1 if isinstance(search.lm, Asked) else threads
         one = partial(search, n_best=n_best, times=times)
 
     def item(row_and_frames: tuple[Tensor, int]) -> NBest:
@@ -112,9 +100,37 @@ def ctc_beam(
         return list(pool.map(item, items))
 
 
-def _about_words(**options: object) -> list[str]:
-    """The options that differ from their defaults."""
-    return [name for name, value in options.items() if value not in (None, False, 0.0, {})]
+@dataclass(frozen=True)
+class _Wanted:
+    """The options that are about words, as `ctc_beam` takes them."""
+
+    lm: NGram | TrainedModel | WordModel | None = None
+    lm_weight: float = 1.0
+    word_bonus: float = 0.0
+    hot_words: HotWords | None = None
+    per_node: int | None = None
+    beam_distance: float | None = None
+    times: bool = False
+
+    def refuse(self) -> None:
+        """Where there are no words, nothing may be wanted of them."""
+        asked = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        if asked:
+            raise AnaphoraError(
+                f"ctc_beam: {asked[0]} is about words; give a lexicon, or symbols= for words of one symbol each."
+            )
+
+    def search(
+        self, words: Lexicon, width: int, n_best: int | None, blank: int, *, spelled: bool
+    ) -> WordSearch:
+        """The search for these words; ``spelled``: hot phrases are written as texts of symbols."""
+        model = scorer(self.lm, words, self.lm_weight)
+        hot = Hot(self.hot_words, words, spelled)
+        per_node = (n_best or width) if self.per_node is None else self.per_node
+        pruning = Pruning(width, per_node, self.beam_distance)
+        return WordSearch(
+            words, model, hot, pruning, word_bonus=self.word_bonus, weight=self.lm_weight, blank=blank
+        )
 
 
 class _Labels:
@@ -133,13 +149,12 @@ class _Labels:
         )
 
 
-def _words_of(lexicon: Lexicon | None, symbols: Sequence[str] | None, blank: int) -> Lexicon:
-    """The lexicon, or one in which every symbol but the blank is a word."""
-    if lexicon is not None:
-        if symbols is not None:
-            raise AnaphoraError("ctc_beam: the lexicon knows the symbols already; leave symbols out.")
+def _words_of(lexicon: Lexicon | None, symbols: Sequence[str] | None, blank: int) -> Lexicon | None:
+    """The lexicon, or one in which every symbol but the blank is a word; None where neither is given."""
+    if symbols is None:
         return lexicon
-    assert symbols is not None
+    if lexicon is not None:
+        raise AnaphoraError("ctc_beam: the lexicon knows the symbols already; leave symbols out.")
     if not blank < len(symbols):
         raise AnaphoraError(f"ctc_beam: symbols must name all symbols, the blank {blank} among them.")
     names = {name: [number] for number, name in enumerate(symbols) if number != blank}

@@ -57,12 +57,7 @@ def lexicon_beam(
     `finished=False`. An item is done when no beginning can still beat its `n_best` outputs. Nothing about one item
     depends on another.
     """
-    if n_best < 1:
-        raise AnaphoraError(f"n_best must be at least 1, but is {n_best}.")
-    if eos in lexicon.tree.symbol:
-        raise AnaphoraError(
-            f"lexicon_beam: a word of the lexicon is spelled with EOS, {eos}; give it another symbol."
-        )
+    _check(lexicon, eos, n_best)
     limits = lengths_of(max_length, len(start), 0)
     model, hot = scorer(lm, lexicon, lm_weight), Hot(hot_words, lexicon)
     plan = Plan(
@@ -87,6 +82,15 @@ def lexicon_beam(
             state = select_rows(state, row_index(kept, start.device))
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
     return [item.result() for item in items]
+
+
+def _check(lexicon: Lexicon, eos: int, n_best: int) -> None:
+    if n_best < 1:
+        raise AnaphoraError(f"n_best must be at least 1, but is {n_best}.")
+    if eos in lexicon.tree.symbol:
+        raise AnaphoraError(
+            f"lexicon_beam: a word of the lexicon is spelled with EOS, {eos}; give it another symbol."
+        )
 
 
 def _on_host(log_probs: Tensor, rows: int, symbols: int) -> list[list[float]]:
