@@ -16,6 +16,7 @@ import pytest
 
 import anaphora as an
 from anaphora.data.corpora import SPLITS, generate, kin
+from anaphora.kernels.embeddings import windows
 from anaphora.models.embeddings.huffman import huffman
 from anaphora.models.embeddings.model import VectorModel
 from anaphora.models.embeddings.word2vec import BLOCK, kept_share
@@ -102,6 +103,17 @@ def test_another_process_finds_the_same_vectors(tmp_path: Path) -> None:
         for _ in (1, 2)
     ]
     assert runs[0].stdout == runs[1].stdout
+
+
+@pytest.mark.parametrize("settings", [{}, {"method": "cbow"}, {"loss": "hierarchical"}])
+def test_without_a_compiler_the_same_is_learnt(
+    settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = learnt(an.Word2Vec, **settings)
+    monkeypatch.setattr(windows, "library", lambda: None)
+    plain = learnt(an.Word2Vec, **settings)
+    np.testing.assert_allclose(plain.losses, usual.losses, rtol=1e-5)
+    np.testing.assert_allclose(plain.vectors.matrix, usual.vectors.matrix, atol=1e-5)
 
 
 # -- the text they read

@@ -36,9 +36,14 @@ class VectorModel(ABC):
     workers: int
 
     def __init__(self, settings: dict[str, Any]):
-        for name in inspect.signature(type(self)).parameters:
+        problems = []
+        for name, parameter in inspect.signature(type(self)).parameters.items():
             setattr(self, name, settings[name])
-        problems = [sentence for wrong, sentence in [*self._common_checks(), *self._checks()] if wrong]
+            wanted, fits = _kind(settings[name], parameter.default)
+            if not fits:
+                problems.append(f"{name} must be {wanted}, not {settings[name]!r}.")
+        if not problems:  # the checks compare numbers
+            problems = [sentence for wrong, sentence in [*self._common_checks(), *self._checks()] if wrong]
         if problems:
             raise SettingsError(problems)
         self.losses: list[float] = []
@@ -185,3 +190,13 @@ class VectorModel(ABC):
 
 def _is_count(value: Any, least: int) -> bool:
     return isinstance(value, int | np.integer) and int(value) >= least
+
+
+def _kind(value: Any, default: Any) -> tuple[str, bool]:
+    """What a setting with this default must be, and whether the value is that."""
+    if isinstance(default, bool):
+        return "True or False", isinstance(value, bool)
+    if isinstance(default, str):
+        return "a word", isinstance(value, str)
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return ("a number or None", number or value is None) if default is None else ("a number", number)
