@@ -61,8 +61,43 @@ def _recombine(scores, states, count, least, per_state, table, pool):  # type: i
 
 @njit(cache=True, nogil=True)
 def _best_to_front(scores, pool, count, width):  # type: ignore[no-untyped-def]
-    """Reorder pool (count,) so that its `width` best come first, in any order (Hoare's selection)."""
-    low, high = 0, count - 1
+    """Reorder pool (count,), more than `width`, so that its `width` best come first, in any order.
+
+    Halving tells most of them apart by counting, which needs no branches; those between `low` and `high` are compared.
+    """
+    values = np.empty(count)
+    for i in range(count):
+        values[i] = scores[pool[i]]
+    low, high = np.nextafter(values.min(), -np.inf), values.max()
+    for _ in range(10):  # at least `width` are above low, fewer than that above high
+        middle = 0.5 * (low + high)
+        above = 0
+        for i in range(count):
+            above += 1 if values[i] > middle else 0
+        if above >= width:
+            low = middle
+        else:
+            high = middle
+        if above == width:
+            break
+    front, i, end = 0, 0, count
+    while i < end:
+        if values[i] > high:
+            pool[i], pool[front] = pool[front], pool[i]
+            values[i], values[front] = values[front], values[i]
+            front += 1
+        elif values[i] <= low:
+            end -= 1
+            pool[i], pool[end] = pool[end], pool[i]
+            values[i], values[end] = values[end], values[i]
+            continue
+        i += 1
+    _select(scores, pool, front, end - 1, width)
+
+
+@njit(cache=True, nogil=True)
+def _select(scores, pool, low, high, width):  # type: ignore[no-untyped-def]
+    """The same by comparing, for the places from low to high (Hoare's selection)."""
     while low < high:
         pivot = pool[(low + high) // 2]
         i, j = low, high
