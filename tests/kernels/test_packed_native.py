@@ -90,13 +90,15 @@ def test_attention_to_a_shared_memory() -> None:
     heads, width = 3, 12
     memory, mask = torch.randn(2, 5, 2 * width), torch.tensor([[True] * 5, [True, False, True, False, False]])
     item, query = torch.tensor([1, 0, 1, 1]), torch.randn(4, width)
-    found = native.attend_memory(query, heads, memory, item, mask)
+    found, looks = native.attend_memory(query, heads, memory, item, mask)
     k, v = (x.reshape(4, 5, heads, -1).transpose(1, 2) for x in memory[item].chunk(2, -1))
     q = query.view(4, heads, 1, -1)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[item][:, None, None])
     torch.testing.assert_close(found, expected.flatten(1))
-    nothing = native.attend_memory(query, heads, memory, item, torch.zeros_like(mask))
-    assert not nothing.any()
+    scores = (q @ k.transpose(2, 3) / 2).masked_fill(~mask[item][:, None, None], -math.inf)
+    torch.testing.assert_close(looks, scores.softmax(-1).mean(1).squeeze(1))
+    for nothing in native.attend_memory(query, heads, memory, item, torch.zeros_like(mask)):
+        assert not nothing.any()
 
 
 @settings(max_examples=100)

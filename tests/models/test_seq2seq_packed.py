@@ -183,6 +183,20 @@ def test_watched_steps_tell_where_they_looked(name: str) -> None:
     assert moved.places.sum(1).tolist() == [1, 1, 6]
 
 
+@torch.no_grad()
+def test_a_packed_transformer_tells_where_it_looked() -> None:
+    model = transformers(layers=3).eval()
+    source, lengths, target = batch()
+    expected, quick = model.alignment(source, lengths, target), packed(model)
+    state = quick.start(quick.encode(source, lengths))
+    for t, symbols in enumerate(target.unbind(1)):
+        _, state = quick.step(symbols, state)
+        torch.testing.assert_close(state.attention, expected[:, t], rtol=0, atol=1e-5)
+    moved = state.select(torch.tensor([3, 3, 0]))
+    assert torch.equal(moved.attention, state.attention[[3, 3, 0]])
+    assert moved.places.sum(1).tolist() == [1, 1, 6]
+
+
 def test_a_model_without_attention_cannot_be_watched() -> None:
     model = MODELS["rnn"]().eval()
     with pytest.raises(AnaphoraError, match="no attention"):

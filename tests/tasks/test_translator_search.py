@@ -51,7 +51,6 @@ def writer(unseen: list[tuple[str, str]]) -> an.Translator:
         ({"decode": "sample", "stopping": "first"}, r"^stopping = 'first' belongs to decode"),
         ({"beam": 5, "groups": 2}, r"^groups = 2 cannot share beam = 5 equally: make beam a multiple"),
         ({"min_length": 9, "max_length": 4}, r"^min_length = 9 is above max_length = 4"),
-        ({"int8": True, "coverage": 0.2}, r"^coverage looks at attention weights that int8"),
         ({"decode": "beem"}, r"^decode = 'beem' cannot be used: .* Did you mean beam\?"),
         ({"top_p": 0.0, "decode": "sample"}, r"^top_p = 0\.0 cannot be used: it must be greater than 0"),
         ({"temprature": 0.5}, r"^temprature is not a setting of predict\. Did you mean temperature\?"),
@@ -78,10 +77,15 @@ def test_a_model_without_attention_has_no_coverage(of_preset) -> None:
 
 
 @pytest.mark.parametrize("preset", ["lstm-attention bilinear", "gru-attention", TRANSFORMER])
-def test_coverage_is_added_to_the_score(of_preset, preset: str) -> None:
+@pytest.mark.parametrize("quick", [True, False])
+def test_coverage_is_added_to_the_score(
+    of_preset, preset: str, quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """β Σⱼ log min(Σₜ αₜⱼ, 1), with α as `alignment` shows it for the output as a whole."""
     model = of_preset(preset)
     sources = model._encode(words(5, seed=3))
+    if not quick:
+        monkeypatch.setattr(native, "library", lambda: None)
     lost = []
     for source, nbest in zip(
         sources,
@@ -139,6 +143,14 @@ def test_options_of_the_beam_reach_it(of_preset) -> None:
     diverse = model.search(texts, beam=6, groups=3, diversity=100.0, n_best=3)
     assert all(len({output.text[:1] for output in outputs}) >= 2 for outputs in diverse)
     assert [len(outputs) for outputs in model.search(texts, beam=4, groups=2, n_best=5)] == [5] * len(texts)
+
+
+@compiled
+@pytest.mark.parametrize("preset", ["lstm-attention bilinear", TRANSFORMER])
+def test_coverage_goes_with_eight_bits(of_preset, preset: str) -> None:
+    model, texts = of_preset(preset), words(5, seed=3)
+    plain, covered = (model.search(texts, int8=True, coverage=beta) for beta in (0.0, 1.0))
+    assert any(one[0].score > other[0].score + 0.01 for one, other in zip(plain, covered, strict=True))
 
 
 @compiled

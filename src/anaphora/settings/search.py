@@ -122,8 +122,6 @@ def search_problem(s: SearchSettings) -> str | None:
         return f"groups = {s.groups} cannot share beam = {s.beam} equally: make beam a multiple of groups"
     if s.max_length and s.min_length > s.max_length:
         return f"min_length = {s.min_length} is above max_length = {s.max_length}"
-    if s.int8 and s.coverage:
-        return "coverage looks at attention weights that int8 = true never computes: use one of the two"
     return None
 
 

@@ -12,6 +12,7 @@ import torch
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import SettingsError
+from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
@@ -74,8 +75,8 @@ def _search(
 ) -> list[NBest]:
     """One search for all of these sources, in the quickest way that gives what is asked for."""
     device = next(model.parameters()).device
-    # Who looks inside, or asks how the source was covered, needs what the quicker ways never compute.
-    watched = s.coverage > 0 or inside.recording()
+    # Who looks inside needs what the quicker ways never compute.
+    watched = inside.recording()
     engine = model if watched else packed(model, int8=s.int8)
     source, lengths = _padded(sources, device)
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
@@ -86,7 +87,7 @@ def _search(
         "min_length": s.min_length,
     }
     wide = max(s.beam, -(-n_best // s.groups) * s.groups)
-    plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.groups > 1)
+    plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.coverage or s.groups > 1)
     if plain and has_room(model, device, items=len(sources), width=wide, longest=max(limits)):
         plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
         return device_beam(model, source, lengths, plan=plan, **common)
@@ -100,8 +101,8 @@ def _search(
     names = ("normalisation", "stopping", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
     options = {"width": wide, "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
-    if s.coverage:
-        return beam(model.step_watched, model.start_watched(memory), **options)
+    if s.coverage and not isinstance(engine.decoder, PackedTransformer):  # whose state tells where it looked
+        return beam(engine.step_watched, engine.start_watched(memory), **options)
     return beam(engine.decoder.step, engine.start(memory), logits=True, **options)
 
 

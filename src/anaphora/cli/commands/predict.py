@@ -14,6 +14,7 @@ EXAMPLES = """
 anaphora predict runs/numbers inputs.txt > outputs.txt
 echo 'forty two' | anaphora predict runs/numbers
 anaphora predict runs/numbers inputs.txt --beam 10 --n-best 3 --json
+anaphora predict runs/numbers inputs.txt --set decode=sample --set temperature=0.7
 """
 
 

@@ -109,16 +109,19 @@ def attend_past(
     return out
 
 
-def attend_memory(query: Tensor, heads: int, memory: Tensor, item: Tensor, seen: Tensor) -> Tensor:
+def attend_memory(
+    query: Tensor, heads: int, memory: Tensor, item: Tensor, seen: Tensor
+) -> tuple[Tensor, Tensor]:
     """Each row of query ``(rows, width)`` attends to the memory ``(items, places, 2 · width)`` of its item.
 
-    ``item`` ``(rows,)``; ``seen`` ``(items, places)``, True where a place is real.
+    ``item`` ``(rows,)``; ``seen`` ``(items, places)``, True where a place is real. Returns what was found
+    ``(rows, width)``, and the weights ``(rows, places)``, the mean of the heads.
     """
     (rows, width), places = query.shape, memory.shape[1]
-    out = torch.empty_like(query)
+    out, looks = torch.empty_like(query), query.new_empty(rows, places)
     head = (rows, _threads(2 * rows * places * width), heads, width // heads, places)
-    _call("attend_memory", head, (query, out, memory, item, seen))
-    return out
+    _call("attend_memory", head, (query, out, memory, item, seen, looks))
+    return out, looks
 
 
 def best_symbols(logits: Tensor, count: int, forbidden: int | None) -> tuple[Tensor, Tensor]:

@@ -67,7 +67,8 @@ static int past_part(const L *n, void *const *p, L part) {
 int attend_past(const L *n, void *const *p) { return run_all(n, p, n[1], past_part); }
 
 /* n: rows, threads, heads, d, places. p: q, out; keys and values (items, places, 2 heads d), shared by all rows of an
-   item; item (rows,); seen (items, places), a byte each, 0 where the place is hidden. */
+   item; item (rows,); seen (items, places), a byte each, 0 where the place is hidden; looks (rows, places), the mean
+   of the heads' weights. */
 static int memory_part(const L *n, void *const *p, L part) {
   const L heads = n[2], d = n[3], count = n[4], w = heads * d;
   const L *item = p[3];
@@ -76,8 +77,13 @@ static int memory_part(const L *n, void *const *p, L part) {
   if (!at) return 1;
   ROWS(part) {
     const L first = item[r] * count;
+    float *alpha = (float *)(at + count), *look = (float *)p[5] + r * count;
     for (L s = 0; s < count; s++) at[s] = seen[first + s] ? (const float *)p[2] + (first + s) * 2 * w : 0;
-    attend(heads, d, count, (const float *)p[0] + r * w, at, (float *)(at + count), (float *)p[1] + r * w);
+    attend(heads, d, count, (const float *)p[0] + r * w, at, alpha, (float *)p[1] + r * w);
+    for (L s = 0; s < count; s++) {
+      look[s] = 0;
+      for (L h = 0; h < heads; h++) look[s] += alpha[h * count + s] / heads;
+    }
   }
   free(at);
   return 0;

@@ -22,8 +22,8 @@ class PackedState:
 
     ``blocks``: for each place the keys and values of all layers, side by side, ``(layers, rows then, 2 · width)``.
     ``slots`` ``(rows, places)``: which row of each block belongs to a row. ``memory``: per layer the keys and values
-    of the source ``(items, S, 2 · width)``; ``item`` ``(rows,)``; ``mask`` ``(items, S)``. To choose rows is to choose
-    rows of two small tables.
+    of the source ``(items, S, 2 · width)``; ``item`` ``(rows,)``; ``mask`` ``(items, S)``. ``attention`` ``(rows, S)``: where
+    the newest step looked in its highest layer, the mean of the heads. To choose rows is to choose rows of small tables.
     """
 
     blocks: tuple[Tensor, ...]
@@ -31,9 +31,16 @@ class PackedState:
     memory: tuple[Tensor, ...]
     item: Tensor
     mask: Tensor
+    attention: Tensor
+
+    @property
+    def places(self) -> Tensor:
+        """``(rows, S)``: True where the source of a row has a symbol."""
+        return self.mask.index_select(0, self.item)
 
     def select(self, rows: Tensor) -> PackedState:
-        return replace(self, slots=self.slots.index_select(0, rows), item=self.item.index_select(0, rows))
+        slots, item, attention = (x.index_select(0, rows) for x in (self.slots, self.item, self.attention))
+        return replace(self, slots=slots, item=item, attention=attention)
 
 
 class PackedTransformer(Decoder):
@@ -57,7 +64,8 @@ class PackedTransformer(Decoder):
         items = memory.annotations.shape[0]
         projected = tuple(layer.cross_keys(memory.annotations) for layer in self._each())
         slots = torch.empty(items, 0, dtype=torch.int64)
-        return PackedState((), slots, projected, torch.arange(items), memory.mask.contiguous())
+        nowhere = torch.zeros(memory.mask.shape)
+        return PackedState((), slots, projected, torch.arange(items), memory.mask.contiguous(), nowhere)
 
     def step(self, symbols: Tensor, state: PackedState) -> tuple[Tensor, PackedState]:
         x = self.decoder.enter(symbols.unsqueeze(1), len(state.blocks)).squeeze(1)
@@ -67,9 +75,10 @@ class PackedTransformer(Decoder):
         state = replace(state, blocks=(*state.blocks, block), slots=slots)
         addresses = torch.tensor([kept.data_ptr() for kept in state.blocks])
         sizes = torch.tensor([kept.shape[1] for kept in state.blocks])
+        looks = state.attention
         for number, layer in enumerate(self._each()):
-            x = layer(x, state, addresses, sizes, number)
-        return self.output(self.decoder.stack.norm(x)), state
+            x, looks = layer(x, state, addresses, sizes, number)
+        return self.output(self.decoder.stack.norm(x)), replace(state, attention=looks)
 
     def _each(self) -> list[_Layer]:
         return [layer for layer in self.layers if isinstance(layer, _Layer)]
@@ -88,8 +97,14 @@ class _Layer(nn.Module):
         self.cross_query, self.cross_keys = _halves(layer.cross_attention, w, int8)
         self.cross_outward = pack_linear(layer.cross_attention.outward, int8=int8)
 
-    def forward(self, x: Tensor, state: PackedState, addresses: Tensor, sizes: Tensor, number: int) -> Tensor:
-        """x ``(rows, width)``; this layer writes its keys and values into the newest block."""
+    def forward(
+        self, x: Tensor, state: PackedState, addresses: Tensor, sizes: Tensor, number: int
+    ) -> tuple[Tensor, Tensor]:
+        """x ``(rows, width)``; this layer writes its keys and values into the newest block.
+
+        Returns the next layer's x, and where this one looked ``(rows, S)``.
+        """
+        found: list[Tensor] = []
 
         def look_back(y: Tensor) -> Tensor:
             self.keys(y, state.blocks[-1][number])
@@ -101,16 +116,15 @@ class _Layer(nn.Module):
 
         def look_across(y: Tensor) -> Tensor:
             heads = self.layer.cross_attention.heads
-            seen = native.attend_memory(
-                self.cross_query(y), heads, state.memory[number], state.item, state.mask
-            )
+            query = self.cross_query(y)
+            seen, looks = native.attend_memory(query, heads, state.memory[number], state.item, state.mask)
+            found.append(looks)
             out: Tensor = self.cross_outward(seen)
             return out
 
         x = self.layer.around_attention(x, look_back)
         x = self.layer.around_cross_attention(x, look_across)
-        out: Tensor = self.layer.around_feedforward(x, self.feedforward)
-        return out
+        return self.layer.around_feedforward(x, self.feedforward), found[0]
 
 
 def _halves(attention: MultiHead, width: int, int8: bool) -> tuple[PackedLinear, PackedLinear]:
