@@ -14,6 +14,7 @@ from anaphora.cli import main
 from anaphora.cli.request import read_request
 from anaphora.cli.training import duration, free_name, report
 from anaphora.errors import SettingsError
+from anaphora.tasks.registry import TASKS
 
 
 @pytest.fixture
@@ -173,7 +174,8 @@ def test_a_run_file_says_what_is_missing_or_misspelt(here, capsys):
     (here / "run.toml").write_text('task = "translte"\ndata = 3\nvalid = ["a"]\n')
     main.run(["train", "run.toml"])
     told = capsys.readouterr().err
-    assert "run.toml:1: 'translte' is not a task (translate). Did you mean translate?" in told
+    known = ", ".join(TASKS)
+    assert f"run.toml:1: 'translte' is not a task ({known}). Did you mean translate?" in told
     assert "run.toml:2: data must be text in quotes, or a list of two paths" in told
     assert "run.toml:3: valid must be text in quotes" in told
     (here / "run.toml").write_text('task = "translate"\ndata = "train.tsv"\nvalidd = "x"\n')

@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from anaphora.settings import (
     NetworkSettings,
+    PretrainedSettings,
     SearchSettings,
     Seq2SeqSettings,
     Settings,
@@ -20,6 +21,7 @@ from anaphora.tasks.registry import TaskInfo
 GROUPS: dict[type[Settings], str] = {
     TextSettings: "Text",
     NetworkSettings: "Model",
+    PretrainedSettings: "Begin with",
     Seq2SeqSettings: "Model",
     TrainingSettings: "Training",
     SearchSettings: "Search",

@@ -17,7 +17,7 @@ class SequenceClassifier(nn.Module):
     """z = W pool(h_1 … h_T) + b, with ``outputs`` scores.
 
     With ``binary`` one score z stands for two classes: the scores 0 and z make softmax(0, z) = (1 − σ(z), σ(z)), so
-    cross entropy is then the loss of logistic regression.
+    cross entropy is then the loss of logistic regression. ``begin`` is a symbol put before every sequence.
     """
 
     def __init__(
@@ -29,8 +29,10 @@ class SequenceClassifier(nn.Module):
         outputs: int,
         binary: bool = False,
         dropout: float = 0.0,
+        begin: int | None = None,
     ):
         super().__init__()
+        self.begin = begin
         self.encoder = encoder
         self.pooling = pooling
         self.dropout = nn.Dropout(dropout)
@@ -42,6 +44,9 @@ class SequenceClassifier(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, time)`` of symbols or ``(batch, time, features)``; lengths ``(batch,)`` ->
         scores ``(batch, outputs)``."""
+        if self.begin is not None:
+            first = torch.full_like(source[:, :1], self.begin)
+            source, lengths = torch.cat((first, source), 1), lengths + 1
         memory: Memory = self.encoder(source, lengths)
         return self.judge(memory)
 

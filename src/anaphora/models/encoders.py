@@ -45,7 +45,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Embedding plus positions, dropout, and a stack of self-attentive layers."""
+    """Embedding plus positions, dropout, and a stack of self-attentive layers; ``causal`` ones look back only."""
 
     def __init__(
         self,
@@ -54,16 +54,18 @@ class TransformerEncoder(nn.Module):
         *,
         positions: Sinusoidal | Learned | None = None,
         dropout: float = 0.0,
+        causal: bool = False,
     ):
         super().__init__()
         self.embedding = embedding
         self.positions = nn.Identity() if positions is None else positions
         self.stack = stack
         self.dropout = nn.Dropout(dropout)
+        self.causal = causal
         self.width = stack.width
 
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """source ``(batch, S)``, lengths ``(batch,)``."""
         mask = masks.padding(lengths, source.shape[1])
         x = self.dropout(self.positions(self.embedding(source)))
-        return Memory(self.stack(x, mask), mask)
+        return Memory(self.stack(x, mask, causal=self.causal), mask)

@@ -23,6 +23,13 @@ class LastState(nn.Module):
         return memory.annotations[torch.arange(len(end), device=end.device), end]
 
 
+class FirstState(nn.Module):
+    """The state of the first place, which of a Transformer that reads both sides may stand for the whole."""
+
+    def forward(self, memory: Memory) -> Tensor:
+        return memory.annotations[:, 0]
+
+
 class Mean(nn.Module):
     """(1/T) Σ_t h_t over the real places."""
 

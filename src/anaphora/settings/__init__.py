@@ -5,6 +5,7 @@ Nothing here imports torch, so that ``explain`` and ``--help`` answer at once.
 
 from anaphora.settings.base import Settings, build
 from anaphora.settings.network import NetworkSettings
+from anaphora.settings.pretrained import PretrainedSettings
 from anaphora.settings.search import SearchSettings
 from anaphora.settings.seq2seq import Seq2SeqSettings
 from anaphora.settings.text import TextSettings
@@ -12,6 +13,7 @@ from anaphora.settings.training import TrainingSettings
 
 __all__ = [
     "NetworkSettings",
+    "PretrainedSettings",
     "SearchSettings",
     "Seq2SeqSettings",
     "Settings",

@@ -18,3 +18,8 @@ class PretrainedSettings(Settings):
         description="Word vectors to begin with: a word2vec file (text or binary) or a saved model of an.Word2Vec, "
         "an.GloVe …; words without one begin at random.",
     )
+    causal: bool = Field(
+        False,
+        description="Every place of a Transformer sees only the places before it, as in GPT; a language model that "
+        "init names decides it.",
+    )

@@ -273,7 +273,8 @@ class Estimator(ABC):
         self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool
     ) -> TrainingResult:
         self.model_ = self._fresh_model()
-        self.model_.load_state_dict({**snapshot(self.model_), **self._inherited()})
+        if not (resume and run.has_checkpoints()):
+            self.model_.load_state_dict({**snapshot(self.model_), **self._inherited()})
         objective, batches = self._lesson(data, dev)
         trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
         if resume:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
 from anaphora.nn.attention import MultiHead
-from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Sinusoidal
 from anaphora.settings import NetworkSettings
 
@@ -35,14 +36,23 @@ def encoder_layer(s: NetworkSettings) -> transformer.EncoderLayer:
 
 
 def recurrent_encoder(
-    s: NetworkSettings, embedding: Embedding, *, bidirectional: bool, reverse: bool = False
+    s: NetworkSettings, embedding: nn.Module, *, bidirectional: bool, reverse: bool = False
 ) -> RecurrentEncoder:
     """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers."""
-    layers = make_recurrent(s, embedding.width, bidirectional=bidirectional)
+    layers = make_recurrent(s, width_of(embedding), bidirectional=bidirectional)
     return RecurrentEncoder(embedding, layers, dropout=s.dropout, reverse=reverse)
 
 
-def transformer_encoder(s: NetworkSettings, embedding: Embedding) -> TransformerEncoder:
+def transformer_encoder(
+    s: NetworkSettings, embedding: nn.Module, *, causal: bool = False
+) -> TransformerEncoder:
     """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``."""
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
-    return TransformerEncoder(embedding, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout)
+    return TransformerEncoder(
+        embedding, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout, causal=causal
+    )
+
+
+def width_of(embedding: nn.Module) -> int:
+    """How wide the vectors of an embedding (or of what stands for one) are."""
+    return int(embedding.width)  # type: ignore[arg-type]

@@ -49,6 +49,24 @@ def load_donor(path: Path, *, only: tuple[str, ...]) -> Any:
     return load(path, device="cpu")
 
 
+def only_donor(init: str) -> tuple[Path, Any]:
+    """The one language model that ``init`` names, with its place."""
+    paths = donor_paths(init)
+    if len(paths) != 1:
+        raise SettingsError(
+            [f"init = {written(init)} cannot be used: it must name one run here, not {len(paths)}."]
+        )
+    return paths[0], load_donor(paths[0], only=(*RECURRENT, "transformer", "masked"))
+
+
+def with_width(settings: Any, given: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+    """The settings with symbols as wide as the word vectors that they begin with, unless a width was given."""
+    if not settings.embeddings or settings.model == "transformer" or "embedding" in given:
+        return settings
+    width = pretrained(settings.embeddings, tokenizer.spellings).matrix.shape[1]
+    return settings.model_copy(update={"embedding": int(width)})
+
+
 def adopt(
     task: TaskInfo, given: Mapping[str, Any], donor: Any, path: Path, *, preset: str, more: Mapping[str, Any]
 ) -> Any:
@@ -76,14 +94,12 @@ def body_weights(donor: Any, prefix: str) -> dict[str, Tensor]:
     return {f"{prefix}{name}": value for name, value in snapshot(donor.model_.body).items()}
 
 
-def vector_weights(
-    source: str, tokenizer: Tokenizer, *, width: int, scale: float, seed: int
-) -> tuple[Tensor, str]:
-    """A first embedding ``(symbols, width)`` from word vectors, and a sentence on how many words were found.
+def vector_weights(source: str, tokenizer: Tokenizer, *, width: int, scale: float, seed: int) -> Tensor:
+    """A first embedding ``(symbols, width)`` from word vectors; what is looked up of it is multiplied by ``scale``.
 
     Vectors are brought to the spread that fresh ones have, so that dropout and learning rate mean the same.
     """
     found = pretrained(source, tokenizer.spellings, width=width, seed=seed)
     matrix = torch.from_numpy(found.matrix.copy())
     spread = float(matrix[torch.from_numpy(found.known)].std())
-    return matrix / max(spread, 1e-12) / scale, str(found)
+    return matrix / max(spread, 1e-12) / scale

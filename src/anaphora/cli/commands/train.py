@@ -15,6 +15,10 @@ EXAMPLES = """
 anaphora train translate numbers -o runs/numbers
 anaphora train translate train.tsv --valid dev.tsv --model transformer -o runs/x
 anaphora train translate train.en --target train.de --set tokens=word --steps 2000
+anaphora train classify reviews.tsv --model bilstm
+anaphora train tag train.conll --valid dev.conll --model bilstm-crf
+anaphora train language book.txt --model lstm --set tokens=char
+anaphora train forecast sensors.csv --set horizon=24
 anaphora train run.toml --dry-run
 """
 # The commonest settings as options: name, type, what stands for the value. The rest goes through --set.
@@ -27,6 +31,8 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("batch-tokens", int, "Symbols in a batch."),
     ("tokens", str, "char, word or bpe."),
     ("vocab-size", int, "Most symbols in the vocabulary."),
+    ("init", str, "Run of a language model to begin with."),
+    ("embeddings", str, "Word vectors to begin with."),
     ("device", str, "auto, cpu, cuda …"),
     ("precision", str, "auto, fp32, bf16 or fp16."),
     ("seed", int, "Everything random follows from it."),
@@ -86,9 +92,10 @@ def command(
 ) -> int:
     """Train a model on DATA and write a run folder.
 
-    TASK is what to learn (`translate`), DATA a file (TSV, CSV, JSONL, or the first of two parallel files)
-    or the name of an embedded corpus (`anaphora corpora`). Instead of both, a TOML file may be given that
-    holds the keys task, data, valid, out and any settings; options given besides it go first.
+    TASK is what to learn: translate, classify, tag, language or forecast (`anaphora models` says what data
+    each takes). DATA is a file or the name of an embedded corpus (`anaphora corpora`). Instead of both, a
+    TOML file may be given that holds the keys task, data, valid, out and any settings; options given
+    besides it go first.
 
     `anaphora explain` lists all settings.
     """

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from anaphora.data.symbols import BOS
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
-from anaphora.models.pooling import AttentionPooling, LastState, Maximum, Mean
+from anaphora.models.pooling import AttentionPooling, FirstState, LastState, Maximum, Mean
 from anaphora.nn import transformer
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Sinusoidal
@@ -22,7 +23,13 @@ def build_classifier(
     encoder, width = _encoder(s, symbols, features)
     binary = s.target == "class" and outputs == 2
     return SequenceClassifier(
-        encoder, _pooling(s, width), width=width, outputs=outputs, binary=binary, dropout=s.dropout
+        encoder,
+        _pooling(s, width),
+        width=width,
+        outputs=outputs,
+        binary=binary,
+        dropout=s.dropout,
+        begin=BOS if s.pooling == "first" and symbols else None,
     )
 
 
@@ -35,7 +42,8 @@ def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Mod
         wide = VectorInput(features, s.hidden) if features else Embedding(symbols, s.hidden, scaled=True)
         stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
         positions = Sinusoidal(s.hidden)
-        return TransformerEncoder(wide, stack, positions=positions, dropout=s.dropout), s.hidden
+        encoder = TransformerEncoder(wide, stack, positions=positions, dropout=s.dropout, causal=s.causal)
+        return encoder, s.hidden
     embedding = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=True)
     noise = (
         0.0 if features else s.dropout
@@ -55,4 +63,4 @@ def _pooling(s: ClassifierSettings, width: int) -> nn.Module:
         return Mean()
     if s.pooling == "attention":
         return AttentionPooling(width)
-    return {"last": LastState, "max": Maximum, "mean": Mean}[s.pooling]()
+    return {"last": LastState, "max": Maximum, "mean": Mean, "first": FirstState}[s.pooling]()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
 from anaphora.data.labelled_batches import Input, labelled_batches
@@ -31,6 +32,14 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
+from anaphora.tasks.pretrained import (
+    RECURRENT,
+    adopt,
+    body_weights,
+    only_donor,
+    vector_weights,
+    with_width,
+)
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
@@ -76,10 +85,48 @@ class Classifier(Estimator):
     def _learn(self, data: Labelled) -> None:
         s = self.settings_
         if isinstance(data, VectorRows):
+            if s.init or s.embeddings:
+                raise DataError(
+                    "init and embeddings are about symbols, but the data are vectors; leave them out."
+                )
             self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
         else:
-            self.inputs_ = TextInputs(self._learn_symbols(data))
+            donor = self._adopt()
+            symbols = self._learn_symbols(data) if donor is None else donor.tokenizer_
+            self.inputs_ = TextInputs(symbols)
+            self.settings_ = with_width(self.settings_, self._given, symbols)
         self.targets_ = Targets.learn(s.target, [label for _, label in data.read(range(len(data)))])
+
+    def _adopt(self) -> Any:
+        """Take the sizes of the language model that ``init`` names; the model, or None."""
+        if not self.settings_.init:
+            return None
+        path, donor = only_donor(self.settings_.init)
+        kind = donor.settings_.model
+        fixed: dict[str, Any] = {"causal": kind == "transformer"}
+        usual = {"pooling": {"transformer": "last", "masked": "first"}.get(kind, "last")}
+        fixed |= {} if kind not in RECURRENT else {"bidirectional": False}
+        preset = kind if kind in RECURRENT else "transformer"
+        more = fixed | {key: value for key, value in usual.items() if key not in self._given}
+        self.settings_ = adopt(self.task(), self._given, donor, path, preset=preset, more=more)
+        return donor
+
+    def _inherited(self) -> dict[str, Tensor]:
+        s, found = self.settings_, {}
+        if s.init:
+            found = body_weights(only_donor(s.init)[1], "encoder.")
+        if s.embeddings:
+            embedding = self.model_.encoder.embedding
+            assert isinstance(embedding, Embedding)
+            assert isinstance(self.inputs_, TextInputs)
+            found["encoder.embedding.weight"] = vector_weights(
+                s.embeddings,
+                self.inputs_.tokenizer,
+                width=embedding.width,
+                scale=embedding.scale,
+                seed=s.seed,
+            )
+        return found
 
     def _learn_symbols(self, data: Any) -> Tokenizer:
         s = self.settings_

@@ -6,21 +6,21 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings import NetworkSettings, PretrainedSettings, Settings, TextSettings, TrainingSettings
 from anaphora.settings.network import transformer_problem
 from anaphora.tasks.info import Preset, TaskInfo
 
 
-class ClassifierSettings(TextSettings, NetworkSettings, TrainingSettings):
+class ClassifierSettings(TextSettings, NetworkSettings, PretrainedSettings, TrainingSettings):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
     target: Literal["class", "classes", "number"] = Field(
         "class",
         description="What a label is: one class; any number of classes, written a|b|c, or - for none; or a number.",
     )
-    pooling: Literal["last", "max", "mean", "attention"] = Field(
+    pooling: Literal["last", "max", "mean", "attention", "first"] = Field(
         "last",
         description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
-        "their mean, or a mean weighted by attention.",
+        "their mean, a mean weighted by attention, or the state of a <s> put first (BERT's [CLS]).",
     )
     kernel: int = Field(
         5,
@@ -89,6 +89,11 @@ class ClassifierSettings(TextSettings, NetworkSettings, TrainingSettings):
             raise ValueError("label_smoothing needs exactly one class per example: set target = 'class'")
         if self.target == "number" and self.metric == "macro_f1":
             raise ValueError("metric = 'macro_f1' needs classes, but target = 'number'")
+        if self.pooling == "first" and (self.model != "transformer" or self.causal):
+            raise ValueError(
+                "pooling = 'first' asks the first place about the whole, but only a Transformer that is not causal "
+                "sees the whole from there"
+            )
         return self
 
 
@@ -106,7 +111,7 @@ class ClassifyOptions(Settings):
 
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_NOT_RECURRENT = _TRANSFORMER_ONLY | {"kernel"}
+_NOT_RECURRENT = _TRANSFORMER_ONLY | {"kernel", "causal"}
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
     "embedding": 128,
@@ -130,13 +135,13 @@ _PRESETS = (
         "bow",
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"hidden", "layers", "kernel", "pooling"},
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"hidden", "layers", "kernel", "pooling", "init", "causal"},
     ),
     Preset(
         "conv",
         "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
         {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY,
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"init", "causal"},
     ),
     Preset(
         "rnn",

@@ -55,7 +55,9 @@ class ForecasterSettings(NetworkSettings, TrainingSettings):
     patch: int = Field(1, ge=1, description="Steps that make one place of the network; must divide `window`.")
     kernel: int = Field(3, ge=2, description="Steps that a convolution sees, of every 2^layer steps back.")
     lags: int = Field(0, ge=0, description="Steps a VAR looks back; 0 = chosen by Schwarz's criterion.")
-    max_lags: int = Field(24, ge=1, description="Most lags that a VAR chooses among.")
+    max_lags: int = Field(
+        50, ge=1, description="Most lags that a VAR chooses among, where the series are long enough."
+    )
     structure: Literal["auto", "level", "trend", "dynamic"] = Field(
         "auto",
         description="The state-space model: a level with a season, the same with a slope, or a dynamical system with all "

@@ -125,14 +125,20 @@ class LanguageModel(Estimator):
                 seed=seed,
                 **filters,
             )
-            return [{"source": "", "reference": "", "output": self.tokenizer_.decode(drawn.tokens)}]
+            tokens = drawn.tokens[::-1] if s.backward else drawn.tokens
+            return [{"source": "", "reference": "", "output": self.tokenizer_.decode(tokens)}]
 
         return LanguageObjective(s, self.tokenizer_.size, measure=measure, show=show), batches
+
+    def _line_rows(self, text: Text) -> list[list[int]]:
+        """The lines as symbols, in the order in which they are read."""
+        rows = encode_lines(text, self.tokenizer_)
+        return [row[::-1] for row in rows] if self.settings_.backward else rows
 
     def _batches(self, data: Text) -> Batches:
         s = self.settings_
         if s.lines:
-            rows = encode_lines(data, self.tokenizer_)
+            rows = self._line_rows(data)
             return LineBatches(rows, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed)
         ids = encode_stream(data, self.tokenizer_)
         whole = s.model in ("transformer", "masked")
@@ -143,7 +149,7 @@ class LanguageModel(Estimator):
     def _encoded(self, text: Text, most: int = 0) -> tuple[list[Any], int]:
         """The text as rows of symbols (a stream is one, with what begins it), and how many characters they are."""
         if self.settings_.lines:
-            rows: list[Any] = encode_lines(text, self.tokenizer_)
+            rows: list[Any] = self._line_rows(text)
             total = sum(len(row) + 1 for row in rows)
             kept: list[Any] = []
             for row in rows:
@@ -166,7 +172,7 @@ class LanguageModel(Estimator):
 
     def _solve(self, data: Text, dev: Text, reporter: Reporter | None) -> dict[str, float]:
         s = self.settings_
-        rows = encode_lines(data, self.tokenizer_) if s.lines else [encode_stream(data, self.tokenizer_)]
+        rows = self._line_rows(data) if s.lines else [encode_stream(data, self.tokenizer_)]
         self.model_ = ngram.fitted(s, rows, self.tokenizer_.size)
         held, characters = self._encoded(dev)
         return summary(self._log_probs(self.model_, held), characters)
@@ -222,7 +228,8 @@ class LanguageModel(Estimator):
     def read(self, texts: Iterable[str]) -> list[LineScore]:
         """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
         self._check_one_way("the probability of a line")
-        rows = [[*row, self.end] for row in self._encode(texts)]
+        back = -1 if self.settings_.backward else 1
+        rows = [[*row[::back], self.end] for row in self._encode(texts)]
         if self._direct:
             found = ngram.line_log_probs(self.model_, rows, self.begin)
         else:
@@ -260,6 +267,10 @@ class LanguageModel(Estimator):
         """New texts that go on from ``prompt``: ``length``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``
         and ``n`` as in the settings. ``listen`` is told each piece of the first one as it is drawn."""
         self._check_one_way("new text")
+        if self.settings_.backward:
+            raise AnaphoraError(
+                "a backward model would write from the end; train one without backward to sample."
+            )
         usual = {key: getattr(self.settings_, key) for key in SampleSettings.model_fields}
         asked = build(SampleOptions, {**usual, "prompt": prompt, **options}, owner="sample").model_dump()
         text = asked.pop("prompt")

@@ -123,7 +123,7 @@ _PRESETS = (
         | _NGRAM
         | _WINDOW
         | _SAMPLING
-        | {"embedding", "cell", "order", "bidirectional", "output_dropout"},
+        | {"embedding", "cell", "order", "bidirectional", "output_dropout", "backward"},
     ),
 )
 

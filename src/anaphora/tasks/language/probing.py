@@ -26,6 +26,7 @@ def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
     """What was expected after every symbol (``top``, ``sorted_log_probs``), states, gates, attention and, on request,
     gradients of −log p of each next symbol. Of ``masked`` what it would put at every place itself."""
     ids = m.tokenizer_.encode(text)[-LONGEST:]
+    ids = ids[::-1] if m.settings_.backward else ids
     if not ids:
         raise DataError("the text is empty; give something to look at.")
     spell = m.tokenizer_.pieces

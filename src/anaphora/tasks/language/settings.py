@@ -66,6 +66,11 @@ class LanguageSettings(TextSettings, NetworkSettings, TrainingSettings, SampleSe
         description="Read every line as a text of its own (names, sentences) instead of all lines as one running text, "
         "in which a line break is a symbol like any other.",
     )
+    backward: bool = Field(
+        False,
+        description="Read every line from its end to its beginning (needs lines = true): the other half of the vectors "
+        "in context that a tagger may begin with (ELMo).",
+    )
     hold_out: float = Field(
         0.1,
         gt=0,
@@ -153,6 +158,8 @@ class LanguageSettings(TextSettings, NetworkSettings, TrainingSettings, SampleSe
                 "a model of the next symbol cannot be bidirectional, since reading backwards it would see the very "
                 "symbols it has to predict: leave bidirectional out, or use model = 'masked'"
             )
+        if self.backward and not self.lines:
+            raise ValueError("backward = true reads single lines from their end: set lines = true as well")
         if self.model in ("transformer", "masked"):
             problem = transformer_problem(self.hidden, self.heads)
             if problem:

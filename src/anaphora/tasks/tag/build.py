@@ -8,27 +8,39 @@ import torch
 
 from anaphora.models.char_words import ConvolvedSpelling, RecurrentSpelling, SpelledWords
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.pretrained.contextual import ContextReader, ContextualWords
 from anaphora.models.tagger import Tagger
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.tasks.parts import recurrent_encoder, transformer_encoder
+from anaphora.settings import NetworkSettings
+from anaphora.tasks.parts import make_recurrent, recurrent_encoder, transformer_encoder
 from anaphora.tasks.tag.info import TaggerSettings
+from anaphora.tasks.tag.learnt import Context
 from anaphora.tasks.tag.schemes import allowed
 
 _WINDOW = 3  # characters that a filter sees together
 
 
-def build_tagger(s: TaggerSettings, words: int, letters: int, tags: Sequence[str], scheme: str) -> Tagger:
-    """The model a preset names, with fresh weights, for ``words`` symbols, ``letters`` characters and these tags."""
+def build_tagger(
+    s: TaggerSettings,
+    words: int,
+    letters: int,
+    tags: Sequence[str],
+    scheme: str,
+    context: Sequence[Context] = (),
+) -> Tagger:
+    """The model a preset names, with fresh weights, for ``words`` symbols, ``letters`` characters and these tags, with
+    room for the weights of the language models of ``context``."""
     spelling = _spelling(s, letters)
     room = s.embedding
     if s.model == "transformer":
-        room = s.hidden - (spelling.width if spelling else 0)
-    embedding = SpelledWords(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
+        room = s.hidden - (spelling.width if spelling else 0) - sum(one.hidden for one in context)
+    own = SpelledWords(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
+    embedding = ContextualWords(own, [_reader(one, words) for one in context]) if context else own
     encoder: RecurrentEncoder | TransformerEncoder
     if s.model == "transformer":
-        encoder = transformer_encoder(s, embedding)
+        encoder = transformer_encoder(s, embedding, causal=s.causal)
     else:
         encoder = recurrent_encoder(s, embedding, bidirectional=s.bidirectional)
     return Tagger(
@@ -37,6 +49,14 @@ def build_tagger(s: TaggerSettings, words: int, letters: int, tags: Sequence[str
         rules=tuple(torch.from_numpy(rule) for rule in allowed(scheme, tags)),  # type: ignore[arg-type]
         crf=CRF(len(tags)) if s.model == "bilstm-crf" else None,
         dropout=s.dropout,
+    )
+
+
+def _reader(one: Context, words: int) -> ContextReader:
+    sizes = NetworkSettings(cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0)  # type: ignore[arg-type]
+    layers = make_recurrent(sizes, one.embedding, bidirectional=False)
+    return ContextReader(
+        Embedding(words, one.embedding, scaled=True), layers, begin=one.begin, backward=one.backward
     )
 
 

@@ -27,9 +27,11 @@ from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.response import Response
 from anaphora.tasks.tag.answering import Tagging, answers
 from anaphora.tasks.tag.batches import training_batches
+from anaphora.tasks.tag.beginning import adopt_words, first_weights
 from anaphora.tasks.tag.build import build_tagger
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.learnt import Learnt, Origin, choose_scheme, form_of_data
@@ -84,10 +86,19 @@ class Tagger(Estimator):
             self.learnt_ = Learnt(tags, scheme, origin, words=known)
             return
         spoken = [words for words, _ in sentences]
-        self.tokenizer_ = learn_words(spoken, vocab_size=s.vocab_size, lowercase=s.lowercase)
+        given = adopt_words(self)
+        s = self.settings_
+        self.tokenizer_ = given.tokenizer or learn_words(
+            spoken, vocab_size=s.vocab_size, lowercase=s.lowercase
+        )
+        self.settings_ = s = with_width(s, self._given, self.tokenizer_)
         seen = None if s.characters == "none" else Letters.learn(word for words in spoken for word in words)
-        self.learnt_ = Learnt(tags, scheme, origin, letters=None if seen is None else "".join(seen.known))
+        letters = None if seen is None else "".join(seen.known)
+        self.learnt_ = Learnt(tags, scheme, origin, letters=letters, context=given.context)
         self._make_reader()
+
+    def _inherited(self) -> dict[str, Tensor]:
+        return first_weights(self)
 
     def _make_reader(self) -> None:
         letters = self.learnt_.letters
@@ -105,6 +116,7 @@ class Tagger(Estimator):
             letters.size if letters else 0,
             self.learnt_.tags,
             self.learnt_.scheme,
+            self.learnt_.context,
         )
 
     def _lesson(self, data: Pairs, dev: Pairs) -> tuple[Objective, Batches]:

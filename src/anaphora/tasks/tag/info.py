@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from anaphora.settings import NetworkSettings, Settings, TrainingSettings
+from anaphora.settings import NetworkSettings, PretrainedSettings, Settings, TrainingSettings
 from anaphora.settings.network import transformer_problem
 from anaphora.tasks.info import Preset, TaskInfo
 
 
-class TaggerSettings(NetworkSettings, TrainingSettings):
+class TaggerSettings(NetworkSettings, PretrainedSettings, TrainingSettings):
     model: str = Field("bilstm-crf", description="The preset: `anaphora models` lists them.")
     vocab_size: int = Field(
         30_000, ge=8, description="Most words that have a vector; the rest becomes <unk>."
@@ -122,13 +122,13 @@ _PRESETS = (
         "bilstm",
         "Bidirectional LSTM over words and their characters; each word tagged by itself (Ling 2015).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
-        _TRANSFORMER_ONLY | {"order"},
+        _TRANSFORMER_ONLY | {"order", "causal"},
     ),
     Preset(
         "bilstm-crf",
         "The same under a CRF, which scores whole sequences of tags (Huang 2015, Lample 2016).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
-        _TRANSFORMER_ONLY | {"order"},
+        _TRANSFORMER_ONLY | {"order", "causal"},
     ),
     Preset(
         "transformer",

@@ -45,6 +45,18 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Context:
+    """The sizes of a language model's body, from which it can be built again; its weights are among the tagger's."""
+
+    cell: str
+    embedding: int
+    hidden: int
+    layers: int
+    begin: int
+    backward: bool
+
+
+@dataclass(frozen=True)
 class Learnt:
     """``scheme`` is ``none`` where tags mark no spans; ``letters`` are a network's, ``words`` an HMM's."""
 
@@ -53,6 +65,8 @@ class Learnt:
     origin: Origin
     letters: str | None = None
     words: tuple[str, ...] = ()
+    context: tuple[Context, ...] = ()
+    """The language models that give vectors in context."""
 
     @property
     def spans(self) -> bool:
@@ -75,6 +89,7 @@ class Learnt:
                 Origin(**given["origin"]),
                 given["letters"],
                 tuple(given["words"]),
+                tuple(Context(**one) for one in given.get("context", ())),
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             raise RunError(f"{path} is damaged; restore it from a copy of the run.") from None
