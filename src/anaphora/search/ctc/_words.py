@@ -119,11 +119,7 @@ class _Ends:
         tree = self.search.lexicon.tree
         rows = np.flatnonzero(inside)
         last = self.search.lexicon.closing[self.beam.prefixes["arc"][kept[rows]]]
-        rows, last = rows[last > 0], last[last > 0]
-        first = tree.word_first[last].astype(np.int64)
-        many = tree.word_first[last + 1] - first
-        within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-        return np.repeat(rows, many), np.repeat(first, many) + within
+        return tree.entries(rows[last > 0], last[last > 0])
 
     def _of_words(self) -> Floats:
         """What language model, bonuses and hot words add to each output."""

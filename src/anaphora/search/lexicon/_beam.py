@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
@@ -93,15 +94,15 @@ def _check(lexicon: Lexicon, eos: int, n_best: int) -> None:
         )
 
 
-def _on_host(log_probs: Tensor, rows: int, symbols: int) -> list[list[float]]:
-    """The rows as numbers in double precision, which are log-probabilities."""
+def _on_host(log_probs: Tensor, rows: int, symbols: int) -> NDArray[np.float64]:
+    """The rows in double precision, checked to be log-probabilities."""
     check_shape(log_probs, rows)
     if log_probs.shape[1] < symbols:
         raise AnaphoraError(
             f"lexicon_beam: the lexicon and EOS need {symbols} symbols, but step scores {log_probs.shape[1]}; give it the "
             "symbols of this model."
         )
-    table: list[list[float]] = log_probs.double().tolist()
-    for numbers in table:
-        check_greatest(math.nan if any(map(math.isnan, numbers)) else max(numbers))
+    table: NDArray[np.float64] = log_probs.cpu().double().numpy()
+    for greatest in table.max(axis=1):
+        check_greatest(float(greatest))
     return table

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anaphora.search._hypothesis import NBest
 from anaphora.search.lexicon._credit import credits
@@ -15,6 +15,10 @@ from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._prune import Pruning, pruned
 from anaphora.search.lexicon._scorers import Scorer
+from anaphora.search.lexicon._tree import PAUSE
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Plan:
@@ -33,26 +37,19 @@ class Plan:
     ):
         self.lexicon, self.lm, self.hot, self.pruning = lexicon, lm, hot, pruning
         self.eos, self.n_best, self.weight, self.word_bonus = eos, n_best, weight, word_bonus
-        self.credit = credits(lexicon, lm, hot, weight).tolist()
-        self.symbol, self.first, self.word_first, self.word = lexicon.tree.lists
+        self.credit = credits(lexicon, lm, hot, weight)
         self.most = max(0.0, word_bonus + hot.most)
         """The most that one more symbol can add to a score."""
 
-    def ways(self, at: int) -> Iterator[tuple[int, list[int]]]:
-        """The children of a node and the words that end at each; not the pause, which spells nothing."""
-        for child in range(self.first[at], self.first[at + 1]):
-            words = [self.word[e] for e in range(self.word_first[child], self.word_first[child + 1])]
-            if min(words, default=0) >= 0:
-                yield child, words
+    def end_words(self, states: Ints, hot: Ints, words: Ints) -> tuple[Floats, Ints, Ints]:
+        """What ending with a word adds (rows,): its probability and its bonuses; and both models' states after it."""
+        from anaphora.kernels.lexicon_words import read_words
 
-    def last_words(self, node: Node) -> list[int]:
-        """The words that would be complete if the output ended at a node: −1 if the last one is already."""
-        separator = self.lexicon.separator
-        if separator is None:
-            return [-1] if node.at == 0 and node.words else []
-        return [
-            word for child, words in self.ways(node.at) if self.symbol[child] == separator for word in words
-        ]
+        log_p, after = self.lm.ask(states, words)
+        gains, warm = np.zeros(len(words)), hot
+        if self.hot.table.scale:
+            gains, warm = read_words(self.hot.table, hot, words)
+        return self.weight * log_p + self.word_bonus + gains, after, warm
 
 
 @dataclass(eq=False, slots=True)
@@ -78,6 +75,13 @@ class Node:
     def score(self) -> float:
         return self.log_prob + self.extra
 
+    def longer(
+        self, row: int, symbol: int, step: float, gain: float, at: int, word: int, state: int, hot: int
+    ) -> Node:
+        """This beginning, in a row of the batch, with one symbol more, which may end a word (−1: it ends none)."""
+        words = self.words if word == PAUSE else (*self.words, word)
+        return Node(self, row, symbol, step, self.log_prob + step, self.extra + gain, at, words, state, hot)
+
 
 class Item:
     """One input: beginnings alive, and the best spelling of every word sequence that was finished."""
@@ -89,83 +93,68 @@ class Item:
         self.length = 0
         self.done = False
 
-    def extend(self, rows: list[list[float]]) -> None:
+    def extend(self, log_p: Floats) -> None:
         """One step with log p of every next symbol (live, V)."""
         self.length += 1
-        self._finish(rows)
-        nodes = self._following(rows) if self.length < self.limit else []
-        credit = self.plan.credit
-        ranks = np.array([node.score + credit[node.at] for node in nodes])
-        states: dict[tuple[int, int, int], int] = {}
-        keys = [states.setdefault((node.at, node.state, node.hot), len(states)) for node in nodes]
-        kept = [nodes[place] for place in pruned(ranks, np.array(keys, dtype=np.int64), self.plan.pruning)]
+        at = np.array([node.at for node in self.live], dtype=np.int64)
+        states = np.array([node.state for node in self.live], dtype=np.int64)
+        hot = np.array([node.hot for node in self.live], dtype=np.int64)
+        self._finish(log_p[:, self.plan.eos], at, states, hot)
+        kept = self._following(log_p, at, states, hot) if self.length < self.limit else []
         self.live = kept or self.live
         worst = self._worst()
         ahead = self.plan.most * (self.limit - self.length)
         self.done = not any(node.score + ahead > worst for node in kept)
 
-    def _finish(self, rows: list[list[float]]) -> None:
-        """Set aside the outputs that end here."""
-        plan = self.plan
-        ends = [
-            (row, node, word)
-            for row, node in enumerate(self.live)
-            if rows[row][plan.eos] > -math.inf
-            for word in plan.last_words(node)
-        ]
-        found = [
-            self._node(node, row, plan.eos, min(rows[row][plan.eos], 0.0), node.at) for row, node, _ in ends
-        ]
-        last = [(node, word) for node, (_, _, word) in zip(found, ends, strict=True) if word >= 0]
-        self._end_words([node for node, _ in last], [word for _, word in last])
-        states = np.array([node.state for node in found], dtype=np.int64)
-        closing = plan.lm.end(states).tolist() if found else []
-        for node, log_p in zip(found, closing, strict=True):
-            node.extra += plan.weight * log_p - plan.hot.advanced[node.hot]
+    def _finish(self, log_p: Floats, at: Ints, states: Ints, hot: Ints) -> None:
+        """Set aside the outputs that end here: where a word has ended, or with the words that can."""
+        plan, tree = self.plan, self.plan.lexicon.tree
+        possible = log_p > -math.inf
+        if plan.lexicon.separator is None:
+            rows = np.flatnonzero(possible & (at == 0) & np.array([bool(node.words) for node in self.live]))
+            words = np.full(len(rows), PAUSE)
+            gains, after, warm = np.zeros(len(rows)), states[rows], hot[rows]
+        else:
+            last = plan.lexicon.closing[at]
+            rows = np.flatnonzero(possible & (last > 0))
+            rows, entries = tree.entries(rows, last[rows])
+            words = tree.word[entries].astype(np.int64)
+            gains, after, warm = plan.end_words(states[rows], hot[rows], words)
+        gains = gains + plan.weight * plan.lm.end(after) - np.array(plan.hot.advanced)[warm]
+        columns = (rows, words, gains, after, warm)
+        for row, word, gain, state, hot_state in zip(*(c.tolist() for c in columns), strict=True):
+            step = min(float(log_p[row]), 0.0)
+            node = self.live[row].longer(row, plan.eos, step, gain, 0, word, state, hot_state)
             known = self.finished.get(node.words)
             if node.score > -math.inf and (known is None or node.score > known.score):
                 self.finished[node.words] = node
 
-    def _following(self, rows: list[list[float]]) -> list[Node]:
-        """Every beginning that is one symbol longer."""
-        plan = self.plan
-        inside, ended, words = [], [], []
-        for row, (node, log_p) in enumerate(zip(self.live, rows, strict=True)):
-            for child, ending in plan.ways(node.at):
-                symbol = plan.symbol[child]
-                step = min(log_p[symbol], 0.0)
-                if step == -math.inf:
-                    continue
-                if plan.first[child + 1] > plan.first[child]:
-                    inside.append(self._node(node, row, symbol, step, child))
-                ended += [self._node(node, row, symbol, step, 0) for _ in ending]
-                words += ending
-        self._end_words(ended, words)
-        return inside + ended
-
-    def _node(self, node: Node, row: int, symbol: int, step: float, at: int) -> Node:
-        log_prob = node.log_prob + step
-        return Node(node, row, symbol, step, log_prob, node.extra, at, node.words, node.state, node.hot)
-
-    def _end_words(self, nodes: list[Node], words: list[int]) -> None:
-        """Let each beginning end with a word: its probability, its bonus, and the states after it."""
-        from anaphora.kernels.lexicon_words import read_words
-
-        if not nodes:
-            return
-        plan, numbers = self.plan, np.array(words, dtype=np.int64)
-        log_p, after = plan.lm.ask(np.array([node.state for node in nodes], dtype=np.int64), numbers)
-        gains, warm = np.zeros(len(nodes)), np.zeros(len(nodes), dtype=np.int64)
-        if plan.hot.table.scale:
-            gains, warm = read_words(
-                plan.hot.table, np.array([node.hot for node in nodes], dtype=np.int64), numbers
-            )
-        extra = plan.weight * log_p + plan.word_bonus + gains
-        columns = (words, extra.tolist(), after.tolist(), warm.tolist())
-        for node, word, gain, state, hot in zip(nodes, *columns, strict=True):
-            node.words = (*node.words, word)
-            node.extra += gain
-            node.state, node.hot = state, hot
+    def _following(self, log_p: Floats, at: Ints, states: Ints, hot: Ints) -> list[Node]:
+        """The best beginnings that are one symbol longer: inside a word, or at the end of one."""
+        plan, tree = self.plan, self.plan.lexicon.tree
+        scores = np.array([node.score for node in self.live])
+        row, child = tree.children(at)
+        step = np.minimum(log_p[row, tree.symbol[child]], 0.0)
+        fine = step > -math.inf
+        row, child, step = row[fine], child[fine], step[fine]
+        inside = np.flatnonzero(tree.first[child + 1] > tree.first[child])
+        ended, entry = tree.entries(np.arange(len(child)), child)
+        ended, entry = ended[tree.word[entry] >= 0], entry[tree.word[entry] >= 0]  # a pause spells nothing
+        word = tree.word[entry].astype(np.int64)
+        gain, after, warm = plan.end_words(states[row[ended]], hot[row[ended]], word)
+        way = np.concatenate((inside, ended))
+        row, child, step = row[way], child[way], step[way]
+        gains = np.concatenate((np.zeros(len(inside)), gain))
+        place = np.concatenate((child[: len(inside)], np.zeros(len(ended), dtype=np.int64)))
+        words = np.concatenate((np.full(len(inside), PAUSE), word))
+        states = np.concatenate((states[row[: len(inside)]], after))
+        hot = np.concatenate((hot[row[: len(inside)]], warm))
+        ranks = scores[row] + step + gains + plan.credit[place]
+        keys = (states * plan.hot.states + hot) * len(tree) + place
+        stay = pruned(ranks, keys, plan.pruning)
+        columns = (row, tree.symbol[child], step, gains, place, words, states, hot)
+        made = zip(*(column[stay].tolist() for column in columns), strict=True)
+        return [self.live[source].longer(source, *rest) for source, *rest in made]
 
     def _worst(self) -> float:
         """What an output must beat to be among the best."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +56,15 @@ class Tree:
             depth[low:high] = depth[self.parent[low:high]] + 1
         return depth
 
-    @cached_property
-    def lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """`symbol`, `first`, `word_first` and `word` for loops in Python, which read lists several times faster."""
-        return self.symbol.tolist(), self.first.tolist(), self.word_first.tolist(), self.word.tolist()
+    def children(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All children of `nodes` (rows,), and the row of each child's parent."""
+        return _ranges(np.arange(len(nodes)), self.first[nodes], self.first[nodes + 1])
+
+    def entries(
+        self, rows: NDArray[np.int64], nodes: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All entries that end at `nodes` (rows,), each with its node's value of `rows`."""
+        return _ranges(rows, self.word_first[nodes], self.word_first[nodes + 1])
 
     def spelling(self, node: int) -> list[int]:
         """The symbols from the root to a node."""
@@ -67,6 +73,13 @@ class Tree:
             found.append(int(self.symbol[node]))
             node = int(self.parent[node])
         return found[::-1]
+
+
+def _ranges(rows: NDArray[np.int64], first: Ints, end: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers from first to end of each row, one range after the other, and their rows."""
+    many = (end - first).astype(np.int64)
+    within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    return np.repeat(rows, many), np.repeat(first, many) + within
 
 
 def grow(spellings: Sequence[Sequence[int]], words: Sequence[int], symbols: int) -> Tree:
