@@ -198,6 +198,14 @@ def test_truncated_at_the_whole_length_nothing_is_truncated(trained):
     assert not torch.allclose(pieces[1], by_hand, atol=1e-3)
 
 
+def test_worked_through_in_parts_every_stream_keeps_its_own_state():
+    ends = [
+        model("lstm", accumulate=parts, steps=12, lr=1e-3).fit(SENTENCES * 4, valid=SENTENCES).result_.metrics
+        for parts in (1, 3)
+    ]
+    assert ends[0]["loss"] == pytest.approx(ends[1]["loss"], abs=1e-4)
+
+
 def test_penalties_are_those_of_the_equations(trained):
     network = trained("lstm").model_
     ids = np.random.RandomState(0).randint(4, 12, (2, 9))

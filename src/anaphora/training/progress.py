@@ -143,7 +143,8 @@ class ConsoleReporter(SilentReporter):
             self._print(f"step {step}: {numbers}" + (" (best so far)" if best else ""), "bold")
         for sample in samples[: self.samples]:
             for name, text in sample.items():
-                self._print(f"  {name:<9} {printable(text)}", "dim")
+                if text or name == "output":  # a language model writes from nothing and has no reference
+                    self._print(f"  {name:<9} {printable(text)}", "dim")
 
     def say(self, text: str) -> None:
         self._print(text)
