@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -60,8 +60,9 @@ class Outputs:
     path_node: Array
     path_label: Array
 
-    @property
+    @cached_property
     def longest(self) -> int:
+        """Nodes on the longest path."""
         return int(np.diff(self.path_start).max(initial=1))
 
 
