@@ -220,6 +220,7 @@ def test_hot_phrases_are_in_the_score_once() -> None:
         ({"n_best": 0}, "n_best"),
         ({"lm_weight": -1.0}, "lm_weight"),
         ({"lm": 3}, "WordModel"),
+        ({"word_bonus": math.nan}, "word_bonus must be a number"),
         ({"hot_words": {"w9": 1.0}}, "'w9' is not in the lexicon"),
         ({"hot_words": {"": 1.0}}, "empty"),
         ({"hot_words": {"w0": math.nan}}, "must be a number"),

@@ -288,6 +288,7 @@ class Wrong:
         ({"symbols": "-ab", "lm": an.NGram(2)}, "holds no model yet"),
         ({"symbols": "-ab", "lm": Wrong()}, "gave 3.0 as log p"),
         ({"symbols": "-ab", "per_node": 0}, "per_node"),
+        ({"symbols": "-ab", "word_bonus": math.inf}, "word_bonus must be a number"),
         ({"symbols": "-ab", "lm_weight": math.inf, "lm": Wrong()}, "lm_weight"),
     ],
 )

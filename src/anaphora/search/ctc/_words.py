@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import NBest
-from anaphora.search.lexicon._credit import credits
+from anaphora.search.lexicon._credit import checked_bonus, credits
 from anaphora.search.lexicon._hot import Hot
 from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
@@ -41,7 +41,7 @@ class WordSearch:
         from anaphora.kernels.ctc_lexicon_arrays import Paths, Rules
 
         self.lexicon, self.lm, self.hot, self.weight, self.blank = lexicon, lm, hot, weight, blank
-        self.word_bonus = word_bonus
+        self.word_bonus = checked_bonus(word_bonus)
         tree, credit = lexicon.tree, credits(lexicon, lm, hot, weight)
         self.tree = Paths(tree.symbol, tree.first, tree.word_first, tree.word, credit, tree.fan)
         most = max(0.0, float(self.tree.credit.max()), word_bonus + hot.most)

@@ -1,4 +1,4 @@
-"""What the word that has been begun promises: an estimate for ranking, given back when the word ends."""
+"""What words bring beside their probability, and what the word that has been begun promises, for ranking."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.errors import AnaphoraError
 from anaphora.search.lexicon._hot import Hot
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._scorers import Scorer
+
+
+def checked_bonus(word_bonus: float) -> float:
+    """What every word brings, a number."""
+    if not math.isfinite(word_bonus):
+        raise AnaphoraError(f"word_bonus must be a number, but is {word_bonus}.")
+    return word_bonus
 
 
 def credits(lexicon: Lexicon, lm: Scorer, hot: Hot, weight: float) -> NDArray[np.float64]:

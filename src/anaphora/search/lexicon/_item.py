@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.search._hypothesis import NBest
-from anaphora.search.lexicon._credit import credits
+from anaphora.search.lexicon._credit import checked_bonus, credits
 from anaphora.search.lexicon._hot import Hot
 from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
@@ -36,7 +36,7 @@ class Plan:
         word_bonus: float,
     ):
         self.lexicon, self.lm, self.hot, self.pruning = lexicon, lm, hot, pruning
-        self.eos, self.n_best, self.weight, self.word_bonus = eos, n_best, weight, word_bonus
+        self.eos, self.n_best, self.weight, self.word_bonus = eos, n_best, weight, checked_bonus(word_bonus)
         self.credit = credits(lexicon, lm, hot, weight)
         self.most = max(0.0, word_bonus + hot.most)
         """The most that one more symbol can add to a score."""
