@@ -27,6 +27,8 @@ Structure = Literal["level", "trend", "dynamic"]
 LONGEST = 2000
 """Steps at the end of each series that EM looks at: variances need no more."""
 VARIANCES = ("D", "Q", "R")
+ROWS = 10
+"""Steps for each coefficient of an equation that orders to choose among must leave: fewer fit anything."""
 
 
 class Ancestor(ABC):
@@ -64,7 +66,7 @@ class VARForecaster(Ancestor):
                 "no two steps without a gap follow each other; a VAR cannot learn from such series."
             )
         longest = max(len(piece) for piece in pieces)
-        most = max(1, min(max_lags, (longest - 1) // (1 + len(columns.names))))
+        most = max(1, min(max_lags, longest // (ROWS * len(columns.names))))
         order = lags or max(1, VAR("bic", max_lags=most).select_order(pieces).best["bic"])
         model = VAR(order).fit(pieces)
         return cls(columns, model.coefficients, model.intercept, model.covariance)
