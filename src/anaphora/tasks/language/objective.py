@@ -59,7 +59,10 @@ class LanguageObjective:
             return window_loss
         if self._compiled is None:
             model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
-            self._compiled = torch.compile(window_loss, dynamic=False)
+            # A recorded graph of kernels hands out its memory once: one part of a batch at a time, one process.
+            alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
+            mode = "reduce-overhead" if alone else "default"
+            self._compiled = torch.compile(window_loss, dynamic=False, mode=mode)
         return self._compiled
 
     def _penalty(self, hidden: Tensor, reading: Reading) -> Tensor | float:
