@@ -1,0 +1,61 @@
+"""A classifier's run cannot be lost: killed and resumed it ends with the same bytes, texts and vectors alike."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+from classify_tiny import settings, texts, waves
+from tasks_command import finish, lines, start, wait_for
+
+pytestmark = pytest.mark.xdist_group("classifier durability")
+FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "learnt.json", "README.md")
+
+
+def order(data: str, run: str) -> list[str]:
+    """The words of ``anaphora train …`` for a run of a second or two."""
+    more = {"steps": 80, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
+    words = ["train", "classify", data, "-o", run]
+    for key, value in settings("bilstm attention", **more, word_dropout=0.1).items():
+        words += ["--set", f"{key}={value}"]
+    return words
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classifier-durability")
+    (folder / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in texts(200)))
+    sequences, labels = zip(*waves(100), strict=True)
+    lengths = [len(x) for x in sequences]
+    np.savez(folder / "waves.npz", X=np.concatenate(sequences), y=np.array(labels), lengths=lengths)
+    return folder
+
+
+@pytest.mark.parametrize("data", ["texts.tsv", "waves.npz"])
+def test_killed_three_times_it_ends_with_the_same_bytes(place, data):
+    whole, run = f"whole-{data}", f"killed-{data}"
+    finish(place, *order(data, whole))
+    draw, kills = random.Random(data), 0
+    for _ in range(3):
+        begun = (place / run / "config.json").exists()
+        process = start(place, *(["resume", run] if begun else [*order(data, run), "--force"]))
+        enough = lines(place / run) + draw.randrange(2, 20)
+        wait_for(process, lambda enough=enough: lines(place / run) >= enough)
+        time.sleep(draw.uniform(0, 0.02))
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+    assert kills >= 2
+    finish(place, "resume", run)
+    for name in FILES:
+        assert (place / run / name).read_bytes() == (place / whole / name).read_bytes(), name
+    assert "damaged" not in finish(place, "verify", run)
+
+
+def test_resuming_after_the_data_changed_is_refused(place):
+    finish(place, *order("waves.npz", "changed"))
+    np.savez(place / "waves.npz", X=np.ones((4, 2, 2)), y=[1, 1, 2, 2])
+    assert "has changed since the run began" in finish(place, "resume", "changed", code=2)
