@@ -66,6 +66,12 @@ def test_predict_writes_csv_that_goes_on_in_time(say, place):
     np.testing.assert_allclose(record["forecast"], python, rtol=1e-5)
 
 
+def test_a_pipe_is_read_as_csv(say, place, monkeypatch):
+    with (place / "power.csv").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert say("predict", "gru") == say("predict", "gru", "power.csv")
+
+
 def test_score_and_dry_run_speak_json(say, place):
     scores = json.loads(say("score", "var", "power.csv", "--json"))
     assert scores["mse"] < scores["persistence_mse"]

@@ -185,6 +185,9 @@ def test_music_is_learnt_by_the_log_probability_of_each_step():
     chances = forecaster.predict(piece)
     assert chances.shape == (1, 9)
     assert chances[0, :8].argmax() == (piece[-1, :8].argmax() + 1) % 8
+    several = rolls(64, 9)
+    for one, batched in zip(several, forecaster.predict(several), strict=True):
+        np.testing.assert_allclose(forecaster.predict(one), batched, atol=1e-5)  # of many lengths
     drawn = forecaster.predict(piece, horizon=16, sample=True, seed=3)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_array_equal(drawn, forecaster.predict(piece, horizon=16, sample=True, seed=3))

@@ -15,13 +15,14 @@ from anaphora.data.series_arrays import from_python, read_arrays, read_rolls, wr
 from anaphora.data.series_csv import read_table
 from anaphora.errors import DataError
 
+STDIN = "-"
 ENDINGS = (".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".csv.gz")
 
 
 def open_series(data: Any, *, role: str = "train", spill: Path | None = None) -> SeriesData:
     """The series that ``data`` names.
 
-    data: path of a CSV file with a header, of ``.npy`` or ``.npz`` arrays, or of a JSON file of piano rolls; a folder
+    data: path of a CSV file with a header (``-``: standard input), of ``.npy`` or ``.npz`` arrays, or of a JSON file of piano rolls; a folder
         of such files or a list of paths, each a series; the name of an embedded corpus, of which ``role`` ("train",
         "dev", "test") picks the split; or arrays: see `from_python`.
     spill: folder into which arrays are written, so that they can be opened again.
@@ -95,6 +96,8 @@ def _again(facts: dict[str, Any], spill: Path | None) -> SeriesData:
 def _files(data: str | Path) -> list[str | Path]:
     """The file, or the files of a folder in the order of their names."""
     path = Path(data)
+    if str(data) == STDIN:
+        return [data]
     if path.is_dir():
         found: list[str | Path] = sorted(one for one in path.iterdir() if one.name.lower().endswith(ENDINGS))
         if not found:
@@ -120,7 +123,7 @@ def _open_files(paths: Sequence[str | Path], role: str) -> SeriesData:
     series: list[Series] = []
     time_name = series_name = ""
     for path in paths:
-        ending = next((e for e in ENDINGS if str(path).lower().endswith(e)), None)
+        ending = ".csv" if str(path) == STDIN else _ending(path)
         if ending is None:
             raise DataError(
                 f"{path}: its ending does not tell the form; use .csv (with a header), .npy, .npz or .json (piano rolls)."
@@ -140,6 +143,10 @@ def _open_files(paths: Sequence[str | Path], role: str) -> SeriesData:
         columns = columns or own
         series += SeriesData(own, tuple(found), facts).only(columns).series
     return SeriesData(columns, tuple(series), facts, time_name=time_name, series_name=series_name)
+
+
+def _ending(path: str | Path) -> str | None:
+    return next((ending for ending in ENDINGS if str(path).lower().endswith(ending)), None)
 
 
 def _generated(name: str, variant: str | None, role: str) -> SeriesData:

@@ -168,6 +168,7 @@ _QUICK = {
     "valid_every": 100,
     "save_every": 500,
     "clip": 1.0,
+    "precision": "fp32",  # values have more digits than bf16
 }
 
 _PRESETS = (
