@@ -211,6 +211,18 @@ def test_hot_phrases_are_in_the_score_once() -> None:
         assert h.score == pytest.approx(model.log_p(7, tuple(h.tokens)) + bonus), said
 
 
+def test_an_ngram_of_letters_writes_words() -> None:
+    lm = an.NGram(3, tokens="char").fit(["the cat sat", "the hat", "a cat"])
+    lexicon = Lexicon(["the", "cat", "hat", "chat"], lm.words.ids, separator=" ")
+    options = {"start": torch.tensor([2]), "eos": 3, "lexicon": lexicon, "max_length": 14, "n_best": 5}
+    (found,) = lexicon_beam(lm.step, lm.start(1), **options)  # type: ignore[arg-type]
+    for h in found:
+        assert isinstance(h, WordHypothesis)
+        assert h.score == pytest.approx(lm.log_prob(" ".join(h.words)), abs=1e-4)
+        assert lm.words.spell(h.tokens) == list(" ".join(h.words))
+    assert {"the cat", "the hat"} & {" ".join(h.words) for h in found if isinstance(h, WordHypothesis)}
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
