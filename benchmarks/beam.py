@@ -147,7 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     peers = {name for name in ("transformers", "ctranslate2") if installed(name)}
-    rows = [] if options.gpu_only else cpu_rows(options.times, peers)
+    rows = [] if options.gpu_only or not peers else cpu_rows(options.times, peers)
     if torch.cuda.is_available() and "transformers" in peers:
         rows += gpu_rows(options.times)
     show(rows, as_json=options.json)
