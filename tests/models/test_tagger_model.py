@@ -64,7 +64,7 @@ def test_loss_decoding_and_marginals_are_those_of_all_paths(crf):
         if model.crf is not None:
             total = total + model.crf.start[path[0]] + model.crf.end[path[-1]]
             total = total + sum(model.crf.transitions[a, b] for a, b in itertools.pairwise(path))
-        return float(total)
+        return float(total.detach())
 
     for row, length in enumerate(lengths.tolist()):
         paths = list(itertools.product(range(3), repeat=length))
