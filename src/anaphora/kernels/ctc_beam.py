@@ -23,7 +23,8 @@ def _log_add(a, b):  # type: ignore[no-untyped-def]
     high, low = (a, b) if a >= b else (b, a)
     if not low > high - 40.0:  # less than a rounding of the other, or −∞
         return high
-    return high + np.log(1.0 + np.exp(low - high))  # as exact as log1p beside masses of some nats, and quicker
+    # As exact as log1p beside masses of some nats, and quicker.
+    return high + np.log(1.0 + np.exp(low - high))
 
 
 @njit(cache=True, nogil=True)
