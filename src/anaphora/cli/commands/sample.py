@@ -32,8 +32,11 @@ anaphora sample runs/names -n 10 --seed 3 --json
 )
 @click.option("--seed", type=int, metavar="N", help="The same seed draws the same text.")
 @click.option("-n", type=int, metavar="N", help="Samples to draw.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of sampling; repeatable."
+)
 @json_option
-def command(run: str, as_json: bool, **flags: Any) -> None:
+def command(run: str, assignments: tuple[str, ...], as_json: bool, **flags: Any) -> None:
     """Write new text with the language model of RUN, symbol by symbol as it is drawn.
 
     The prompt comes first, then what goes on from it. Several samples (-n) are written when all are drawn, each
@@ -42,8 +45,9 @@ def command(run: str, as_json: bool, **flags: Any) -> None:
     from pathlib import Path
 
     from anaphora.cli.output import emit
-    from anaphora.errors import AnaphoraError
+    from anaphora.errors import AnaphoraError, SettingsError
     from anaphora.settings.base import build
+    from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
     from anaphora.tasks.language.settings import SampleOptions
 
@@ -52,8 +56,16 @@ def command(run: str, as_json: bool, **flags: Any) -> None:
         raise AnaphoraError(
             f"{run} holds a {config.task.name}, which writes no text of its own; use `anaphora predict {run}`."
         )
-    asked = {key: value for key, value in flags.items() if value is not None}
-    options = build(SampleOptions, asked, owner="sample")  # a slip is told before torch is loaded
+    typed = read_assignments(assignments)
+    for key, value in flags.items():
+        if value is not None:
+            typed.add(key, value, f"--{key.replace('_', '-')}")
+    if typed.problems:
+        raise SettingsError(typed.problems)
+    asked = typed.values
+    options = build(
+        SampleOptions, asked, owner="sample", where=typed.where
+    )  # a slip is told before torch is loaded
 
     from anaphora.tasks.load import load
 
