@@ -108,16 +108,14 @@ class Stepper:
         true = expected / count / self.scale.value
         shrink = (self.settings.clip / (norm * true)).clamp(max=1.0) if self.settings.clip else 1.0
         good = (total / count).isfinite() & norm.isfinite() & (count > 0)
-        here = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-        here.copy_(numbers, non_blocking=True)
-        known = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        known.record()
+        here, known = _on_the_way(numbers)
         optimizer: Any = self.optimizer
         optimizer.grad_scale = (1.0 / (true * shrink)).float()  # what the fused kernels divide gradients by
         optimizer.found_inf = (~good).float()
         set_learning_rate(self.optimizer, lr)
         self.optimizer.step()
-        known.synchronize()
+        if known is not None:
+            known.synchronize()
         return here
 
     def repeat(self, batch: Any, number: int) -> None:
@@ -162,3 +160,14 @@ class Stepper:
             return torch.zeros((), device=self.group.device)
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         return norm
+
+
+def _on_the_way(numbers: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """A copy in this machine's memory, and what says when it has arrived."""
+    if not numbers.is_cuda:
+        return numbers, None
+    here = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    here.copy_(numbers, non_blocking=True)
+    known = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    known.record()
+    return here, known
