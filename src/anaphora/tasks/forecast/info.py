@@ -158,10 +158,7 @@ _KALMAN = frozenset({"structure", "states", "iterations"})
 _NOWHERE = frozenset({"embedding", "bidirectional"})
 _TRANSFORMER = frozenset({"heads", "feedforward", "norm_first"})
 _NO_RECURRENT = _NOWHERE | _TRANSFORMER | _VAR | _KALMAN | {"kernel"}
-_QUICK = {
-    "hidden": 64,
-    "layers": 1,
-    "dropout": 0.0,
+_STEPS = {
     "lr": 3e-3,
     "steps": 600,
     "batch_tokens": 6144,
@@ -170,6 +167,7 @@ _QUICK = {
     "clip": 1.0,
     "precision": "fp32",  # values have more digits than bf16
 }
+_QUICK = {**_STEPS, "hidden": 64, "layers": 1, "dropout": 0.0}
 
 _PRESETS = (
     Preset(
@@ -189,7 +187,7 @@ _PRESETS = (
     Preset(
         "linear",
         "One linear map from the window to the horizon, shared by all targets (Zeng 2023): hard to beat on calm data.",
-        {**_QUICK, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
+        {**_STEPS, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
         _VAR | _KALMAN | _NETWORK | {"kernel", "apart", "patch"},
     ),
     Preset("rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _NO_RECURRENT),
