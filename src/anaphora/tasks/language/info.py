@@ -58,7 +58,7 @@ _PRESETS = (
     Preset(
         "nplm",
         "The vectors of the last n − 1 symbols through one tanh layer (Bengio 2003).",
-        {**_RECURRENT, "embedding": 64, "hidden": 512, "order": 9, "steps": 1500, "lr": 2e-3},
+        {**_RECURRENT, "embedding": 64, "hidden": 512, "order": 9, "lr": 2e-3},
         _TRANSFORMER
         | _MASKED
         | _NGRAM
@@ -96,9 +96,9 @@ _PRESETS = (
             "lr": 3e-3,
             "warmup": 100,
             "batch_tokens": 1024,
-            "steps": 1500,
+            "steps": 1000,
             "valid_every": 500,
-            "valid_symbols": 100_000,
+            "valid_symbols": 50_000,
         },
         _CARRIED | _NOISE | _MASKED | _NGRAM | _WINDOW | {"embedding", "cell", "order"},
     ),
@@ -113,10 +113,10 @@ _PRESETS = (
             "context": 64,
             "lr": 2e-3,
             "warmup": 100,
-            "batch_tokens": 2048,
-            "steps": 1500,
-            "valid_every": 500,
-            "valid_symbols": 100_000,
+            "batch_tokens": 1024,
+            "steps": 800,
+            "valid_every": 400,
+            "valid_symbols": 50_000,
         },
         _CARRIED
         | _NOISE
