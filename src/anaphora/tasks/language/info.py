@@ -28,7 +28,6 @@ _KEPT_BY_COUNTS = frozenset({"seed"})
 _RECURRENT = {
     "embedding": 128,
     "hidden": 256,
-    "dropout": 0.1,
     "lr": 4e-3,
     "warmup": 50,
     "batch_tokens": 2048,
@@ -68,19 +67,19 @@ _PRESETS = (
     Preset(
         "rnn",
         "Plain recurrent network (Elman), its state carried through the whole text.",
-        {**_RECURRENT, "cell": "elman", "layers": 1, "lr": 2e-3},
+        {**_RECURRENT, "cell": "elman", "layers": 1, "dropout": 0.1, "lr": 2e-3},
         _RECURRENT_UNUSED,
     ),
     Preset(
         "lstm",
         "Long short-term memory; with weight dropout, variational dropout and averaging this is AWD-LSTM.",
-        {**_RECURRENT, "cell": "lstm", "layers": 1},
+        {**_RECURRENT, "cell": "lstm", "layers": 1, "dropout": 0.1},
         _RECURRENT_UNUSED,
     ),
     Preset(
         "gru",
         "Gated recurrent units.",
-        {**_RECURRENT, "cell": "gru", "layers": 1},
+        {**_RECURRENT, "cell": "gru", "layers": 1, "dropout": 0.1},
         _RECURRENT_UNUSED,
     ),
     Preset(
