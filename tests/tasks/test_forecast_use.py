@@ -106,6 +106,16 @@ def test_training_beats_repeating_the_last_value():
         assert scores["mse"] < 0.5 * scores["persistence_mse"], model
 
 
+@pytest.mark.parametrize("model", ["var", "kalman", "linear", "gru"])
+def test_the_driven_spring_is_forecast_far_better_than_by_its_last_position(model):
+    more = {"structure": "dynamic", "iterations": 20} if model == "kalman" else {}
+    more |= {"steps": 120, "batch_tokens": 1500} if model in NETWORKS else {}
+    forecaster = tiny(model, window=24, horizon=8, period=1, **more).fit("waves")
+    assert forecaster.columns_.known == ("force",)
+    scores = forecaster.score("waves")
+    assert scores["mse"] < 0.35 * scores["persistence_mse"]
+
+
 def test_gaps_are_learnt_around():
     """A tenth of all values is missing, also in the last step: forecasts are as good as with all of them, nearly."""
     values = waves(500)
@@ -215,6 +225,8 @@ def test_counts_are_learnt_as_rates():
 def test_several_series_and_one_give_lists_and_arrays(of_preset, tmp_path):
     forecaster = of_preset("var")
     assert forecaster.predict(waves(30)).shape == (4, 2)
+    assert len(forecaster.predict([waves(30)])) == 1
+    assert tiny("var").fit(waves()[:, 0]).predict(waves(30)[:, 0].tolist()).shape == (4, 1)
     assert [one.shape for one in forecaster.predict([waves(30), waves(40)])] == [(4, 2), (4, 2)]
     assert len(forecaster.predict(np.stack([waves(30), waves(30, 1)]))) == 2
     np.save(tmp_path / "x.npy", waves(30))

@@ -194,7 +194,8 @@ class Forecaster(Estimator):
         """
         opened = self._opened(data, role="test")
         found = self._predicted(opened, horizon, interval, sample, seed)
-        several = len(opened.series) > 1 or isinstance(data, list | tuple) or np.ndim(data) == 3
+        listed = isinstance(data, list | tuple) and not isinstance(data[0], int | float | np.number)
+        several = len(opened.series) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3)
         return found if several else found[0]
 
     def score(self, data: Any, *, bad_rows: str | None = None, **fields: str | None) -> dict[str, Any]:
