@@ -100,7 +100,8 @@ def _settings(model: str, corpus: str, lag: int, given: Mapping[str, Any]) -> di
 def _prepare(folder: Path, corpus: str, given: Mapping[str, Any]) -> None:
     """The folder of this very study; parts of one with other settings are removed."""
     claim(folder, "study")
-    asked = json.dumps({"study": "memory", "corpus": corpus, "settings": dict(given)}, sort_keys=True) + "\n"
+    chosen = {model: _settings(model, corpus, 0, given) for model in MODELS}
+    asked = json.dumps({"study": "memory", "corpus": corpus, "settings": chosen}, sort_keys=True) + "\n"
     mark = folder / "memory.json"
     with writing(folder):
         if mark.is_file() and mark.read_text(encoding="utf-8") == asked:
