@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from anaphora.data import text as text_module
 from anaphora.data import text_stream
+from anaphora.data.corpora import CORPORA, SPLITS, python_source
 from anaphora.data.text import hold_out_end, hold_out_lines
 from anaphora.data.text_lines import LineBatches, encode_lines
 from anaphora.data.text_readers import open_text, reopen_texts
@@ -212,3 +213,16 @@ def test_lines_are_sequences_of_their_own() -> None:
     assert batch.symbols == 2 + 3 + 1 + 3 == int((targets != 0).sum())
     assert (inputs[:, 0] == 2).all()
     assert (targets == 3).any(1).all()
+
+
+def test_the_corpus_python_is_source_text_whose_files_are_in_one_split_only() -> None:
+    corpus = CORPORA["python"]
+    files = {split: set(python_source._files(split)) for split in SPLITS}
+    assert not files["train"] & files["dev"]
+    assert not (files["train"] | files["dev"]) & files["test"]
+    assert sum(map(len, files.values())) == len(python_source._files(None)) > 100
+    assert any("import " in line for line in corpus.show("code", "dev", 500))
+    names = {split: corpus.show("names", split, 300) for split in SPLITS}
+    together = [name for some in names.values() for name in some]
+    assert len(set(together)) == len(together) == 900
+    assert all(name.isidentifier() for name in together)

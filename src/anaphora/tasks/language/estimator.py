@@ -229,14 +229,15 @@ class LanguageModel(Estimator):
         """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
         self._check_one_way("the probability of a line")
         back = -1 if self.settings_.backward else 1
-        rows = [[*row[::back], self.end] for row in self._encode(texts)]
+        given = _checked(texts)
+        rows = [[*row[::back], self.end] for row in self.tokenizer_.encode_batch(given)]
         if self._direct:
             found = ngram.line_log_probs(self.model_, rows, self.begin)
         else:
             found = symbol_log_probs(self.model_.eval(), rows, self.begin)
         return [
             LineScore(text, float(values.sum()), len(values))
-            for text, values in zip(self._given_texts, found, strict=True)
+            for text, values in zip(given, found, strict=True)
         ]
 
     def predict(self, texts: Iterable[str]) -> list[float]:
@@ -326,15 +327,6 @@ class LanguageModel(Estimator):
                     },
                 )
 
-    def _encode(self, texts: Iterable[str]) -> list[list[int]]:
-        if isinstance(texts, str):
-            raise DataError("predict takes a list of texts: write [text] for a single one.")
-        self._given_texts = list(texts)
-        for number, text in enumerate(self._given_texts, start=1):
-            if not isinstance(text, str):
-                raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
-        return self.tokenizer_.encode_batch(self._given_texts)
-
     def _check_one_way(self, what: str) -> None:
         self._check_trained()
         if self.settings_.model == "masked":
@@ -346,3 +338,14 @@ class LanguageModel(Estimator):
 
 def _device(model: Any) -> torch.device:
     return next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")
+
+
+def _checked(texts: Iterable[str]) -> list[str]:
+    """The texts as a list, or a sentence that says which is none."""
+    if isinstance(texts, str):
+        raise DataError("predict takes a list of texts: write [text] for a single one.")
+    given = list(texts)
+    for number, text in enumerate(given, start=1):
+        if not isinstance(text, str):
+            raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
+    return given
