@@ -1,4 +1,4 @@
-"""The n-gram language model (curriculum B1): p(w₁…w_L) = Π p(w_i | w_{i−N+1}…w_{i−1}), never zero."""
+"""The n-gram language model: p(w₁…w_L) = Π p(w_i | w_{i−N+1}…w_{i−1}), never zero."""
 
 from __future__ import annotations
 
