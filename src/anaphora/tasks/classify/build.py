@@ -44,7 +44,10 @@ def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Mod
         positions = Sinusoidal(s.hidden)
         encoder = TransformerEncoder(wide, stack, positions=positions, dropout=s.dropout, causal=s.causal)
         return encoder, s.hidden
-    embedding = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=True)
+    # Vectors of rare words that begin small cannot fill a max over time; recurrent layers take those of a language
+    # model, which are scaled.
+    scaled = s.model != "conv"
+    embedding = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=scaled)
     noise = (
         0.0 if features else s.dropout
     )  # a vector is measured; a symbol's vector is learnt and can be spared
