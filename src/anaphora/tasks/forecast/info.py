@@ -203,7 +203,7 @@ _PRESETS = (
     Preset(
         "conv",
         "Causal convolutions with dilations 1, 2, 4, … (Bai 2018).",
-        {**_QUICK, "hidden": 48, "layers": 6, "kernel": 2, "batch_tokens": 3072, "steps": 300},
+        {**_QUICK, "hidden": 48, "layers": 6, "kernel": 2, "batch_tokens": 3072},
         _NOWHERE | _TRANSFORMER | _VAR | _KALMAN | {"cell"},
     ),
     Preset(
@@ -216,7 +216,6 @@ _PRESETS = (
             "feedforward": 96,
             "warmup": 100,
             "batch_tokens": 3072,
-            "steps": 300,
         },
         _NOWHERE | _VAR | _KALMAN | {"cell", "kernel"},
     ),
