@@ -113,6 +113,24 @@ def test_lstm_states_follow_from_the_gates_that_are_shown():
     np.testing.assert_allclose(states, gate["output"] * np.tanh(cells), atol=1e-6)
 
 
+def test_gates_are_what_comes_of_their_preactivations():
+    for cell, gates in ((an.nn.LSTM, ("input", "forget", "output")), (an.nn.GRU, ("reset", "update"))):
+        trace, _ = probe(recurrent(cell))
+        for gate in gates:
+            before, after = trace.array(f"pre_{gate}"), trace.array(f"gate_{gate}")
+            np.testing.assert_allclose(1 / (1 + np.exp(-before)), after, atol=1e-6)
+    trace, _ = probe(recurrent(an.nn.Elman))
+    np.testing.assert_allclose(np.tanh(trace.array("pre_state")), trace.array("states"), atol=1e-6)
+
+
+def test_jacobians_are_those_of_the_layer():
+    trace, _ = probe(recurrent(an.nn.GRU), what=("jacobians",))
+    own, products = trace.array("jacobian_norms"), trace.array("jacobian_products")
+    assert own.shape == products.shape == (6,)
+    assert products[-1] == 1
+    assert (products[:-1] <= np.cumprod(own[1:][::-1])[::-1] + 1e-6).all()
+
+
 def test_attention_of_every_head_sums_to_one():
     trace, _ = probe(attentive())
     attention = trace.arrays["attention"].values
@@ -147,7 +165,7 @@ def test_gradients_through_inputs_and_states():
 
 
 def test_what_is_asked_for_must_exist():
-    with pytest.raises(AnaphoraError, match="gradients, ablation"):
+    with pytest.raises(AnaphoraError, match="gradients, jacobians, ablation"):
         probe(recurrent(an.nn.Elman), what=("gradient",))
 
 

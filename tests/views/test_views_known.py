@@ -78,6 +78,9 @@ def test_kalman_numbers_are_the_filters_own():
     assert trace.array("deviation")[0, 0] == pytest.approx(math.sqrt(5.0))
     assert trace.array("nis")[0] == pytest.approx(1.0 / 5.0)
     gain = 3 / 5
+    assert trace.array("gain")[0, 0, 0] == pytest.approx(gain)
+    assert trace.array("mean")[0, 0] == pytest.approx(gain * 1.0)
+    assert trace.array("covariance")[0, 0, 0] == pytest.approx(3 * (1 - gain))
     assert trace.array("predicted")[1, 0] == pytest.approx(gain * 1.0)
     assert np.isnan(trace.array("nis")[2])
     assert "inside the 95 % band" in picture(trace, "kalman").text(90, colour=False)

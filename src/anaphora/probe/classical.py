@@ -52,7 +52,9 @@ def probe_kalman(model: Kalman, y: ArrayLike, x: ArrayLike | None = None) -> Tra
 
     observed, predicted, deviation (time, output)   y_t, C m_t|t−1 and the standard deviation of y_t given the past
     smoothed, smoothed_deviation (time, output)     C m_t|T and the deviation of the output without its noise
-    innovation (time, output), nis (time,)          y_t − ŷ_t, and e'S⁻¹e, which is χ² with as many degrees of
+    mean (time, state), covariance (time, state, to)   m_t|t and P_t|t
+        gain (time, state, output)                      K_t = P_t|t−1 Cᵀ S⁻¹, as if all outputs were observed
+        innovation (time, output), nis (time,)          y_t − ŷ_t, and e'S⁻¹e, which is χ² with as many degrees of
                                                     freedom as outputs where the model is right
     """
     values = np.asarray(y, np.float64)
@@ -82,9 +84,16 @@ def probe_kalman(model: Kalman, y: ArrayLike, x: ArrayLike | None = None) -> Tra
         "smoothed_deviation": Array(("time", "output"), np.sqrt(np.maximum(np.einsum("tii->ti", own), 0.0))),
         "innovation": Array(("time", "output"), innovation),
         "nis": Array(("time",), _nis(innovation, S)),
+        "gain": Array(("time", "state", "output"), _gains(np.asarray(filtered.predicted_covariance), C, S)),
+        "mean": Array(("time", "state"), np.asarray(filtered.mean)),
+        "covariance": Array(("time", "state", "to"), np.asarray(filtered.covariance)),
     }
     facts = {"task": "kalman", "log_likelihood": float(np.asarray(model.log_likelihood(values, x)))}
     return Trace({}, arrays, facts)
+
+
+def _gains(predicted: Any, C: Any, S: Any) -> Any:
+    return np.swapaxes(np.linalg.solve(S, C @ predicted), -1, -2)
 
 
 def _nis(innovation: Any, S: Any) -> Any:

@@ -62,7 +62,9 @@ def run_noted(model: nn.Module, call: Callable[[], Tensor]) -> Noted:
     for note in notes:
         if id(note.module) in paths:
             # a step notes its state as (batch, unit): give it a time of one
-            one_step = note.value.ndim == 2 and note.name in (*STATES, *GATES, "c")
+            one_step = note.value.ndim == 2 and (
+                note.name in (*STATES, *GATES, "c") or note.name.startswith("pre_")
+            )
             value = note.value.unsqueeze(1) if one_step else note.value
             joined.setdefault((paths[id(note.module)], note.name), []).append(value)
     kept = [
@@ -76,11 +78,12 @@ def run_noted(model: nn.Module, call: Callable[[], Tensor]) -> Noted:
 def inner_arrays(noted: Noted, *, under: str = "") -> dict[str, Array]:
     """What blocks note of themselves, as arrays over the places ``time`` of one sequence:
 
-    ``states`` and ``cells`` (layer, time, unit), ``gate_forget`` … (layer, time, unit) and ``attention``
-    (layer, head, query, key). A layer that reads in both directions counts twice, forward first.
+    ``states`` and ``cells`` (layer, time, unit), ``gate_forget`` … (layer, time, unit), ``pre_forget`` … the same before
+    σ or tanh, and ``attention`` (layer, head, query, key). A layer that reads in both directions counts twice, forward first.
     """
     arrays: dict[str, Array] = {}
     named = {"states": "states", "h": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
+    named |= {name: name for _, name, _ in noted.notes if name.startswith("pre_")}
     for name, called in named.items():
         found = noted.stacked(name, ("time", "unit"), under=under)
         if found is not None and called not in arrays:

@@ -16,13 +16,13 @@ from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Learned, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
-from anaphora.probe.gradients import input_gradients, state_gradients
+from anaphora.probe.gradients import input_gradients, jacobian_norms, state_gradients
 from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, weights_hash
 from anaphora.probe.trace import Array, Trace
 
 TOP = 20
 """How many of the most probable symbols are spelled at each place."""
-WHAT = ("gradients", "ablation")
+WHAT = ("gradients", "jacobians", "ablation")
 """What costs more than one run of the model, and is only looked at when it is asked for."""
 
 
@@ -38,8 +38,8 @@ def probe_reading(
     """The inside of ``model`` as ``call()`` runs it on a batch of one, and what it put out.
 
     ``places`` names the symbols that were read. ``losses`` turns an output into one loss per place (or one in all),
-    for ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time) and
-    ``ablation`` (how the loss changes when a head is silenced). Arrays as in `inner_arrays`, and ``positions``.
+    for ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time),
+    ``jacobians`` (singular values of ∂s_t/∂s_{t−1} and of their products) and ``ablation`` (how the loss changes when a head is silenced). Arrays as in `inner_arrays`, and ``positions``.
     """
     unknown = [name for name in what if name not in WHAT]
     if unknown:
@@ -53,6 +53,8 @@ def probe_reading(
     tables: dict[str, list[dict[str, Any]]] = {}
     if "gradients" in what and losses is not None:
         arrays |= _gradients(model, call, losses, len(places))
+    if "jacobians" in what:
+        arrays |= _jacobians(model, call, len(places))
     if "ablation" in what and losses is not None:
         tables["ablation"] = ablation(model, call, losses)
     arrays |= _positions(model, len(places))
@@ -134,14 +136,8 @@ def _through_states(
     recurrent: Recurrent, call: Callable[[], Tensor], losses: Callable[[Tensor], Tensor]
 ) -> np.ndarray[Any, Any] | None:
     """Run the model as always to see what its recurrent layer is given; then once more with the layer unrolled."""
-    given: list[Tensor] = []
-    handle = recurrent.register_forward_pre_hook(lambda module, arguments: given.append(arguments[0]))
-    try:
-        with torch.no_grad():
-            call()
-    finally:
-        handle.remove()
-    if len(given) != 1 or given[0].shape[0] != 1:
+    given = _given(recurrent, call)
+    if given is None:
         return None
 
     def read(y: Tensor, last: tuple[Tensor, ...]) -> Tensor:
@@ -151,8 +147,37 @@ def _through_states(
         finally:
             put.remove()
 
-    found = state_gradients(recurrent, given[0], read)
+    found = state_gradients(recurrent, given, read)
     return found if len(found) else None
+
+
+def _given(recurrent: Recurrent, call: Callable[[], Tensor]) -> Tensor | None:
+    """What the layer reads ``(1, T, inputs)`` when the model is run, if that is one sequence read once."""
+    given: list[Tensor] = []
+    handle = recurrent.register_forward_pre_hook(lambda module, arguments: given.append(arguments[0]))
+    try:
+        with torch.no_grad():
+            call()
+    finally:
+        handle.remove()
+    return given[0] if len(given) == 1 and given[0].shape[0] == 1 else None
+
+
+def _jacobians(model: nn.Module, call: Callable[[], Tensor], places: int) -> dict[str, Array]:
+    """``jacobian_norms`` (time): σ_max(∂s_t/∂s_{t−1}), and ``jacobian_products`` (time): σ_max(∂s_T/∂s_t)."""
+    layers = [module for module in model.modules() if isinstance(module, Recurrent)]
+    if len(layers) != 1 or layers[0].bidirectional:
+        return {}
+    was_training = model.training
+    model.eval()
+    try:
+        given = _given(layers[0], call)
+        if given is None or given.shape[1] != places:
+            return {}
+        own, products = jacobian_norms(layers[0], given)
+    finally:
+        model.train(was_training)
+    return {"jacobian_norms": Array(("time",), own), "jacobian_products": Array(("time",), products)}
 
 
 def _positions(model: nn.Module, length: int) -> dict[str, Array]:

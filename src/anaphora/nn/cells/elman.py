@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from anaphora.nn import inside
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
 
@@ -26,6 +27,7 @@ class Elman(Cell):
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         a = self.affine(x, h)
+        inside.note(self, "pre_state", a)
         return torch.tanh(a) if self.activation == "tanh" else torch.relu(a)
 
 

@@ -39,12 +39,17 @@ class GRU(Cell):
             self.recurrent = Affine(hidden, hidden, recurrent=0)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
-        r, u = torch.sigmoid(self.gates(x, h)).chunk(2, -1)
+        gates = self.gates(x, h)
+        r, u = torch.sigmoid(gates).chunk(2, -1)
         if self.reset == "before":
-            new = torch.tanh(self.candidate(x, r * h))
+            candidate = self.candidate(x, r * h)
         else:
-            new = torch.tanh(self.candidate(x) + r * self.recurrent(h))
+            candidate = self.candidate(x) + r * self.recurrent(h)
+        new = torch.tanh(candidate)
         if inside.recording():
+            for name, before in zip(("reset", "update"), gates.chunk(2, -1), strict=True):
+                inside.note(self, f"pre_{name}", before)
+            inside.note(self, "pre_candidate", candidate)
             inside.note(self, "reset", r)
             inside.note(self, "update", u)
             inside.note(self, "candidate", new)

@@ -96,9 +96,13 @@ class LSTM(Cell):
             i = torch.sigmoid(parts["input"])
             f = None
             c = c + i * new
-        o = torch.sigmoid(parts["output"] if peep is None else parts["output"] + peep["output"] * c)
+        if peep is not None:
+            parts["output"] = parts["output"] + peep["output"] * c
+        o = torch.sigmoid(parts["output"])
         h = o * torch.tanh(self.norm_cell(c) if self.layer_norm else c)
         if inside.recording():
+            for name, before in parts.items():
+                inside.note(self, f"pre_{name}", before)
             inside.note(self, "input", i)
             if f is not None:
                 inside.note(self, "forget", f)
