@@ -37,6 +37,8 @@ BENCHMARKS = (
     "var",
     "ngram",
     "word2vec",
+    "studio_page",
+    "studio_load",
 )
 HEAD = """# Benchmarks
 

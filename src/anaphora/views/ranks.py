@@ -13,7 +13,7 @@ from anaphora.views.scene import Label, Rect, Scene
 from anaphora.views.text import clip, fold, pad, shorten, visible, wrap
 
 CELL_WIDTH, CELL_HEIGHT = 66.0, 21.0
-MOST = 40
+MOST = 20
 """Places that are drawn; of more the first."""
 
 

@@ -101,4 +101,4 @@ def reshaped(
 
 def entropy(shares: NDArray[np.float64]) -> float:
     """In bits."""
-    return float(-sum(p * math.log2(p) for p in shares.tolist() if p > 0))
+    return max(0.0, float(-sum(p * math.log2(p) for p in shares.tolist() if p > 0)))

@@ -16,8 +16,9 @@ from anaphora.views.scene import Label, Rect, Scene
 from anaphora.views.text import clip, fold, pad, shorten, visible, wrap
 
 SIDE, GAP = 108.0, 52.0
-FINEST = 24
-"""Cells along a side of a thumbnail; a larger matrix is drawn by the greatest value of each block."""
+FINEST, COARSER, MANY = 24, 14, 48
+"""Cells along a side of a thumbnail, fewer where there are more than so many; a larger matrix is drawn by the greatest
+value of each block."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Thumbnails:
 
     def _draw(self, scene: Scene, item: Thumbnail, x: float, y: float) -> None:
         scene.shapes.append(Label(x, y + 12, shorten(visible(item.name), SIDE / 12), size=12, bold=True))
-        small = coarse(item.values, FINEST)
+        small = coarse(item.values, FINEST if len(self.items) <= MANY else COARSER)
         cell = SIDE / max(*small.shape, 1)
         for (r, c), value in np.ndenumerate(small):
             text = f"{item.name}: {value:.3f}"
