@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from anaphora.data.files import Verdict
 from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.pairs import Pair
-from anaphora.errors import DataError
+from anaphora.data.spilling import written_whole
 
 Sentence = tuple[Sequence[str] | str, Sequence[str] | str]
 _BREAK = re.compile(r"[\t\n\r]")
@@ -27,27 +25,12 @@ def hold_sentences(sentences: Iterable[Sentence], verdict: Verdict) -> list[Pair
 def spill_sentences(sentences: Iterable[Sentence], verdict: Verdict, path: Path) -> Path:
     """Write the sentences as columns to ``path``; the file appears when it is complete, or not at all."""
     rows = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.stem}-", encoding="utf-8", delete=False, newline="\n"
-        ) as file:
-            try:
-                for words, tags in _checked(sentences, verdict):
-                    both = zip(words.split("\t"), tags.split("\t"), strict=True)
-                    file.write("".join(f"{word}\t{tag}\n" for word, tag in both) + "\n")
-                    rows += 1
-                verdict.require(rows)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
-        ) from None
+    with written_whole(path) as file:
+        for words, tags in _checked(sentences, verdict):
+            both = zip(words.split("\t"), tags.split("\t"), strict=True)
+            file.write("".join(f"{word}\t{tag}\n" for word, tag in both) + "\n")
+            rows += 1
+        verdict.require(rows)
     return path
 
 

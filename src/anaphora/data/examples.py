@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from anaphora.data.files import Verdict
 from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.pairs import MemoryPairs, Pair
-from anaphora.errors import DataError
+from anaphora.data.spilling import written_whole
 
 
 def hold_examples(examples: Iterable[Pair], role: str, bad_rows: str) -> MemoryPairs:
@@ -27,27 +25,12 @@ def spill_examples(examples: Iterable[Pair], role: str, bad_rows: str, folder: P
     verdict = Verdict(f"{role} examples", bad_rows)
     path = folder / f"{role}.jsonl"
     rows = 0
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=folder, prefix=f".{role}-", encoding="utf-8", delete=False
-        ) as file:
-            try:
-                for source, target in _checked(examples, verdict):
-                    row = {"source": source, "target": target}
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
-                    rows += 1
-                verdict.require(rows)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
-        ) from None
+    with written_whole(path) as file:
+        for source, target in _checked(examples, verdict):
+            row = {"source": source, "target": target}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            rows += 1
+        verdict.require(rows)
     return path, verdict
 
 

@@ -8,31 +8,13 @@ from pydantic import Field, model_validator
 
 from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
 from anaphora.settings.network import transformer_problem
+from anaphora.settings.search import DrawSettings
 
 
-class SampleSettings(Settings):
+class SampleSettings(DrawSettings):
     """How text is drawn from a model."""
 
     length: int = Field(200, ge=1, description="Symbols in a sample; in models of lines, at most so many.")
-    temperature: float = Field(
-        1.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="T in p ∝ exp(log p / T) when sampling: below 1 keeps to what is probable, 0 takes the best symbol.",
-    )
-    top_k: int = Field(0, ge=0, description="Sample among the k most probable symbols; 0 = among all.")
-    top_p: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="Sample among the fewest most probable symbols that hold this share of the probability.",
-    )
-    min_p: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Sample among the symbols at least this many times as probable as the best one.",
-    )
 
 
 class SampleOptions(SampleSettings):
