@@ -12,6 +12,7 @@ import sys
 import urllib.parse
 from pathlib import Path
 
+import numpy as np
 import pytest
 from studio_names import BAD_NAME
 
@@ -98,6 +99,13 @@ def runs(tmp_path_factory) -> Path:
     an.Translator(model="transformer", heads=2, feedforward=16, **SETTINGS).fit(
         pairs(60), valid=pairs(4), out=folder / "deep" / "transformer"
     )
+    tiny = {key: SETTINGS[key] for key in ("steps", "valid_every", "save_every", "log_every", "device")}
+    an.LanguageModel(model="lstm", hidden=8, embedding=6, batch_tokens=64, bptt=8, **tiny).fit(
+        ["abc abd\n" * 40], out=folder / "language"
+    )
+    an.Tagger(model="hmm").fit([("a b c", "X Y X"), ("b a", "Y X")] * 6, out=folder / "markov")
+    wave = np.sin(np.arange(160) / 5)[:, None]
+    an.Forecaster(model="kalman", horizon=4).fit(wave, out=folder / "kalman")
     (folder / "not-a-run").mkdir()
     (folder / "broken").mkdir()
     (folder / "broken" / "config.json").write_text("{")

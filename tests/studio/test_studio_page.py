@@ -55,6 +55,37 @@ def test_views_of_one_input_open_or_say_why_not(page, server, ids, view):
     assert page.troubles == [] or page.locator(".problem").count()
 
 
+@pytest.mark.parametrize(
+    ("view", "run", "text"),
+    [
+        ("gradients", "language", "abc"),
+        ("sampling", "language", "abc"),
+        ("embeddings", "language", ""),
+        ("hmm", "markov", "a b c"),
+        ("kalman", "kalman", "\n".join(str(i % 7) for i in range(40))),
+    ],
+)
+def test_views_of_other_models_open_without_a_complaint(page, server, ids, view, run, text):
+    opened(page, server, view=view, runs=ids[run], text=text)
+    page.wait_for_selector(".picture .figure svg")
+    assert page.troubles == []
+    assert values(page)
+
+
+def test_a_view_that_no_run_here_has_says_why(page, server, ids):
+    opened(page, server, view="ctc", runs=ids["language"], text="abc")
+    assert "no CTC outputs" in page.inner_text(".problem")
+
+
+def test_settings_of_sampling_change_the_picture(page, server, ids):
+    opened(page, server, view="sampling", runs=ids["language"], text="abc")
+    before = values(page)
+    page.fill("label:has-text('temperature') input", "0.3")
+    page.keyboard.press("Tab")
+    until(page, lambda: values(page) != before)
+    assert "o.temperature=0.3" in page.url
+
+
 def test_numbers_on_the_page_are_those_of_the_trace(page, server, ids, runs):
     import anaphora as an
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("studio")
 
 
 def test_runs_are_listed_with_their_standing(client, ids):
-    assert set(ids) == {"attentive", BAD_NAME, "deep/transformer"}
+    assert set(ids) == {"attentive", BAD_NAME, "deep/transformer", "language", "markov", "kalman"}
     _, found = client.json("/api/runs")
     run = next(run for run in found if run["name"] == "attentive")
     assert (run["task"], run["model"], run["step"], run["trained"]) == (
