@@ -249,12 +249,15 @@ def test_looking_inside_gives_states_and_gates_over_time() -> None:
         again, _ = recurrent(x, LENGTHS)
     torch.testing.assert_close(again, y)
     found = {(note.module, note.name): note.value for note in notes}
-    assert {name for _, name in found} == {"h", "c", "input", "forget", "candidate", "output"}
+    gates = {"input", "forget", "candidate", "output"}
+    assert {name for _, name in found} == {"h", "c", *gates, *(f"pre_{gate}" for gate in gates)}
     for k, cell in enumerate(recurrent.cells):
         v = {name: value for (module, name), value in found.items() if module is cell}
         assert v["h"].shape == (B, T, H)
         torch.testing.assert_close(v["h"], y[..., k * H : (k + 1) * H])
         torch.testing.assert_close(v["output"] * v["c"].tanh(), v["h"])
+        real = torch.arange(T) < LENGTHS[:, None]
+        torch.testing.assert_close(v["pre_forget"].sigmoid()[real], v["forget"][real])
         before = torch.roll(v["c"], 1 if k == 0 else -1, 1)
         before[:, 0 if k == 0 else -1] = 0
         torch.testing.assert_close(v["forget"] * before + v["input"] * v["candidate"], v["c"])
