@@ -34,8 +34,12 @@ def test_cuda_equals_cpu(kind: str, ragged: bool) -> None:
             [t.detach().cpu() for t in (y, *last, there.grad, *(p.grad for p in recurrent.parameters()))]
         )
     for a, b in zip(*results, strict=True):
-        # cuDNN's tanh is good to about 1e-5; a layer norm enlarges rounding, and gradients here go up to fifty.
-        torch.testing.assert_close(a, b, atol=1e-4 * max(1.0, float(b.abs().max())), rtol=0)
+        # cuDNN's tanh is good to about 1e-5. A layer norm enlarges rounding: there float32 on the CPU is itself up to
+        # 1.4e-3 off float64, with gradients up to fifty, so a tensor is compared by its largest value.
+        if kind == "layer norm":
+            torch.testing.assert_close(a, b, atol=1e-4 * max(1.0, float(b.abs().max())), rtol=0)
+        else:
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.cuda
