@@ -23,6 +23,7 @@ SCHEMA = 1
 AXES = frozenset(
     {"layer", "time", "unit", "head", "query", "key", "beam", "step", "symbol", "state"}
     | {"target", "source", "rank", "output", "to"}
+    | {"frame", "feature", "row", "column", "channel", "place", "coordinate", "label"}
 )
 """The names of axes; a view asks for an array by them."""
 MAX_DIFFERENCE = 1e-4
