@@ -15,6 +15,7 @@ from anaphora.data.readers import open_pairs
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.kernels.packed import native
+from anaphora.search import ngram_f
 from anaphora.tasks.decoding import search_outputs
 
 TRANSFORMER = "transformer norm first"
@@ -127,6 +128,28 @@ def test_sampling_without_chance_is_greedy(of_preset) -> None:
         assert model.predict(texts, decode="sample", **only) == greedy
 
 
+def test_least_risk_is_the_draw_that_agrees_with_the_draws(of_preset) -> None:
+    model = of_preset(TRANSFORMER)
+    texts = words(8, seed=5)
+    draw: dict[str, Any] = {"temperature": 2.0, "seed": 3}
+    sources = model._encode(texts)
+    drawn = search_outputs(model.model_, sources, decode="sample", n_best=12, **draw)
+    chosen = search_outputs(model.model_, sources, decode="mbr", samples=12, n_best=2, **draw)
+    for samples, best in zip(drawn, chosen, strict=True):
+        outputs = [h.tokens for h in samples]
+        worth = {tuple(y): sum(ngram_f(y, other) for other in outputs) / 12 for y in outputs}
+        assert best[0].score == pytest.approx(max(worth.values()))
+        assert best[0].score == pytest.approx(worth[tuple(best[0].tokens)])
+        assert len(best) == min(2, len(worth))
+        assert best[0].score >= best[-1].score
+    texts_of = [model.tokenizer_.target.decode(best[0].tokens) for best in chosen]
+    assert model.predict(texts[:1], decode="mbr", samples=12, **draw) == texts_of[:1]
+    with pytest.raises(SettingsError, match="samples = 12 belongs to decode"):
+        model.predict(texts, samples=12)
+    with pytest.raises(SettingsError, match="no_repeat = 2 belongs to decode"):
+        model.predict(texts, decode="mbr", no_repeat=2)
+
+
 def test_options_of_the_beam_reach_it(of_preset) -> None:
     model = of_preset(TRANSFORMER)
     texts = words(6, seed=6)
@@ -213,6 +236,7 @@ def test_the_command_takes_every_option(of_preset, tmp_path, capsys) -> None:
     capsys.readouterr()
     ways = (
         ["--set", "decode=sample", "--set", "temperature=0.5"],
+        ["--set", "decode=mbr", "--set", "samples=8"],
         ["--set", "coverage=0.2"],
         ["--set", "int8=true"],
     )

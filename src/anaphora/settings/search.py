@@ -35,10 +35,16 @@ class DrawSettings(Settings):
 
 
 class SearchSettings(DrawSettings):
-    decode: Literal["beam", "sample"] = Field(
+    decode: Literal["beam", "sample", "mbr"] = Field(
         "beam",
         description="beam searches for the best output; sample draws outputs at random, as probable as the model "
-        "thinks they are.",
+        "thinks they are; mbr (minimum Bayes risk) draws many and takes the one most like all of them.",
+    )
+    samples: int = Field(
+        32,
+        ge=2,
+        le=1000,
+        description="Outputs drawn for each input with decode = mbr, among which the one that agrees best is taken.",
     )
     beam: int = Field(5, ge=1, le=1000, description="Hypotheses kept at each step; 1 is greedy.")
     length_penalty: float = Field(
@@ -108,19 +114,25 @@ BEAM_ONLY: Mapping[str, Any] = {
     "coverage": 0.0,
 }
 SAMPLE_ONLY: Mapping[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-"""Settings that mean nothing to the other way of decoding, at the values with which they do nothing."""
+RISK_ONLY: Mapping[str, Any] = {"samples": 32}
+"""Settings that mean nothing to the other ways of decoding, at the values with which they do nothing."""
+_WAYS: tuple[tuple[Mapping[str, Any], tuple[str, ...]], ...] = (
+    (BEAM_ONLY, ("beam",)),
+    (SAMPLE_ONLY, ("sample", "mbr")),
+    (RISK_ONLY, ("mbr",)),
+)
 
 
 def search_problem(s: SearchSettings) -> str | None:
     """What contradicts what among the search settings, in a sentence without its full stop."""
-    others, way = (SAMPLE_ONLY, "sample") if s.decode == "beam" else (BEAM_ONLY, "beam")
-    for key, usual in others.items():
-        value = getattr(s, key)
-        if value != usual:
-            return (
-                f'{key} = {written(value)} belongs to decode = "{way}", but decode = "{s.decode}": '
-                f"set decode = {way}, or leave {key} out"
-            )
+    for group, ways in _WAYS:
+        for key, usual in group.items() if s.decode not in ways else ():
+            value = getattr(s, key)
+            if value != usual:
+                return (
+                    f'{key} = {written(value)} belongs to decode = "{ways[0]}", but decode = "{s.decode}": '
+                    f"set decode = {ways[0]}, or leave {key} out"
+                )
     if s.decode == "beam" and s.beam % s.groups:
         return f"groups = {s.groups} cannot share beam = {s.beam} equally: make beam a multiple of groups"
     if s.max_length and s.min_length > s.max_length:

@@ -16,13 +16,14 @@ from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
-from anaphora.search import NBest, beam, sample
+from anaphora.search import NBest, beam, mbr, sample
 from anaphora.search._device import device_beam, has_room
 from anaphora.search._item import Plan
 from anaphora.settings.base import build
-from anaphora.settings.search import CompleteSearch
+from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 
 ROWS = 64  # items searched together; results do not depend on it
+DRAWN = 2048  # samples drawn together for minimum Bayes risk
 
 
 def encode_sources(tokenizer: PairTokenizer, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
@@ -62,8 +63,9 @@ def search_outputs(
         )
     answers: list[NBest | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
-    for begin in range(0, len(order), ROWS):
-        rows = order[begin : begin + ROWS]
+    together = ROWS if asked.decode != "mbr" else max(1, min(ROWS, DRAWN // asked.samples))
+    for begin in range(0, len(order), together):
+        rows = order[begin : begin + together]
         found = _search(model, [sources[i] for i in rows], asked, n_best, keep_tree)
         for i, nbest in zip(rows, found, strict=True):
             answers[i] = nbest
@@ -93,11 +95,12 @@ def _search(
         return device_beam(model, source, lengths, plan=plan, **common)
     memory = engine.encode(source, lengths)
     common["length_penalty"] = s.length_penalty
-    if s.decode == "sample":
-        draw = {key: getattr(s, key) for key in ("temperature", "top_k", "top_p", "min_p")}
-        seeds = [_seed(s.seed, ids) for ids in sources]
-        state = engine.start(memory)
-        return sample(engine.decoder.step, state, seeds=seeds, n=n_best, logits=True, **draw, **common)
+    if s.decode != "beam":
+        draw = {key: getattr(s, key) for key in SAMPLE_ONLY}
+        draw["seeds"] = [_seed(s.seed, ids) for ids in sources]
+        draw["n"] = n_best if s.decode == "sample" else s.samples
+        drawn = sample(engine.decoder.step, engine.start(memory), logits=True, **draw, **common)
+        return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in drawn]
     names = ("normalisation", "stopping", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
     options = {"width": wide, "n_best": n_best, "keep_tree": keep_tree, **asked, **common}

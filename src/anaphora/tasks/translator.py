@@ -19,7 +19,7 @@ from anaphora.nn.embedding import Embedding
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.settings import SearchSettings, build
-from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
+from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.decoding import encode_sources, search_outputs
 from anaphora.tasks.estimator import Estimator
@@ -120,7 +120,8 @@ class Translator(Estimator):
         max_length: int | None = None,
         **options: Any,
     ) -> list[str]:
-        """The best output for each text, or with ``decode="sample"`` one drawn at random.
+        """The best output for each text; with ``decode="sample"`` one drawn at random, with ``decode="mbr"`` the one of
+        many draws that agrees best with all of them.
 
         ``options`` are further search settings: ``normalisation``, ``coverage``, ``temperature``, ``int8`` and others,
         which ``anaphora explain`` lists. What is not given is as in training.
@@ -182,7 +183,7 @@ class Translator(Estimator):
         nbest = None
         if target is None:
             # A picture of a search is that of a beam, also where outputs are drawn otherwise.
-            options = self._searching({"beam": beam, "decode": "beam", **SAMPLE_ONLY})
+            options = self._searching({"beam": beam, "decode": "beam", **SAMPLE_ONLY, **RISK_ONLY})
             (nbest,) = search_outputs(self.model_, [source], keep_tree=True, **options)
             symbols = nbest[0].tokens
         else:
