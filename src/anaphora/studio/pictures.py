@@ -44,7 +44,7 @@ def read_wanted(name: str, runs: Sequence[Run], query: Mapping[str, str]) -> Wan
     if max(len(text), len(target)) > LONGEST_TEXT:
         raise DataError(f"the text is longer than {LONGEST_TEXT:,} characters; use a shorter one.")
     if chosen.of == "probe" and not text.strip():
-        raise DataError("type a text to look at.")
+        raise DataError("type a text to look at, or the number of a dev example, such as #1.")
     options = _values(query, "o.", [option["name"] for option in view_options(chosen)])
     search = _values(query, "p.", ["beam"])
     for key, value in search:
@@ -145,7 +145,8 @@ class Pictures:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def _trace(self, wanted: Wanted, run: Run) -> Any:
-        model, stamp = self._model(run)
+        asked, stamp = self._model(run)
+        model = asked.model
         key = (run.id, stamp, wanted.view.of, wanted.text, wanted.target, wanted.search, wanted.view.what)
         if key not in self._traces:
             if wanted.view.of == "vectors":
@@ -159,7 +160,9 @@ class Pictures:
                 given = {name: value for name, value in given.items() if name in taken}
                 if wanted.view.what and "what" in taken:
                     given["what"] = wanted.view.what
-                made = probe(wanted.text, **given)
+                x, facts = asked.find(wanted.text)
+                made = probe(x, **given)
+                made.facts |= facts
             self._traces[key] = made
         self._traces.move_to_end(key)
         while len(self._traces) > TRACES_KEPT:
@@ -167,7 +170,9 @@ class Pictures:
         return self._traces[key]
 
     def _model(self, run: Run) -> tuple[Any, float]:
+        """The run's model in an `Asked`, which finds the inputs it is asked about, and when it was written."""
         from anaphora.tasks.load import load
+        from anaphora.tasks.looking import Asked
 
         weights = run.path / "model.safetensors"
         try:
@@ -178,7 +183,7 @@ class Pictures:
             ) from None
         key = (run.id, stamp)
         if key not in self._models:
-            self._models[key] = load(run.path, device="cpu")
+            self._models[key] = Asked(load(run.path, device="cpu"), run.path)
         self._models.move_to_end(key)
         while len(self._models) > MODELS_KEPT:
             self._models.popitem(last=False)

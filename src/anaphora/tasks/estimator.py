@@ -13,12 +13,12 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
@@ -118,6 +118,24 @@ class Estimator(ABC):
     def _inherited(self) -> dict[str, Tensor]:
         """Weights the model begins with instead of fresh ones, by name: those of a model trained before."""
         return {}
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        """How a person gives one input to look at: typed ``text``; typed ``numbers``, or ``#3`` for the third dev
+        example; or a ``file`` (a sound, a picture), or ``#3``."""
+        return "text"
+
+    def _dev(self, run: RunFolder, config: RunConfig) -> Any:
+        """The dev data of a run; a task whose training data are slow to open opens them alone."""
+        return self._reopen(run, config)[1]
+
+    def _example(self, dev: Any, number: int) -> tuple[Any, str]:
+        """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and what is asked for."""
+        ((x, reference),) = dev.read([number])
+        return x, reference
+
+    def _with_words(self, x: Any, words: str) -> Any:
+        """What ``probe`` takes for ``x`` (a file's name, or an example) and words typed beside it: a question, say."""
+        raise DataError(f"a {type(self).__name__} takes no words beside its input; leave {words[:40]!r} out.")
 
     def _solve(self, data: Any, dev: Any, reporter: Reporter | None) -> dict[str, float]:
         """Fit a direct preset: make ``model_`` and return the dev measures."""

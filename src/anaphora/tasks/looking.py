@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,10 @@ from anaphora.nn.embedding import Embedding
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.trace import Trace
 from anaphora.probe.vectors import probe_vectors
+from anaphora.tasks.config import read_config
+from anaphora.training.run import RunFolder
+
+_NUMBER = re.compile(r"#([0-9]{1,9})(?:\s+(.*))?", re.DOTALL)
 
 
 def facts_of(estimator: Any, text: str) -> dict[str, Any]:
@@ -29,6 +35,48 @@ def symbol_vectors(estimator: Any, embedding: Embedding, tokenizer: Tokenizer) -
     if len(names) < 2:
         raise DataError("the model knows fewer than two symbols, so there is nothing to compare.")
     return probe_vectors(names, as_numpy(embedding.weight)[first:], facts=facts_of(estimator, ""))
+
+
+class Asked:
+    """Finds what a person asks a run's model to look at: typed, a file, or one of the run's own dev examples.
+
+    ``#3`` is the third dev example of a model of sounds, pictures or vectors; words after it (a question) stand in
+    place of the example's own. A file is only ever named by a command, never by a page.
+    """
+
+    def __init__(self, model: Any, run: str | Path):
+        self.model, self._run = model, Path(run)
+        self._dev: Any = None
+
+    def find(self, text: str, file: str | None = None) -> tuple[Any, dict[str, Any]]:
+        """What ``probe`` takes, and facts for its trace: the number and the reference of an example."""
+        kind = self.model._inputs()
+        number = None if kind == "text" else _NUMBER.fullmatch(text.strip())
+        if file is not None:
+            if kind != "file" or number:
+                reason = (
+                    "this model reads what is typed" if kind != "file" else "a file and #N are two inputs"
+                )
+                raise DataError(f"{reason}; give one of --text and --input.")
+            return (self.model._with_words(file, text.strip()) if text.strip() else file), {}
+        if number:
+            return self._example(int(number[1]), (number[2] or "").strip())
+        if kind == "file":
+            raise DataError("this model reads no typed text; name one of the run's dev examples, such as #1.")
+        return text, {}
+
+    def _example(self, number: int, words: str) -> tuple[Any, dict[str, Any]]:
+        if self._dev is None:
+            config = read_config(self._run)
+            if not config.data:
+                raise DataError("the model was saved without its data, so it has no dev examples.")
+            self._dev = self.model._dev(RunFolder.open(self._run), config)
+        if not 1 <= number <= len(self._dev):
+            raise DataError(f"the run has dev examples #1 to #{len(self._dev)}; there is no #{number}.")
+        x, reference = self.model._example(self._dev, number - 1)
+        if words:
+            return self.model._with_words(x, words), {"example": number}
+        return x, {"example": number, "reference": reference}
 
 
 def numbers(text: str) -> NDArray[np.float64]:

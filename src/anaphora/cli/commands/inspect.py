@@ -12,18 +12,28 @@ from anaphora.cli.pictures import picture_options
 
 if TYPE_CHECKING:
     from anaphora.probe.trace import Trace
+    from anaphora.views.registry import View
 
 EXAMPLES = """
 anaphora inspect runs/demo --view alignment --text 'ninety-one thousand six'
 anaphora inspect runs/demo --view alignment --text 'forty-two' --target 'zweiundvierzig' --html look.html
 anaphora inspect runs/a runs/b --view curves --set x=symbols --svg curves.svg
+anaphora inspect runs/captions --view captions --input scene.png
+anaphora inspect runs/speech --view spectrogram --text '#3'
 """
 
 
 @click.command("inspect", cls=Order, examples=EXAMPLES)
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
 @click.option("--view", metavar="VIEW", default="alignment", show_default=True, help="Which picture.")
-@click.option("--text", metavar="TEXT", help="The input to look at.")
+@click.option(
+    "--text",
+    metavar="TEXT",
+    help="The input to look at; '#3': the run's third dev example, where that is a sound, a picture or vectors.",
+)
+@click.option(
+    "--input", "file", metavar="FILE", help="A sound or a picture to look at; --text may ask about it."
+)
 @click.option("--target", metavar="TEXT", help="A given output, instead of the best one found.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="An option of the view; may be repeated."
@@ -34,6 +44,7 @@ def command(
     runs: tuple[str, ...],
     view: str,
     text: str | None,
+    file: str | None,
     target: str | None,
     assignments: tuple[str, ...],
     html: str | None,
@@ -66,13 +77,15 @@ def command(
     chosen = find_view(view)
     for run in runs:
         read_config(Path(run))
-    trace = _history(runs, text) if chosen.of == "history" else _probe(runs, view, text, target)
+    history = chosen.of == "history"
+    trace = _history(runs, text or file) if history else _probe(runs, chosen, (text, file), target)
     picture = draw_view(trace, view, **options.values)
     write_files(picture, files)
     if as_json:
         arrays = {name: {"axes": a.axes, "values": a.values.tolist()} for name, a in trace.arrays.items()}
         facts = {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts, "tables": trace.tables}
-        emit({"run": runs[0], "view": view, "text": text, "files": files, **facts}, indent=None)
+        given = {"text": text} | ({} if file is None else {"input": file})
+        emit({"run": runs[0], "view": view, **given, "files": files, **facts}, indent=None)
     elif files:
         say(f"Wrote {', '.join(files.values())}.")
     else:
@@ -84,21 +97,30 @@ def _history(runs: tuple[str, ...], text: str | None) -> Trace:
     from anaphora.probe.history import history
 
     if text is not None:
-        raise DataError("this view shows the course of training and takes no --text.")
+        raise DataError("this view shows the course of training and takes no --text and no --input.")
     return history(*runs)
 
 
-def _probe(runs: tuple[str, ...], view: str, text: str | None, target: str | None) -> Trace:
+def _probe(
+    runs: tuple[str, ...], view: View, given: tuple[str | None, str | None], target: str | None
+) -> Trace:
     from anaphora.errors import DataError
 
+    text, file = given
     if len(runs) > 1:
-        raise DataError(f"the view {view} looks into one model; name one RUN, not {len(runs)}.")
-    if text is None:
-        raise DataError(f"the view {view} looks at one input; give it with --text.")
-    if not text.strip():
+        raise DataError(f"the view {view.name} looks into one model; name one RUN, not {len(runs)}.")
+    if text is None and file is None:
+        raise DataError(
+            f"the view {view.name} looks at one input; give it with --text, or a file with --input."
+        )
+    if text is not None and not text.strip():
         raise DataError("--text is empty; give the input to look at.")
     from anaphora.tasks.load import load
+    from anaphora.tasks.looking import Asked
 
-    given = {} if target is None else {"target": target}
-    trace: Trace = load(runs[0]).probe(text, **given)
+    model = load(runs[0])
+    x, facts = Asked(model, runs[0]).find(text or "", file)
+    more = {} if target is None else {"target": target}
+    trace: Trace = model.probe(x, **more)
+    trace.facts |= facts
     return trace

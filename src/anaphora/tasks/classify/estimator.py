@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -259,6 +259,9 @@ class Classifier(Estimator):
                     yield Response("", {"line": number, "input": x, "output": None})
                     continue
                 yield self._response(number, None if vectors else x, next(scores)[None], chosen)
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "text" if isinstance(self.inputs_, TextInputs) else "numbers"
 
     def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
         """What happens inside while one input is read; the loss looked back from is that of the class ``target``, or of

@@ -1,0 +1,78 @@
+"""What a person asks a model to look at: typed, a file, or one of the run's own dev examples by its number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import anaphora as an
+from anaphora.errors import DataError
+from anaphora.tasks.looking import Asked
+
+TINY = {"hidden": 4, "steps": 2, "batch_tokens": 64, "valid_every": 2, "device": "cpu"}
+
+
+class Seeing:
+    """A model whose inputs are files; notes what it was given."""
+
+    def _inputs(self):
+        return "file"
+
+    def _with_words(self, x, words):
+        return (x, words)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A classifier of vectors; its dev data are two sequences that are known by their first number."""
+    folder = tmp_path_factory.mktemp("looking") / "run"
+    random = np.random.default_rng(0)
+    train = [(random.normal(size=(5, 2)).astype(np.float32), "ab"[i % 2]) for i in range(8)]
+    dev = [(np.full((3, 2), 7.0, np.float32), "a"), (np.full((4, 2), 9.0, np.float32), "b")]
+    an.Classifier(model="lstm", **TINY).fit(train, valid=dev, out=folder)
+    return folder
+
+
+def test_a_number_names_a_dev_example_of_the_run(run):
+    asked = Asked(an.load(run), run)
+    x, facts = asked.find("#2")
+    assert x.tolist() == np.full((4, 2), 9.0).tolist()
+    assert facts == {"example": 2, "reference": "b"}
+    assert asked.find(" #1 ")[0][0, 0] == 7.0
+
+
+@pytest.mark.parametrize("text", ["#0", "#3", "#999999999"])
+def test_numbers_beyond_the_dev_examples_are_refused(run, text):
+    with pytest.raises(DataError, match=r"dev examples #1 to #2; there is no #"):
+        Asked(an.load(run), run).find(text)
+
+
+def test_numbers_can_still_be_typed_and_text_is_never_a_number(run, tmp_path):
+    assert Asked(an.load(run), run).find("1 2\n3 4") == ("1 2\n3 4", {})
+    m = an.Classifier(model="lstm", embedding=4, **TINY).fit([("#1", "a"), ("x y", "b")] * 6)
+    assert Asked(m, tmp_path).find("#1") == ("#1", {})
+
+
+def test_words_beside_an_example_only_where_they_mean_something(run):
+    with pytest.raises(DataError, match="takes no words beside its input; leave 'is it red\\?' out"):
+        Asked(an.load(run), run).find("#1 is it red?")
+
+
+def test_files_are_named_by_a_command_and_never_by_a_page(run, tmp_path):
+    asked = Asked(Seeing(), tmp_path)
+    assert asked.find("", "scene.png") == ("scene.png", {})
+    assert asked.find("is it red?", "scene.png") == (("scene.png", "is it red?"), {})
+    with pytest.raises(
+        DataError, match=r"reads no typed text; name one of the run's dev examples, such as #1"
+    ):
+        asked.find("scene.png")
+    with pytest.raises(DataError, match="a file and #N are two inputs"):
+        asked.find("#1", "scene.png")
+    with pytest.raises(DataError, match="reads what is typed; give one of --text and --input"):
+        Asked(an.load(run), run).find("", "scene.png")
+
+
+def test_a_model_without_its_data_has_no_examples(run, tmp_path):
+    an.load(run).save(tmp_path / "saved")
+    with pytest.raises(DataError, match="saved without its data, so it has no dev examples"):
+        Asked(an.load(tmp_path / "saved"), tmp_path / "saved").find("#1")
