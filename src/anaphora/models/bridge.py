@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
 from anaphora.models.memory import Memory
 from anaphora.nn.recurrent import Recurrent
+
+
+class FinalStates(Protocol):
+    """What a `Bridge` must know of an encoder: how the states it ends in are laid out."""
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def bidirectional(self) -> bool: ...
+
+    @property
+    def hidden(self) -> int: ...
 
 
 class HandOver(nn.Module):
@@ -33,7 +48,7 @@ class Bridge(nn.Module):
     lowest layer or its first state.
     """
 
-    def __init__(self, encoder: Recurrent, decoder: Recurrent):
+    def __init__(self, encoder: FinalStates, decoder: Recurrent):
         super().__init__()
         self.directions = 2 if encoder.bidirectional else 1
         self.source_layers, self.target_layers = encoder.layers, decoder.layers

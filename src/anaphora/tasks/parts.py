@@ -5,10 +5,12 @@ from __future__ import annotations
 from torch import nn
 
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.seeing import PictureEncoder
 from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Sinusoidal
-from anaphora.settings import NetworkSettings
+from anaphora.nn.residual import Patches, ResidualCNN
+from anaphora.settings import NetworkSettings, PictureSettings
 
 
 def make_cell(s: NetworkSettings, inputs: int) -> Cell:
@@ -51,6 +53,23 @@ def transformer_encoder(
     return TransformerEncoder(
         embedding, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout, causal=causal
     )
+
+
+def picture_encoder(
+    s: PictureSettings,
+    width: int,
+    *,
+    patches: bool = False,
+    stack: transformer.TransformerEncoder | None = None,
+) -> PictureEncoder:
+    """Pictures to annotations ``(batch, places, width)`` by a residual network, or by a map of patches."""
+    network: ResidualCNN | Patches
+    if patches:
+        network = Patches(width, 2**s.halvings)
+    else:
+        below = [s.channels * 2**level for level in range(s.halvings - 1)]
+        network = ResidualCNN(below, width=width, coordinates=True)
+    return PictureEncoder(network, size=(s.picture_size, s.picture_size), stack=stack)
 
 
 def width_of(embedding: nn.Module) -> int:
