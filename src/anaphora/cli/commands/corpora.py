@@ -49,9 +49,7 @@ def command(
     base, _, kind = name.partition(":")
     corpus, variant = find(base, kind or None)
     if write:
-        count = size or corpus.sizes[split]
-        text = corpus.text(variant, split, count)
-        _write(write, text, count, corpus.unit, force=force, as_json=as_json)
+        _write(corpus, write, variant, split, size or corpus.sizes[split], force=force, as_json=as_json)
         return
     _show(corpus, variant, split, size or SHOWN, as_json)
 
@@ -94,7 +92,9 @@ def _show(corpus: Any, variant: str, split: str, size: int, as_json: bool) -> No
         result(f"  {line}")
 
 
-def _write(name: str, text: str, count: int, unit: str, *, force: bool, as_json: bool) -> None:
+def _write(
+    corpus: Any, name: str, variant: str, split: str, size: int, *, force: bool, as_json: bool
+) -> None:
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
@@ -103,8 +103,8 @@ def _write(name: str, text: str, count: int, unit: str, *, force: bool, as_json:
     path = Path(name)
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
-    path.write_text(text, encoding="utf-8", newline="\n")
+    corpus.write(path, variant, split, size)
     if as_json:
-        emit({"file": name, unit: count})
+        emit({"file": name, corpus.unit: size})
     else:
-        say(f"Wrote {count} {unit} to {name}.")
+        say(f"Wrote {size} {corpus.unit} to {name}.")

@@ -16,6 +16,7 @@ from anaphora.data.corpora import (
     python_source,
     recall,
     reviews,
+    shapes,
     waves,
 )
 from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Corpus, Embedded
@@ -36,6 +37,7 @@ _ALL: tuple[Embedded, ...] = (
     python_source.CORPUS,
     recall.CORPUS,
     adding.CORPUS,
+    shapes.CORPUS,
 )
 CORPORA: dict[str, Embedded] = {corpus.name: corpus for corpus in _ALL}
 

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -49,6 +50,10 @@ class Embedded(ABC):
     def text(self, variant: str, split: str, size: int) -> str:
         """A split as the text of a file that the tasks read."""
 
+    def write(self, place: Path, variant: str, split: str, size: int) -> None:
+        """Write a split to the file ``place``; what is more than a text fills a folder of that name."""
+        place.write_text(self.text(variant, split, size), encoding="utf-8", newline="\n")
+
 
 @dataclass(frozen=True)
 class Example:
@@ -87,7 +92,7 @@ class Corpus(Embedded):
             example = self.draw(variant, random)
             pair = (example.source, example.target)
             since += 1
-            if _split_of(example.key, seed) == split and (split == "train" or pair not in taken):
+            if split_of(example.key, seed) == split and (split == "train" or pair not in taken):
                 taken.add(pair)
                 found.append(pair)
                 since = 0
@@ -113,7 +118,7 @@ class Corpus(Embedded):
         return self.generate(variant or self.default_variant, "train", count, seed=1)
 
 
-def _split_of(key: str | None, seed: int) -> str:
+def split_of(key: str | None, seed: int) -> str:
     """One tenth of all keys is dev, one tenth is test, by a hash of key and seed."""
     if key is None:
         return "train"
