@@ -29,9 +29,11 @@ def line_batches(name: str, most: int = 256) -> Iterator[list[str]]:
         os.close(descriptor)
 
 
-def check_readable(name: str) -> None:
-    """Raise the `DataError` that reading the file ``name`` would begin with, if there is one."""
-    os.close(_opened(name))
+def check_readable(name: str, *, folders: bool = False) -> None:
+    """Raise the `DataError` that reading the file ``name`` would begin with, if there is one; with ``folders`` a folder
+    is as good."""
+    if not (folders and Path(name).is_dir()):
+        os.close(_opened(name))
 
 
 def _opened(name: str) -> int:

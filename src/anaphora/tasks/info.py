@@ -40,6 +40,8 @@ class TaskInfo:
     """What ``predict`` takes besides its input, each with the meaning it has as a setting."""
     fields: tuple[str, ...] = ("source_field", "target_field")
     """Which of the names of columns ``fit`` and ``score`` take."""
+    folders: bool = False
+    """Whether ``predict`` takes a folder of files besides a single one."""
     example: str = "train.tsv"
     """A file name that data of this task might have."""
     next_steps: tuple[tuple[str, str], ...] = (("Use it:", "predict {run} FILE"),)

@@ -46,7 +46,7 @@ def command(run: str, file: str, assignments: tuple[str, ...], as_json: bool, **
     config = read_config(Path(run))
     options = read_options(config.task, flags, assignments)
     if file != "-":
-        check_readable(file)  # a missing file is told before torch is loaded
+        check_readable(file, folders=config.task.folders)  # a missing file is told before torch is loaded
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 
