@@ -8,9 +8,12 @@ Captions name all objects in reading order, row by row, and say how each lies to
 
     a small red circle left of a big blue cross above a big white square
 
-The second reference names them in the opposite order, with right of and below. "left of" stands between objects of
-the same row of cells, "above" between rows. Either reference is a right caption, and no other text is: a caption counts
-as exact if it equals one of them.
+The second reference says the same from the other side:
+
+    a small red circle and right of it a big blue cross and below it a big white square
+
+"left of" and "right of it" stand between objects of the same row of cells, "above" and "below it" between rows. Either
+reference is a right caption, and no other text is: a caption counts as exact if it equals one of them.
 
 Questions have one word as their answer, and are asked only where there is one: the colour of the only circle, the
 shape of the only red thing, the size of the red circle, how many circles there are, whether there is a red circle,
@@ -48,6 +51,8 @@ from anaphora.data.png import png_bytes
 
 OBJECTS = {"few": (1, 2, 2, 3, 3, 3), "crowded": (4, 5, 6)}
 """By variant: how many objects, each of these numbers as often as the others."""
+_RELATIONS = (("left of", "above"), ("and right of it", "and below it"))
+"""By reference: what stands between objects of one row, and of two."""
 _TINT, _GROUNDS = 18, (30, 90)
 
 
@@ -196,19 +201,14 @@ def _name(figure: Figure) -> str:
 
 def _told(picture: Pixels, figures: list[Figure], random: Random) -> Scene:
     """The scene with all that can be said of it."""
-    forwards, spans = _caption(figures, "left of", "above")
-    captions, all_spans = [forwards], [spans]
-    if len(figures) > 1:
-        backwards, spans = _caption(figures[::-1], "right of", "below")
-        captions, all_spans = [forwards, backwards], [all_spans[0], spans[::-1]]
-    objects = [
-        _item(figure, list(of)) for figure, of in zip(figures, zip(*all_spans, strict=True), strict=True)
-    ]
-    return Scene(picture, captions, ask(figures, random), objects)
+    told = [_caption(figures, *words) for words in _RELATIONS[: 1 if len(figures) == 1 else None]]
+    captions, spans = zip(*told, strict=True)
+    objects = [_item(figure, list(of)) for figure, of in zip(figures, zip(*spans, strict=True), strict=True)]
+    return Scene(picture, list(captions), ask(figures, random), objects)
 
 
 def _caption(figures: list[Figure], beside: str, over: str) -> tuple[str, list[tuple[int, int]]]:
-    """All objects in the order given, and which words name each."""
+    """All objects in order, and which words name each."""
     words: list[str] = []
     spans = []
     for i, figure in enumerate(figures):
