@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anaphora.cli.options import option_of
 from anaphora.errors import SettingsError
 from anaphora.settings.base import build
 from anaphora.settings.files import read_assignments
@@ -16,7 +17,7 @@ def read_options(task: TaskInfo, flags: Mapping[str, Any], assignments: tuple[st
     typed = read_assignments(assignments)
     for key, value in flags.items():
         if value is not None:
-            typed.add(key, value, f"--{key.replace('_', '-')}")
+            typed.add(key, value, option_of(key))
     owner = f"predicting with a {task.name}"
     try:
         build(task.predicting, typed.values, owner=owner, where=typed.where)

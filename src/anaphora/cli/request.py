@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anaphora.cli.options import option_of
 from anaphora.cli.words import find_task
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, suggestion
@@ -40,7 +41,7 @@ def read_request(
     """
     typed = read_assignments(assignments)
     for key, value in flags.items():
-        typed.add(key, value, f"--{key.replace('_', '-')}")
+        typed.add(key, value, option_of(key))
     written = read_toml(file) if file else Written()
     values = {**written.values, **typed.values}
     where = {**written.where, **typed.where}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +44,7 @@ def open_pictures(
         array.
     size: height and width that every picture is fitted into.
     bad_rows: "strict" raises a `DataError` for the first row whose picture or text cannot be used; "skip" leaves such
-        rows out, warns of their number, and counts them by reason in ``describe``.
+        rows out and counts them by reason in ``describe``.
     spill: folder into which pictures from Python are written, so that a run can be resumed.
     """
     if isinstance(data, str | Path):
@@ -103,10 +102,8 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> PictureList:
         place = description["path"]
         if not Path(place).exists() and spill is not None and (moved := spill / Path(place).name).exists():
             place = str(moved)  # a spilled file moves with its run
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what was left out was told when the run began
-            read = {"texts": description["texts"], "bad_rows": description["bad_rows"]}
-            found = open_pictures(Path(place), role="train", size=size, **read)
+        read = {"texts": description["texts"], "bad_rows": description["bad_rows"]}
+        found = open_pictures(Path(place), role="train", size=size, **read)
     if found.describe()["sha256"] != description["sha256"]:
         raise DataError(
             f"{place} or its pictures have changed since the run began (or this version reads them differently); "
@@ -265,13 +262,7 @@ def _scenes(corpus: Any, variant: str, split: str, count: int) -> Iterator[Any]:
 
 
 def _judged(found: PictureList, verdict: Verdict) -> PictureList:
-    """The same with what was left out among its facts, which is also told; nothing left is an error."""
+    """The same with what was left out among its facts; nothing left is an error."""
     verdict.require(len(found))
     found.facts["skipped"] = dict(verdict.skipped)
-    left_out = sum(verdict.skipped.values())
-    if left_out:
-        why = ", ".join(f"{count} × {reason}" for reason, count in verdict.skipped.items())
-        warnings.warn(
-            f"{left_out} rows of {verdict.name} were left out ({why}); {found.rows} are used", stacklevel=4
-        )
     return found

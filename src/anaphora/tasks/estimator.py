@@ -25,6 +25,7 @@ from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 from anaphora.tasks.response import Response
+from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.training import distributed
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.objective import Batches, Objective
@@ -257,6 +258,7 @@ class Estimator(ABC):
             raise
         self._write_learnt(run)
         config = RunConfig(self.task(), self.settings_, {"train": data.describe(), "valid": dev.describe()})
+        warn_of_skipped(config.data)
         run.write_text("config.json", config.to_json())
         return data, dev
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option
+from anaphora.cli.options import json_option, skip_bad_option
 
 EXAMPLES = """
 anaphora predict runs/numbers inputs.txt > outputs.txt
@@ -28,8 +28,11 @@ anaphora predict runs/numbers inputs.txt --set decode=sample --set temperature=0
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of predicting; repeatable."
 )
+@skip_bad_option
 @json_option
-def command(run: str, file: str, assignments: tuple[str, ...], as_json: bool, **flags: Any) -> None:
+def command(
+    run: str, file: str, assignments: tuple[str, ...], skip_bad: bool, as_json: bool, **flags: Any
+) -> None:
     """Put FILE (or standard input) through the model of RUN.
 
     Models of text answer line by line, in order: one output line for each input line, and an empty line stays
@@ -44,6 +47,10 @@ def command(run: str, file: str, assignments: tuple[str, ...], as_json: bool, **
     from anaphora.tasks.config import read_config
 
     config = read_config(Path(run))
+    if skip_bad and "bad_rows" not in config.task.predicting.model_fields:
+        raise click.UsageError(f"--skip-bad has no meaning for a {config.task.name}; leave it out.")
+    if skip_bad:
+        flags["bad_rows"] = "skip"
     options = read_options(config.task, flags, assignments)
     if file != "-":
         check_readable(file, folders=config.task.folders)  # a missing file is told before torch is loaded

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option, source_field_option, target_field_option
+from anaphora.cli.options import json_option, skip_bad_option, source_field_option, target_field_option
 
 EXAMPLES = """
 anaphora score runs/numbers test.tsv
@@ -30,6 +30,7 @@ anaphora score runs/x test.en --target test.de
     type=click.Choice(["strict", "skip"]),
     help="Stop at a broken row, or leave it out; as in training if not given.",
 )
+@skip_bad_option
 @source_field_option
 @target_field_option
 @json_option
@@ -38,6 +39,7 @@ def command(
     data: str,
     target: str | None,
     bad_rows: str | None,
+    skip_bad: bool,
     source_field: str | None,
     target_field: str | None,
     assignments: tuple[str, ...],
@@ -59,7 +61,10 @@ def command(
     both = data if target is None else (data, target)
     check_data(both, config.task)
     options = read_options(config.task, flags, assignments)
-    named = {"source_field": source_field, "target_field": target_field, "bad_rows": bad_rows}
+    if skip_bad and bad_rows == "strict":
+        raise click.UsageError("--skip-bad and --bad-rows strict contradict each other; give one of them.")
+    skipping = "skip" if skip_bad else bad_rows
+    named = {"source_field": source_field, "target_field": target_field, "bad_rows": skipping}
     options |= {key: value for key, value in named.items() if value is not None}
 
     from anaphora.tasks.load import load
