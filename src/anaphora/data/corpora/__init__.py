@@ -17,6 +17,7 @@ from anaphora.data.corpora import (
     recall,
     reviews,
     shapes,
+    tones,
     waves,
 )
 from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Corpus, Embedded
@@ -38,6 +39,7 @@ _ALL: tuple[Embedded, ...] = (
     recall.CORPUS,
     adding.CORPUS,
     shapes.CORPUS,
+    tones.CORPUS,
 )
 CORPORA: dict[str, Embedded] = {corpus.name: corpus for corpus in _ALL}
 

@@ -1,0 +1,1 @@
+"""Sound and what is made of it: reading files, resampling, features, augmentation, and lists of recordings."""

@@ -1,0 +1,225 @@
+"""Features of sound: log-mel energies and cepstral coefficients, whole, in batches, or as the sound arrives."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.errors import DataError
+
+FLOOR = 1e-10
+"""Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
+_TOGETHER = 512  # frames that are transformed at once: their spectra stay in the cache, whatever the length
+
+
+class LogMel(nn.Module):
+    """Logarithms of the energies that a bank of triangular filters lets through, every ``hop`` seconds.
+
+    With x_n the samples, W the window's length, H the hop (both in samples) and N the next power of two ≥ W:
+
+        x'_n   = x_n − α x_{n−1}                                  pre-emphasis, x_{−1} = 0
+        X_t(k) = Σ_{n<W} w_n x'_{tH+n} e^{−2πi kn/N}              w_n = ½ − ½ cos(2πn/W), Hann
+        E_t(m) = Σ_k Λ_m(k) |X_t(k)|²
+        y_t(m) = log max(E_t(m), 1e-10)
+
+    Λ_m rises from 0 at f_m to 1 at f_{m+1} and falls to 0 at f_{m+2}, linearly in Hz. The corners f are equally far
+    from each other in mel between ``low`` and ``high``, with mel(f) = 2595 log₁₀(1 + f/700) (HTK's scale; no
+    normalisation of areas). A frame begins at every multiple of H at which a whole window fits, so frame t needs no
+    sample after tH + W and sound can be read as it arrives; a sound shorter than a window is one frame, filled up
+    with zeros.
+
+    rate: samples per second. window, hop: seconds. bins: how many filters. low, high: Hz (None: half the rate).
+    preemphasis: α, from 0 to below 1.
+
+    ``centres`` holds the frequency in Hz at which each filter peaks.
+    """
+
+    window: Tensor
+    filters: Tensor
+
+    def __init__(
+        self,
+        rate: int = 16_000,
+        *,
+        window: float = 0.025,
+        hop: float = 0.010,
+        bins: int = 80,
+        low: float = 20.0,
+        high: float | None = None,
+        preemphasis: float = 0.97,
+    ):
+        super().__init__()
+        high = rate / 2 if high is None else high
+        self.rate, self.bins, self.preemphasis = rate, bins, preemphasis
+        self.size, self.hop = round(window * rate), round(hop * rate)
+        if self.size < 2 or self.hop < 1:
+            raise DataError(
+                f"A window of {window:g} s and a hop of {hop:g} s are {self.size} and {self.hop} samples at {rate} Hz; "
+                "make them longer."
+            )
+        if not (0 <= low < high <= rate / 2):
+            raise DataError(
+                f"Filters from {low:g} to {high:g} Hz do not fit a rate of {rate} Hz; stay between 0 and {rate / 2:g} Hz."
+            )
+        self._points = 1 << (self.size - 1).bit_length()
+        corners = mel_corners(bins, low, high)
+        filters = mel_filters(rate, self._points, corners)
+        self.centres: list[float] = corners[1:-1].tolist()
+        if not filters.any(dim=0).all():
+            raise DataError(
+                f"{bins} filters are too many for a window of {window:g} s at {rate} Hz: some would hear nothing; "
+                "ask for fewer."
+            )
+        self.register_buffer("window", torch.hann_window(self.size, periodic=True), persistent=False)
+        self.register_buffer("filters", filters.float(), persistent=False)
+
+    @property
+    def width(self) -> int:
+        """Features per frame, F."""
+        return self.bins
+
+    def frames(self, samples: int) -> int:
+        """How many frames a sound of ``samples`` samples has: T = 1 + ⌊(n − W) / H⌋, at least one if n > 0."""
+        return 1 + max(samples - self.size, 0) // self.hop if samples > 0 else 0
+
+    def forward(self, waves: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """``waves`` (B, N), of which the first ``lengths`` (B,) samples are real (None: all).
+
+        Returns the features (B, T, F), zero after the end of each, and the numbers of frames (B,).
+        """
+        if lengths is None:
+            lengths = torch.full((len(waves),), waves.shape[1], device=waves.device)
+        real = torch.arange(waves.shape[1], device=waves.device) < lengths[:, None]
+        waves = torch.where(real, waves, waves.new_zeros(()))
+        counts = (1 + (lengths - self.size).clamp_min(0) // self.hop) * (lengths > 0)
+        total = self.frames(waves.shape[1])
+        if not total:
+            return waves.new_zeros(len(waves), 0, self.width), counts
+        found = self._of_frames(self._framed(self._emphasised(waves, waves.new_zeros(len(waves), 1))))
+        kept = torch.arange(total, device=waves.device) < counts[:, None]
+        return torch.where(kept[..., None], found, found.new_zeros(())), counts
+
+    def stream(self) -> FeatureStream:
+        """A reader of one sound that arrives piece by piece."""
+        return FeatureStream(self)
+
+    def _emphasised(self, waves: Tensor, before: Tensor) -> Tensor:
+        """Pre-emphasis of ``waves`` (…, n), which follow the samples ``before`` (…, 1)."""
+        if not self.preemphasis:
+            return waves
+        return waves - self.preemphasis * torch.cat((before, waves[..., :-1]), dim=-1)
+
+    def _framed(self, waves: Tensor) -> Tensor:
+        """(…, T, W), a view where a whole window fits."""
+        missing = self.size - waves.shape[-1]
+        if missing > 0:
+            waves = nn.functional.pad(waves, (0, missing))
+        return waves.unfold(-1, self.size, self.hop)
+
+    def _of_frames(self, frames: Tensor) -> Tensor:
+        """The features (…, T, F) of the samples ``frames`` (…, T, W)."""
+        parts = [self._log_energies(part) for part in torch.split(frames, _TOGETHER, dim=-2)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+
+    def _log_energies(self, frames: Tensor) -> Tensor:
+        squares = torch.view_as_real(torch.fft.rfft(frames * self.window, n=self._points)).square_()
+        energies: Tensor = (squares[..., 0] + squares[..., 1]) @ self.filters
+        return energies.clamp_min(FLOOR).log_()
+
+
+class MFCC(LogMel):
+    """Mel-frequency cepstral coefficients: the cosine transform of `LogMel`'s features y, M of them,
+
+        c_t(j) = s_j Σ_m y_t(m) cos(π j (m + ½) / M)              s_0 = √(1/M), s_j = √(2/M)
+
+    (type II, orthonormal), of which the first ``count`` are kept. ``lifter`` L > 0 multiplies c_t(j) by
+    1 + (L/2) sin(π j / L), which brings the higher ones to the size of the lower.
+    """
+
+    transform: Tensor
+
+    def __init__(
+        self,
+        rate: int = 16_000,
+        *,
+        count: int = 13,
+        lifter: float = 0.0,
+        window: float = 0.025,
+        hop: float = 0.010,
+        bins: int = 40,
+        low: float = 20.0,
+        high: float | None = None,
+        preemphasis: float = 0.97,
+    ):
+        super().__init__(rate, window=window, hop=hop, bins=bins, low=low, high=high, preemphasis=preemphasis)
+        if not 1 <= count <= bins:
+            raise DataError(f"{count} coefficients cannot be made of {bins} filters; ask for 1 to {bins}.")
+        self.count = count
+        j = torch.arange(count, dtype=torch.float64)
+        m = torch.arange(bins, dtype=torch.float64)
+        transform = math.sqrt(2 / bins) * torch.cos(math.pi * j * (m[:, None] + 0.5) / bins)
+        transform[:, 0] *= math.sqrt(0.5)
+        if lifter > 0:
+            transform *= 1 + lifter / 2 * torch.sin(math.pi * j / lifter)
+        self.register_buffer("transform", transform.float(), persistent=False)
+
+    @property
+    def width(self) -> int:
+        return self.count
+
+    def _log_energies(self, frames: Tensor) -> Tensor:
+        return super()._log_energies(frames) @ self.transform
+
+
+class FeatureStream:
+    """The features of one sound that arrives piece by piece: put together, those of the whole.
+
+    At most a window of samples is held between the pieces.
+    """
+
+    def __init__(self, features: LogMel):
+        self._features = features
+        nothing = features.window.new_zeros(0)
+        self._rest, self._last = nothing, features.window.new_zeros(1)
+        self._given = 0
+
+    def push(self, samples: Tensor) -> Tensor:
+        """The features (t, F) of the frames that ``samples`` (n,) complete; t may be 0."""
+        f = self._features
+        if samples.numel():
+            emphasised = f._emphasised(samples.to(self._rest), self._last)
+            self._rest = torch.cat((self._rest, emphasised))
+            self._last = samples[-1:].to(self._last)
+        if len(self._rest) < f.size:
+            return self._rest.new_zeros(0, f.width)
+        found = f._of_frames(f._framed(self._rest))
+        self._rest = self._rest[len(found) * f.hop :]
+        self._given += len(found)
+        return found
+
+    def finish(self) -> Tensor:
+        """What is left at the end, (t, F): one frame if the whole sound was shorter than a window, else none."""
+        f, rest = self._features, self._rest
+        self._rest = rest[:0]
+        if self._given or not len(rest):
+            return rest.new_zeros(0, f.width)
+        self._given = 1
+        return f._of_frames(f._framed(rest))
+
+
+def mel_corners(bins: int, low: float, high: float) -> Tensor:
+    """The corners f of the filters of `LogMel` in Hz, (bins + 2,), equally far from each other in mel."""
+    ends = [2595 * math.log10(1 + frequency / 700) for frequency in (low, high)]
+    mel = torch.linspace(ends[0], ends[1], bins + 2, dtype=torch.float64)
+    corners: Tensor = 700 * (10 ** (mel / 2595) - 1)
+    return corners
+
+
+def mel_filters(rate: int, points: int, corners: Tensor) -> Tensor:
+    """Λ of `LogMel` (points/2 + 1, bins) in float64."""
+    frequencies = torch.arange(points // 2 + 1, dtype=torch.float64)[:, None] * (rate / points)
+    left, peak, right = corners[:-2], corners[1:-1], corners[2:]
+    rising, falling = (frequencies - left) / (peak - left), (right - frequencies) / (right - peak)
+    return torch.minimum(rising, falling).clamp_min(0)

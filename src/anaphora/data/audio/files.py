@@ -1,0 +1,147 @@
+"""Sound files: WAV, FLAC and OGG as one channel of float32, read so that no header is believed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from anaphora.data.audio.resample import resample
+from anaphora.errors import DataError
+
+Wave = np.ndarray[Any, np.dtype[np.float32]]
+"""One channel of samples, (n,), in −1 … 1 for files of integers."""
+AUDIO_ENDINGS = (".wav", ".flac", ".ogg")
+LARGEST = 1 << 28
+"""Most samples of one channel that are read from a file: a gibibyte as float32, 4½ hours at 16 kHz."""
+_BLOCK = 1 << 20
+_STREAMED = 0x7FFF_0000
+"""A WAV chunk that claims more was written to a pipe, where its length was not known: read to the end."""
+
+
+def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]:
+    """The sound of a file, its channels averaged, at ``rate`` (None: its own): samples (n,) and their rate in Hz.
+
+    Memory is bounded by what the file really holds, and that by `LARGEST`. A `DataError` says what is wrong with a
+    file that is missing, no sound, cut off, empty, or not made of numbers.
+    """
+    with _opened(path) as file:
+        frames, own = _length(path, file)
+        wave = _mono(path, file, frames)
+    if not np.isfinite(wave).all():
+        raise DataError(f"{path} holds NaN or infinity; record or convert it again.")
+    if rate is None or rate == own:
+        return wave, own
+    if frames * rate > LARGEST * own:
+        raise DataError(f"{path} would be too long at {rate} Hz; cut it, or correct its rate of {own} Hz.")
+    return resample(torch.from_numpy(wave), own, rate).numpy(), rate
+
+
+def audio_length(path: str | Path) -> tuple[int, int]:
+    """How many samples (per channel) a file holds, and their rate in Hz: from its head, and whether its end is there."""
+    with _opened(path) as file:
+        frames, rate = _length(path, file)
+        if file.format != "WAV":
+            # A WAV file's samples are counted by its size; a compressed file has to show its last one.
+            try:
+                file.seek(frames - 1)
+                whole = len(file.read(1)) == 1
+            except RuntimeError:
+                whole = False
+            if not whole:
+                raise _cut_off(path)
+    return frames, rate
+
+
+def sound_files(folder: str | Path) -> list[Path]:
+    """All sound files in a folder and the folders in it, by name, or a `DataError` when there is none."""
+    found = sorted(path for path in Path(folder).rglob("*") if path.suffix.lower() in AUDIO_ENDINGS)
+    if not found:
+        raise DataError(f"{folder} holds no sound; put files with {', '.join(AUDIO_ENDINGS)} there.")
+    return found
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    try:
+        import soundfile
+    except (ImportError, OSError):  # OSError: its library is missing
+        raise DataError(
+            f"{path}: reading sound needs soundfile; install it with `pip install anaphora[audio]`."
+        ) from None
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DataError(f"{path} is not a file; give a WAV, FLAC or OGG file.")
+        _check_wav(path)
+        with soundfile.SoundFile(os.fspath(path)) as file:
+            yield file
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; check the path.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}; check the path.") from None
+    except soundfile.LibsndfileError as error:
+        reason = error.error_string.strip().rstrip(".")
+        raise DataError(f"{path} cannot be read as sound ({reason}); give a WAV, FLAC or OGG file.") from None
+
+
+def _length(path: str | Path, file: Any) -> tuple[int, int]:
+    frames, rate = file.frames, file.samplerate
+    if frames < 1:
+        raise DataError(f"{path} holds no sound; record it again or leave it out.")
+    if frames > LARGEST:
+        raise DataError(
+            f"{path} says that it holds {frames} samples, and more than {LARGEST} are refused; cut it."
+        )
+    return frames, rate
+
+
+def _mono(path: str | Path, file: Any, frames: int) -> Wave:
+    """All samples, block by block, so that many channels are never held at once."""
+    blocks, found = [], 0
+    try:
+        while len(block := file.read(max(1, _BLOCK // file.channels), dtype="float32", always_2d=True)):
+            blocks.append(block[:, 0].copy() if file.channels == 1 else block.mean(axis=1))
+            found += len(block)
+            if found > LARGEST:
+                break
+    except RuntimeError:
+        raise _cut_off(path) from None
+    if found != frames:
+        raise _cut_off(path)
+    return np.concatenate(blocks)
+
+
+def _cut_off(path: str | Path) -> DataError:
+    return DataError(f"{path} is damaged or was cut off: it does not hold what it promises; make it again.")
+
+
+def _check_wav(path: str | Path) -> None:
+    """A `DataError` for a WAV file whose head cannot be true, in words clearer than the library's."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            raise DataError(f"{path} is empty; give a WAV, FLAC or OGG file.")
+        head = file.read(12)
+        if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+            return
+        while len(chunk := file.read(8)) == 8:
+            name, claimed = chunk[:4], struct.unpack("<I", chunk[4:])[0]
+            if name == b"fmt " and claimed >= 16 and len(form := file.read(16)) == 16:
+                _, channels, rate, *_ = struct.unpack("<HHIIHH", form)
+                if channels == 0:
+                    raise DataError(f"{path} says that it has no channels; record or convert it again.")
+                if rate == 0:
+                    raise DataError(f"{path} says that it has 0 samples a second; correct its rate.")
+                claimed -= 16
+            elif name == b"data":
+                if size - file.tell() < claimed < _STREAMED:
+                    raise _cut_off(path)
+                return
+            file.seek(claimed + claimed % 2, os.SEEK_CUR)

@@ -1,0 +1,152 @@
+"""What a transcriber learns from: recordings, or ready-made features and pen strokes, with what they say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.files import Wave
+from anaphora.data.audio.inputs import Frames, Item, Sound
+from anaphora.data.vectors import Array
+from anaphora.errors import DataError
+
+BUDGET = 1 << 30
+"""Bytes of features that are kept in memory; what does not fit is computed again each time it is asked for."""
+
+
+class Recordings:
+    """Recordings with transcripts. Sound is read and turned into features when it is asked for; lengths are known from
+    the heads of the files.
+
+    kind: "audio", or "features" where the items are frames already (then ``features`` is None).
+    lengths: (N,) frames of each. width: F, numbers in a frame. transcripts, names: what is said, and what the items
+    are called. rate: Hz of the first recording itself (0: unknown, or no sound). seconds: of all together.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        transcripts: Sequence[str],
+        facts: dict[str, Any],
+        *,
+        features: LogMel | None,
+        budget: int = BUDGET,
+    ):
+        self.items = items
+        self.transcripts = list(transcripts)
+        self.facts = facts
+        self.names = [one.name for one in items]
+        self.kind = items[0].kind
+        self.features = features if self.kind == "audio" else None
+        self._kept: dict[int, Array] = {}
+        self._budget = budget
+        if self.kind == "audio":
+            if features is None:
+                raise DataError(f"{self.place} are sounds; say which features to make of them.")
+            self.width = features.width
+        else:
+            self.width = _common_width(items, self.place)
+        self.lengths = np.array([self._length(one) for one in items], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def place(self) -> str:
+        """What to call them in a sentence."""
+        return str(self.facts.get("path") or self.facts.get("name") or "the recordings")
+
+    @property
+    def rate(self) -> int:
+        return getattr(self.items[0], "rate", 0)
+
+    @property
+    def seconds(self) -> float:
+        if self.features is None:
+            return 0.0
+        hertz = self.features.rate
+        return sum(one.samples / (one.rate or hertz) for one in self.items if isinstance(one, Sound))
+
+    @property
+    def skipped(self) -> int:
+        """How many were left out because they could not be used."""
+        return sum(self.facts.get("skipped", {}).values())
+
+    def wave(self, i: int) -> Wave:
+        """The samples (n,) of recording i, at the features' rate."""
+        one = self.items[i]
+        if isinstance(one, Frames) or self.features is None:
+            raise DataError(f"{one.name} holds features, not sound; give the recording itself.")
+        return one.wave(self.features.rate)
+
+    def load(self, i: int) -> Array:
+        """The frames (T, F) of recording i, as they are before any augmentation and normalisation."""
+        if (kept := self._kept.get(i)) is not None:
+            return kept
+        one = self.items[i]
+        found = one.frames() if isinstance(one, Frames) else self._heard(i)
+        if len(found) != self.lengths[i] or found.shape[1] != self.width:
+            raise DataError(f"{one.name} was changed while it was in use; start again and leave it alone.")
+        if found.nbytes <= self._budget:
+            self._budget -= found.nbytes
+            self._kept[i] = found
+        return found
+
+    def subset(self, indices: Sequence[int], facts: dict[str, Any]) -> Recordings:
+        """Some of them; ``facts`` say which. What they are part of is described under "of"."""
+        chosen = [int(i) for i in indices]
+        return Recordings(
+            [self.items[i] for i in chosen],
+            [self.transcripts[i] for i in chosen],
+            {**facts, "of": self.describe()},
+            features=self.features,
+            budget=self._budget * len(chosen) // max(len(self), 1),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What was read, as JSON; `recordings_readers.reopen_recordings` takes it to open the same again.
+
+        The fingerprint covers every transcript and, of each file, its size and its first and last 64 KiB.
+        """
+        shape = {"rows": len(self), "frames": int(self.lengths.sum())}
+        if "of" in self.facts:
+            return {**self.facts, **shape}
+        digest = hashlib.sha256()
+        for one, text in zip(self.items, self.transcripts, strict=True):
+            digest.update(f"{one.kind} {one.mark} {len(text)} {text}\n".encode())
+        return {**self.facts, **shape, "sha256": digest.hexdigest()}
+
+    def _heard(self, i: int) -> Array:
+        assert self.features is not None
+        return frames_of(self.wave(i), self.features)
+
+    def _length(self, one: Item) -> int:
+        if isinstance(one, Frames):
+            return one.shape[0]
+        assert self.features is not None
+        rate = self.features.rate
+        return self.features.frames(-(-one.samples * rate // (one.rate or rate)))
+
+
+def frames_of(wave: Wave, features: LogMel) -> Array:
+    """The features (T, F) of one sound (n,)."""
+    with torch.no_grad():
+        found, _ = features(torch.from_numpy(wave).to(features.window.device)[None])
+    frames: Array = found[0].cpu().numpy()
+    return frames
+
+
+def _common_width(items: Sequence[Any], place: str) -> int:
+    width = int(items[0].shape[1])
+    for number, one in enumerate(items, start=1):
+        if one.shape[1] != width:
+            raise DataError(
+                f"{place}: {one.name} (number {number}) has {one.shape[1]} numbers in a frame where the first has {width}; "
+                "all must have the same."
+            )
+    return width

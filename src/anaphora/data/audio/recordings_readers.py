@@ -1,0 +1,257 @@
+"""From what a user names (a list of files, an embedded corpus, arrays in Python) to `Recordings`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.files import AUDIO_ENDINGS
+from anaphora.data.audio.inputs import FeatureFile, HeldFeatures, HeldSound, Item, SoundFile, pack, unpack
+from anaphora.data.audio.recordings import Recordings
+from anaphora.data.corpora import CORPORA, find
+from anaphora.data.corpora.corpus import CORPUS_SEED
+from anaphora.data.corpora.sound_corpus import SoundCorpus
+from anaphora.data.examples import spill_examples
+from anaphora.data.files import Verdict
+from anaphora.data.holdout import check_share, usual_share
+from anaphora.data.readers import open_pairs
+from anaphora.data.vectors import as_sequence
+from anaphora.data.vectors_files import ENDINGS
+from anaphora.errors import DataError
+
+Features = LogMel | Callable[[int], LogMel] | None
+"""What sound is turned into: a module, or a function that makes one given the first recording's rate in Hz."""
+USUAL_RATE = 16_000
+"""Hz of samples that come from Python without a rate, where the features follow the recordings."""
+_SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}
+_UNUSABLE = "a recording that cannot be used"
+
+
+def open_recordings(
+    data: Any,
+    *,
+    role: str = "train",
+    features: Features = None,
+    bad_rows: str = "strict",
+    rate: int | None = None,
+    spill: Path | None = None,
+    source_field: str | None = None,
+    target_field: str | None = None,
+) -> Recordings:
+    """The recordings that ``data`` names.
+
+    data: a list of files and transcripts, TSV ``path⇥transcript`` (also CSV and JSONL with named fields), paths
+        counting from the list's folder; an embedded corpus of sound, of which ``role`` picks the split; or from Python
+        pairs (input, transcript), or inputs alone, an input being a path, samples (n,), a pair of samples and their
+        rate, or frames (T, F). Files are sound (``.wav``, ``.flac``, ``.ogg``) or frames (``.npy``, ``.csv``).
+    features: what sound is turned into; frames stay as they are.
+    bad_rows: "strict" raises a `DataError` for the first input that cannot be used; "skip" leaves such out and counts
+        them in `Recordings.describe`.
+    rate: Hz of samples given without one (None: that of the features).
+    spill: folder into which inputs from Python are written, so that they can be opened again.
+    """
+    if isinstance(data, str | Path):
+        name, _, variant = str(data).partition(":")
+        corpus = CORPORA.get(name) if isinstance(data, str) else None
+        if isinstance(corpus, SoundCorpus):
+            return _generated(corpus, find(name, variant or None)[1], _SPLITS[role], features)
+        if Path(data).suffix == ".npz":
+            items, transcripts = unpack(Path(data))
+            facts = {"kind": "recordings", "form": "arrays", "path": os.path.abspath(data)}
+            return Recordings(items, transcripts, facts, features=_made(features, items[0]))
+        pairs = open_pairs(
+            data,
+            role=role,
+            bad_rows=bad_rows,
+            spill=spill,
+            source_field=source_field,
+            target_field=target_field,
+        )
+        described = pairs.describe()
+        verdict = Verdict(str(data), bad_rows)
+        verdict.skipped.update(described["skipped"])
+        folder = Path(data).parent
+        inputs = ((Path(os.path.join(folder, source)), target) for source, target in pairs)
+        kept: dict[str, Any] = {
+            key: described[key] for key in ("source_field", "target_field") if key in described
+        }
+        facts = {
+            "kind": "recordings",
+            "form": "list",
+            "path": described["path"],
+            "bad_rows": bad_rows,
+            **kept,
+        }
+        return _gathered(inputs, verdict, facts, features, 0)
+    if not isinstance(data, Iterable):
+        raise DataError(
+            f"A {type(data).__name__} cannot be read as recordings; give a list of files, or pairs of sound and text."
+        )
+    verdict = Verdict(f"{role} recordings", bad_rows)
+    found = _gathered(data, verdict, {"kind": "recordings", "form": "memory"}, features, rate or 0)
+    return found if spill is None else _spilled(found, role, features, spill)
+
+
+def open_training_recordings(
+    data: Any, valid: Any | None, *, seed: int, holdout: int, features: Features, **read: Any
+) -> tuple[Recordings, Recordings]:
+    """``(train, dev)``: dev recordings are those given, an embedded corpus's own, or ``holdout`` held out (0: a
+    twentieth, at most 1000)."""
+    train = open_recordings(data, role="train", features=features, **read)
+    if valid is None and train.facts["form"] == "corpus":
+        valid = data
+    if valid is None:
+        return hold_out_recordings(train, seed=seed, count=holdout)
+    return train, open_recordings(valid, role="dev", features=train.features, **read)
+
+
+def reopen_training_recordings(
+    descriptions: dict[str, Any], *, features: Features, spill: Path | None
+) -> tuple[Recordings, Recordings]:
+    """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
+    try:
+        train = descriptions["train"]
+        if train["kind"] == "held-out":
+            whole = reopen_recordings(train["of"], features=features, spill=spill)
+            return hold_out_recordings(whole, seed=train["seed"], count=train["count"])
+        opened = reopen_recordings(train, features=features, spill=spill)
+        return opened, reopen_recordings(descriptions["valid"], features=opened.features, spill=spill)
+    except KeyError:
+        raise DataError(
+            "the run's config.json does not say what its data was; restore it from a copy of the run."
+        ) from None
+
+
+def reopen_recordings(
+    description: dict[str, Any], *, features: Features = None, spill: Path | None = None
+) -> Recordings:
+    """The very recordings that `Recordings.describe` described, or a `DataError` that says what changed."""
+    form = description["form"]
+    if form == "memory":
+        raise DataError(
+            "The recordings were given from Python and not kept; give them again and start a new run."
+        )
+    if form == "corpus":
+        corpus, variant = find(description["name"], description["variant"])
+        assert isinstance(corpus, SoundCorpus)
+        rest = (description[key] for key in ("size", "seed"))
+        opened = _generated(corpus, variant, description["split"], features, *rest)
+        place = f"The corpus {description['name']}"
+    else:
+        path = Path(description["path"])
+        if not path.exists() and spill is not None and (moved := spill / path.name).exists():
+            path = moved
+        place = str(path)
+        names: dict[str, Any] = {key: description.get(key) for key in ("source_field", "target_field")}
+        opened = open_recordings(
+            path, features=features, bad_rows=description.get("bad_rows", "strict"), **names
+        )
+    if opened.describe()["sha256"] != description["sha256"]:
+        raise DataError(
+            f"{place} has changed since the run began (or this version reads it differently); put the old data "
+            "back, or start a new run."
+        )
+    return opened
+
+
+def hold_out_recordings(whole: Recordings, *, seed: int, count: int) -> tuple[Recordings, Recordings]:
+    """``(train, dev)``: ``count`` recordings (0: the usual share), chosen by ``seed``, become dev data."""
+    order = np.random.RandomState(seed).permutation(len(whole))
+    held = check_share(count, len(whole)) or usual_share(len(whole))
+    facts = {"kind": "held-out", "form": "held-out", "seed": seed, "count": count}
+    return (
+        whole.subset(np.sort(order[held:]).tolist(), {**facts, "part": "train"}),
+        whole.subset(np.sort(order[:held]).tolist(), {**facts, "part": "dev"}),
+    )
+
+
+def _gathered(
+    inputs: Iterable[Any], verdict: Verdict, facts: dict[str, Any], features: Features, rate: int
+) -> Recordings:
+    items: list[Item] = []
+    transcripts: list[str] = []
+    for number, example in enumerate(inputs, start=1):
+        try:
+            source, text = _pair(example)
+            items.append(_item(source, number, rate))
+            transcripts.append(text)
+        except DataError as error:
+            verdict.reject(number, _UNUSABLE, str(error).partition(";")[0].rstrip("."))
+    verdict.require(len(items))
+    if len({one.kind for one in items}) > 1:
+        raise DataError(f"{verdict.name} holds both sound and frames; give one or the other.")
+    facts = {**facts, "skipped": dict(verdict.skipped)}
+    return Recordings(items, transcripts, facts, features=_made(features, items[0]))
+
+
+def _made(features: Features, first: Item) -> LogMel | None:
+    if first.kind == "features" or features is None or isinstance(features, LogMel):
+        return features if isinstance(features, LogMel) else None
+    return features(getattr(first, "rate", 0) or USUAL_RATE)
+
+
+def _pair(example: Any) -> tuple[Any, str]:
+    """Input and transcript; an input alone has an empty transcript. ``(samples, rate)`` is an input."""
+    if isinstance(example, tuple | list) and len(example) == 2 and isinstance(example[1], str):
+        return example[0], example[1]
+    if isinstance(example, str | Path | np.ndarray) or (isinstance(example, tuple) and len(example) == 2):
+        return example, ""
+    raise DataError(f"it is a {type(example).__name__}; give pairs of an input and its transcript")
+
+
+def _item(source: Any, number: int, rate: int) -> Item:
+    if isinstance(source, str | Path):
+        path = Path(source)
+        ending = path.suffix.lower()
+        if ending in ENDINGS:
+            return FeatureFile.of(path.name, path)
+        if ending and ending not in AUDIO_ENDINGS and path.exists():
+            told = ", ".join((*AUDIO_ENDINGS, *ENDINGS))
+            raise DataError(f"{path} has the ending {ending}, and only {told} are read; convert it.")
+        return SoundFile.of(path.name, path)
+    name = f"recording {number}"
+    if isinstance(source, tuple):
+        source, rate = source
+        if not isinstance(rate, int | np.integer) or not 1 <= rate <= 1 << 20:
+            raise DataError(f"{name} has a rate of {rate!r}; give samples a second, a positive whole number.")
+    x = as_sequence(source, name)
+    if np.ndim(source) == 1:
+        return HeldSound(name, np.ascontiguousarray(x[:, 0]), int(rate))
+    return HeldFeatures(name, x)
+
+
+def _generated(
+    corpus: SoundCorpus,
+    variant: str,
+    split: str,
+    features: Features,
+    size: int | None = None,
+    seed: int = CORPUS_SEED,
+) -> Recordings:
+    count = corpus.sizes[split] if size is None else size
+    waves, transcripts = zip(*corpus.generate(variant, split, count, seed), strict=True)
+    items = [HeldSound(f"{corpus.name} {split} {i}", x, corpus.rate) for i, x in enumerate(waves, start=1)]
+    names = {"name": corpus.name, "variant": variant, "split": split, "size": count, "seed": seed}
+    facts = {"kind": "recordings", "form": "corpus", **names}
+    return Recordings(items, transcripts, facts, features=_made(features, items[0]))
+
+
+def _spilled(held: Recordings, role: str, features: Features, folder: Path) -> Recordings:
+    """Inputs from Python as a file in ``folder``, read from there: a list of files, or the numbers themselves."""
+    paths = [one.path for one in held.items if isinstance(one, SoundFile | FeatureFile)]
+    if not paths:
+        path = folder / f"{role}.npz"
+        pack(path, held.items, held.transcripts)
+    elif len(paths) == len(held):
+        absolute = ((os.path.abspath(one), text) for one, text in zip(paths, held.transcripts, strict=True))
+        path, _ = spill_examples(absolute, role, "strict", folder)
+    else:
+        raise DataError(f"the {role} recordings are files and arrays mixed; give one or the other.")
+    opened = open_recordings(path, features=held.features or features)
+    opened.facts["skipped"] = held.facts["skipped"]
+    return opened

@@ -1,0 +1,97 @@
+"""Embedded corpora of recordings: sentences drawn by a rule and said by voices, written as WAV files and a list."""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Embedded, split_of
+from anaphora.data.corpora.tones_voice import RATE, say, speaker
+from anaphora.data.pooled import random_of
+
+Wave = np.ndarray[Any, np.dtype[np.float32]]
+SPEAKERS = {"train": 40, "dev": 10, "test": 10}
+"""How many people each split is spoken by; nobody is in two."""
+LISTING = "list.tsv"
+
+
+@dataclass(frozen=True)
+class SoundCorpus(Embedded):
+    """Recordings (n,) with their transcripts, and the lexicon of their words. Utterance i of a split is the same however
+    many are asked for."""
+
+    name: str
+    summary: str
+    variants: Mapping[str, str]
+    sizes: Mapping[str, int]
+    lexicon: Mapping[str, tuple[str, ...]]
+    """Each word and its phones."""
+    sentence: Callable[[Random], list[str]]
+    """One random sentence, as words."""
+    tasks: tuple[str, ...] = ("transcribe",)
+    unit: str = "recordings"
+    form: str = ""
+    rate: int = RATE
+
+    def generate(
+        self, variant: str, split: str, size: int, seed: int = CORPUS_SEED
+    ) -> list[tuple[Wave, str]]:
+        """The first ``size`` recordings of a split, samples (n,) of 16 bits at `rate`, with their transcripts."""
+        first = sum(SPEAKERS[name] for name in SPLITS[: SPLITS.index(split)])
+        people = [speaker(first + i, seed) for i in range(SPEAKERS[split])]
+        texts = self.transcripts(variant, split, size, seed)
+        found = []
+        for i, text in enumerate(texts):
+            random = random_of(seed, SPLITS.index(split), i)
+            words = [list(self.lexicon[word]) for word in text.split()]
+            found.append((say(words, people[random.randint(len(people))], random), text))
+        return found
+
+    def transcripts(self, variant: str, split: str, size: int, seed: int = CORPUS_SEED) -> list[str]:
+        """What is said in the first ``size`` recordings of a split; no sentence comes twice, in any split."""
+        random = Random(f"{self.name} {split} {seed}")
+        found: dict[str, None] = {}
+        while len(found) < size:
+            text = " ".join(self.sentence(random))
+            if split_of(text, seed) == split:
+                found[text] = None
+        return list(found)
+
+    def show(self, variant: str, split: str, size: int) -> list[str]:
+        return [f"{len(x) / self.rate:5.2f} s  {text}" for x, text in self.generate(variant, split, size)]
+
+    def records(self, variant: str, split: str, size: int) -> list[Any]:
+        found = self.generate(variant, split, size)
+        return [{"seconds": len(x) / self.rate, "rate": self.rate, "transcript": text} for x, text in found]
+
+    def text(self, variant: str, split: str, size: int) -> str:
+        """The list of the files that `write` writes: path and transcript."""
+        texts = self.transcripts(variant, split, size)
+        return "".join(f"{_file_name(i)}\t{text}\n" for i, text in enumerate(texts))
+
+    def write(self, place: Path, variant: str, split: str, size: int) -> None:
+        """WAV files into the folder ``place``, and the list of them, ``list.tsv``."""
+        place.mkdir(parents=True, exist_ok=True)
+        for i, (x, _) in enumerate(self.generate(variant, split, size)):
+            write_wav(place / _file_name(i), x, self.rate)
+        (place / LISTING).write_text(self.text(variant, split, size), encoding="utf-8", newline="\n")
+
+
+def write_wav(path: Path, x: Wave, rate: int) -> None:
+    """The samples ``x`` (n,) in −1 … 1 as a WAV file of 16 bits and one channel."""
+    whole = np.clip(np.round(x * 32_768.0), -32_768, 32_767).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(whole.tobytes())
+
+
+def _file_name(i: int) -> str:
+    return f"{i + 1:05}.wav"
