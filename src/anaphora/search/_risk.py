@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import Hypothesis, NBest
 
@@ -25,14 +28,18 @@ def mbr(hypotheses: Sequence[Hypothesis], utility: Utility | None = None) -> NBe
     """
     if not hypotheses:
         raise AnaphoraError("mbr needs at least one hypothesis; draw some with sample first.")
-    measure = ngram_f if utility is None else utility
     first: dict[tuple[int, ...], Hypothesis] = {}
     for hypothesis in hypotheses:
         first.setdefault(tuple(hypothesis.tokens), hypothesis)
     times = Counter(tuple(hypothesis.tokens) for hypothesis in hypotheses)
     ranked = NBest()
-    for tokens, hypothesis in first.items():
-        total = sum(count * measure(tokens, other) for other, count in times.items())
+    outputs = list(first)
+    if utility is None:
+        worth = _agreement(outputs)
+    else:
+        worth = np.array([[utility(y, other) for other in outputs] for y in outputs])
+    often = np.array([times[y] for y in outputs])
+    for hypothesis, total in zip(first.values(), (worth @ often).tolist(), strict=True):
         ranked.append(replace(hypothesis, score=total / len(hypotheses)))
     ranked.sort(key=lambda hypothesis: -hypothesis.score)
     return ranked
@@ -63,6 +70,28 @@ def ngram_f(
     if not precision:
         return 0.0
     return (1 + beta**2) * precision * recall / (beta**2 * precision + recall) / lengths
+
+
+def _agreement(outputs: Sequence[Sequence[int]], order: int = 4) -> NDArray[np.float64]:
+    """`ngram_f` of every output with every other, ``(N, N)``: Σ min(a, b) over the runs' counts a, b is
+    Σ_m #{runs that both have m times or more}, a product of matrices of zeros and ones for each m."""
+    lengths = np.array([len(y) for y in outputs])
+    precision = np.zeros((len(outputs), len(outputs)))
+    for n in range(1, min(order, int(lengths.max(initial=0))) + 1):
+        counted = [_runs(y, n) for y in outputs]
+        number = {run: k for k, run in enumerate(set().union(*counted))}
+        counts = np.zeros((len(outputs), len(number)), np.int64)
+        for row, runs in enumerate(counted):
+            counts[row, [number[run] for run in runs]] = list(runs.values())
+        matches = np.zeros_like(precision)
+        for m in range(1, int(counts.max()) + 1):
+            often = (counts >= m).astype(np.float32)
+            matches += often @ often.T
+        precision += matches / np.maximum(lengths - n + 1, 1)[:, None]
+    both = precision + precision.T  # recall is the other's precision
+    f = 2 * precision * precision.T / np.where(both > 0, both, 1.0)
+    longest = np.minimum(np.maximum.outer(lengths, lengths), order)
+    return np.where(longest > 0, f / np.maximum(longest, 1), 1.0)
 
 
 def _runs(sequence: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]:
