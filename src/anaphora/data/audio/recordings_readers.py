@@ -178,7 +178,7 @@ def _gathered(
     for number, example in enumerate(inputs, start=1):
         try:
             source, text = _pair(example)
-            items.append(_item(source, number, rate))
+            items.append(as_item(source, number, rate))
             transcripts.append(text)
         except DataError as error:
             verdict.reject(number, _UNUSABLE, str(error).partition(";")[0].rstrip("."))
@@ -204,7 +204,8 @@ def _pair(example: Any) -> tuple[Any, str]:
     raise DataError(f"it is a {type(example).__name__}; give pairs of an input and its transcript")
 
 
-def _item(source: Any, number: int, rate: int) -> Item:
+def as_item(source: Any, number: int, rate: int) -> Item:
+    """One input (a path, samples, samples with their rate, or frames); what has no name is called by its ``number``."""
     if isinstance(source, str | Path):
         path = Path(source)
         ending = path.suffix.lower()
