@@ -26,10 +26,12 @@ export interface View {
   reading: string;
   caution: string;
   options: Option[];
+  /** Whether the input can be typed; otherwise it is named as a dev example of the run, such as `#3`. */
+  typed: boolean;
 }
 
 export interface Shape {
-  kind: 'rect' | 'text' | 'path' | 'dot';
+  kind: 'rect' | 'text' | 'path' | 'dot' | 'image';
   role: string;
   x?: number;
   y?: number;
@@ -46,6 +48,9 @@ export interface Shape {
   opacity?: number;
   title?: string;
   data?: Record<string, string>;
+  /** An image's pixels as a PNG in base 64; `dark` where they differ in the dark theme. */
+  png?: string;
+  dark?: string;
 }
 
 export interface Picture {

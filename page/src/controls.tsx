@@ -25,7 +25,7 @@ export function Controls({ views, missing }: { views: View[]; missing: Record<st
                 aria-selected={one.name === at.view}
                 class={missing[one.name] ? 'dim' : ''}
                 title={missing[one.name] ?? `${title}: ${one.title}`}
-                onClick={() => go({ view: one.name, options: probeOnly(at.options) })}
+                onClick={() => go({ view: one.name, text: at.text || (one.typed ? '' : '#1'), options: probeOnly(at.options) })}
               >
                 {one.name}
               </button>
@@ -34,7 +34,7 @@ export function Controls({ views, missing }: { views: View[]; missing: Record<st
       </div>
       {view && (
         <form onSubmit={(event) => event.preventDefault()}>
-          {view.of === 'probe' && <Texts />}
+          {view.of === 'probe' && <Texts typed={view.typed} />}
           {view.of === 'probe' && <Field name="p.beam" label="beam" kind="int" hint="5" />}
           {view.options.map((option) => (
             <Choice key={option.name} option={option} />
@@ -49,12 +49,14 @@ function probeOnly(options: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(options).filter(([key]) => key.startsWith('p.')));
 }
 
-function Texts() {
+function Texts({ typed }: { typed: boolean }) {
   const at = place.value;
+  const example = /^\s*#(\d+)/.exec(at.text);
   return (
     <>
+      {example && <Steps number={Number(example[1])} />}
       <label class="wide">
-        text to look at
+        {typed ? 'text to look at (of sounds, pictures and vectors: #3, a dev example)' : 'dev example to look at, such as #3'}
         <textarea rows={1} value={at.text} onChange={(event) => go({ text: event.currentTarget.value })} />
       </label>
       <label class="wide">
@@ -62,6 +64,20 @@ function Texts() {
         <textarea rows={1} value={at.target} onChange={(event) => go({ target: event.currentTarget.value })} />
       </label>
     </>
+  );
+}
+
+/** The dev example before and after this one; words beside the number belong to it alone. */
+function Steps({ number }: { number: number }) {
+  return (
+    <span class="steps">
+      <button type="button" aria-label="example before" disabled={number < 2} onClick={() => go({ text: `#${number - 1}` })}>
+        ‹
+      </button>
+      <button type="button" aria-label="next example" onClick={() => go({ text: `#${number + 1}` })}>
+        ›
+      </button>
+    </span>
   );
 }
 

@@ -65,7 +65,7 @@ function Page() {
     }
     if (view.of === 'probe' && !at.text.trim()) {
       setDrawn(null);
-      setProblem('Type a text to look at.');
+      setProblem(view.typed ? 'Type a text to look at.' : 'Name a dev example to look at, such as #1.');
       return;
     }
     const stop = new AbortController();

@@ -5,6 +5,22 @@ import type { Colours, Picture, Shape } from './api';
 const MOST_SVG = 5000;
 const FONT = "system-ui, 'Segoe UI', 'Noto Sans', sans-serif";
 
+/** The addresses of a picture's images: made of what the server sent, so that nothing is asked for, and given back. */
+function useImages(picture: Picture, colours: Colours): Map<Shape, string> {
+  const images = useMemo(() => {
+    const found = new Map<Shape, string>();
+    for (const shape of picture.shapes) {
+      if (shape.kind !== 'image') continue;
+      const text = (colours['name'] === 'dark' && shape.dark) || shape.png!;
+      const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+      found.set(shape, URL.createObjectURL(new Blob([bytes], { type: 'image/png' })));
+    }
+    return found;
+  }, [picture, colours]);
+  useEffect(() => () => images.forEach((url) => URL.revokeObjectURL(url)), [images]);
+  return images;
+}
+
 export function describe(shape: Shape, picture: Picture): string {
   const data = shape.data ?? {};
   if (data['t']) return data['t'];
@@ -30,6 +46,7 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
     if (next >= 0 && next < marks.length) setAt(next);
   }
 
+  const images = useImages(picture, colours);
   const many = picture.shapes.length > MOST_SVG;
   return (
     <>
@@ -41,9 +58,9 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
         onKeyDown={move}
       >
         {many ? (
-          <Canvas picture={picture} colours={colours} marks={marks} current={current} point={setAt} />
+          <Canvas picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} />
         ) : (
-          <Svg picture={picture} colours={colours} marks={marks} current={current} point={setAt} />
+          <Svg picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} />
         )}
       </div>
       <output aria-live="polite" data-value={current?.data?.['v'] ?? ''}>
@@ -56,12 +73,13 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
 interface Drawing {
   picture: Picture;
   colours: Colours;
+  images: Map<Shape, string>;
   marks: Shape[];
   current: Shape | undefined;
   point: (mark: number) => void;
 }
 
-function Svg({ picture, colours, marks, current, point }: Drawing) {
+function Svg({ picture, colours, images, marks, current, point }: Drawing) {
   const numbers = useMemo(() => new Map(marks.map((shape, i) => [shape, i])), [marks]);
   return (
     <svg
@@ -78,18 +96,31 @@ function Svg({ picture, colours, marks, current, point }: Drawing) {
       onPointerLeave={() => point(-1)}
     >
       <rect width={picture.width} height={picture.height} fill={colours['page']} />
-      {picture.shapes.map((shape, i) => element(shape, i, colours, numbers.get(shape), shape === current))}
+      {picture.shapes.map((shape, i) => element(shape, i, colours, numbers.get(shape), shape === current, images.get(shape)))}
     </svg>
   );
 }
 
-function element(shape: Shape, key: number, colours: Colours, mark: number | undefined, hot: boolean) {
+function element(shape: Shape, key: number, colours: Colours, mark: number | undefined, hot: boolean, url?: string) {
   const colour = colours[shape.role];
   const named = mark === undefined ? {} : { 'data-n': mark, 'data-v': shape.data!['v'] };
   const marked = hot ? { class: 'hot' } : {};
   if (shape.kind === 'rect')
     return (
       <rect key={key} x={shape.x} y={shape.y} width={shape.width} height={shape.height} rx={shape.radius} fill={colour} {...named} {...marked} />
+    );
+  if (shape.kind === 'image')
+    return (
+      <image
+        key={key}
+        x={shape.x}
+        y={shape.y}
+        width={shape.width}
+        height={shape.height}
+        href={url}
+        preserveAspectRatio="none"
+        image-rendering="pixelated"
+      />
     );
   if (shape.kind === 'dot') return <circle key={key} cx={shape.x} cy={shape.y} r={shape.radius} fill={colour} {...named} {...marked} />;
   if (shape.kind === 'path') {
@@ -116,7 +147,7 @@ function element(shape: Shape, key: number, colours: Colours, mark: number | und
   );
 }
 
-function Canvas({ picture, colours, marks, current, point }: Drawing) {
+function Canvas({ picture, colours, images, marks, current, point }: Drawing) {
   const place = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const canvas = place.current!;
@@ -127,9 +158,17 @@ function Canvas({ picture, colours, marks, current, point }: Drawing) {
     pen.scale(scale, scale);
     pen.fillStyle = colours['page']!;
     pen.fillRect(0, 0, picture.width, picture.height);
-    for (const shape of picture.shapes) paint(pen, shape, colours);
-    canvas.dataset['drawn'] = String(picture.shapes.length);
-  }, [picture, colours]);
+    let gone = false;
+    pen.imageSmoothingEnabled = false;
+    // what lies over an image is drawn after it, so all images are waited for
+    void Promise.all([...images].map(([shape, url]) => decoded(url).then((image) => [shape, image] as const))).then((found) => {
+      if (gone) return;
+      const ready = new Map(found);
+      for (const shape of picture.shapes) paint(pen, shape, colours, ready.get(shape));
+      canvas.dataset['drawn'] = String(picture.shapes.length);
+    });
+    return () => void (gone = true);
+  }, [picture, colours, images]);
   return (
     <canvas
       ref={place}
@@ -148,16 +187,24 @@ function Canvas({ picture, colours, marks, current, point }: Drawing) {
   );
 }
 
+async function decoded(url: string): Promise<HTMLImageElement> {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  return image;
+}
+
 function covers(shape: Shape, x: number, y: number): boolean {
   if (shape.kind === 'rect')
     return x >= shape.x! && x < shape.x! + shape.width! && y >= shape.y! && y < shape.y! + shape.height!;
   return shape.kind === 'dot' && Math.hypot(x - shape.x!, y - shape.y!) <= Math.max(shape.radius ?? 0, 4);
 }
 
-function paint(pen: CanvasRenderingContext2D, shape: Shape, colours: Colours): void {
+function paint(pen: CanvasRenderingContext2D, shape: Shape, colours: Colours, image?: HTMLImageElement): void {
   const colour = colours[shape.role]!;
   pen.fillStyle = pen.strokeStyle = colour;
   if (shape.kind === 'rect') pen.fillRect(shape.x!, shape.y!, shape.width!, shape.height!);
+  else if (shape.kind === 'image') pen.drawImage(image!, shape.x!, shape.y!, shape.width!, shape.height!);
   else if (shape.kind === 'dot') {
     pen.beginPath();
     pen.arc(shape.x!, shape.y!, shape.radius ?? 2, 0, 2 * Math.PI);

@@ -62,7 +62,7 @@ class Studio:
 
     async def about(self, request: Request) -> Response:
         def colours(theme: Any) -> dict[str, str]:
-            roles = ["page", "text", "muted", "grid"]
+            roles = ["name", "page", "text", "muted", "grid", "clear"]
             roles += [f"{kind}{i}" for kind in "cd" for i in range(33)] + [f"s{i}" for i in range(7)]
             return {role: theme.colour(role) for role in roles}
 

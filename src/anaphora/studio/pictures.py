@@ -12,8 +12,10 @@ from typing import Any
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.settings.files import parse_value
 from anaphora.studio.runs import Run
+from anaphora.views.colour import DARK, LIGHT
+from anaphora.views.raster import encoded, painted
 from anaphora.views.registry import VIEWS, View, picture, view
-from anaphora.views.scene import Dot, Label, Path, Rect, Shape
+from anaphora.views.scene import Dot, Image, Label, Path, Rect, Shape
 
 LONGEST_TEXT = 20_000
 MOST_RUNS = 8
@@ -91,6 +93,7 @@ def all_views() -> list[dict[str, Any]]:
             "reading": v.reading,
             "caution": v.caution,
             "options": view_options(v),
+            "typed": v.typed,
         }
         for v in VIEWS.values()
         if v.of != "examples"
@@ -221,6 +224,8 @@ _KINDS = {Rect: "rect", Label: "text", Path: "path", Dot: "dot"}
 
 def _shape(shape: Shape) -> dict[str, Any]:
     """A shape as JSON; what is empty or usual is left out, since a picture may have many thousands."""
+    if isinstance(shape, Image):
+        return _image(shape)
     usual = {"radius": 0.0, "title": "", "data": (), "size": 12.0, "anchor": "start", "angle": 0.0}
     usual |= {"bold": False, "filled": False, "opacity": 1.0}
     fields = {key: value for key, value in asdict(shape).items() if usual.get(key, ...) != value}
@@ -230,3 +235,11 @@ def _shape(shape: Shape) -> dict[str, Any]:
     if "data" in fields:
         fields["data"] = dict(fields["data"])
     return {"kind": _KINDS[type(shape)], **fields}
+
+
+def _image(shape: Image) -> dict[str, Any]:
+    """Pixels as a PNG in base 64; steps of the scale once for each theme."""
+    themes = {"png": LIGHT} if shape.pixels.ndim == 3 else {"png": LIGHT, "dark": DARK}
+    place = {name: round(getattr(shape, name), 2) for name in ("x", "y", "width", "height")}
+    png = {name: encoded(painted(shape.pixels, theme)) for name, theme in themes.items()}
+    return {"kind": "image", "role": "page", **place, "title": shape.title, **png}

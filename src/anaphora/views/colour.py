@@ -49,9 +49,11 @@ class Theme:
     scale: tuple[str, ...]
     series: tuple[str, ...]
     signed: tuple[str, ...]
+    clear: str = "transparent"
+    """Something to point at that hides nothing."""
 
     def colour(self, role: str) -> str:
-        """`page`, `text`, `muted`, `grid`, ``c0`` … ``c32`` of the scale, ``d0`` … ``d32`` of the scale with two
+        """`page`, `text`, `muted`, `grid`, `clear`, ``c0`` … ``c32`` of the scale, ``d0`` … ``d32`` of the scale with two
         ends (``d16`` is zero), or ``s0`` … ``s6`` of the lines."""
         kinds = {"c": self.scale, "d": self.signed, "s": self.series}
         if role[0] in kinds and role[1:].isdigit():

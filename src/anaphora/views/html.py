@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from anaphora.views import svg
+from anaphora.views.scene import Image
 from anaphora.views.svg import escape
 
 if TYPE_CHECKING:
@@ -110,11 +111,13 @@ document.getElementById('save-csv').addEventListener('click', () => save(data.cs
 
 def page(chart: Chart, *, name: str, code: str = "") -> str:
     """The page of a chart: the picture, what the pointer or the arrow keys touch, how to read it, the numbers."""
-    picture = svg.render(chart.scene(), titles=False)
+    scene = chart.scene()
+    picture = svg.render(scene, titles=False)
     inner_style = re.findall(r"<style>(.*?)</style>", picture, flags=re.S)[0]
     data = {**chart.page_data(), "csv": chart.csv(), "name": name}
+    images = "img-src data:; " if any(isinstance(shape, Image) for shape in scene.shapes) else ""
     policy = (
-        f"default-src 'none'; style-src '{_sha256(STYLE)}' '{_sha256(inner_style)}'; "
+        f"default-src 'none'; {images}style-src '{_sha256(STYLE)}' '{_sha256(inner_style)}'; "
         f"script-src '{_sha256(SCRIPT)}'; base-uri 'none'; form-action 'none'"
     )
     notes = "".join(f'<p class="muted">{escape(note)}</p>\n' for note in chart.notes)

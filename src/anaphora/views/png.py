@@ -8,7 +8,9 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.views.colour import DARK, LIGHT, Theme, rgb
+from anaphora.views.raster import painted
 from anaphora.views.scene import Dot, Label, Path, Rect, Scene
+from anaphora.views.scene import Image as Pixels
 from anaphora.views.text import columns, visible
 
 OUT = 2  # pixels per unit: sharp on dense screens and in print
@@ -40,6 +42,8 @@ def render(scene: Scene, *, dark: bool = False) -> bytes:
     for shape in scene.shapes:
         if isinstance(shape, Label):
             _draw_label(image, shape, theme)
+        elif isinstance(shape, Pixels):
+            _lay(image, shape, theme)
         elif isinstance(shape, Path) and shape.filled:
             veil = Image.new("L", size, 0)
             ImageDraw.Draw(veil).polygon(_scaled(shape.points), fill=round(255 * shape.opacity))
@@ -56,7 +60,19 @@ def _scaled(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
     return [(x * SCALE, y * SCALE) for x, y in points]
 
 
+def _lay(image: Any, shape: Pixels, theme: Theme) -> None:
+    from PIL import Image
+
+    left, top = round(shape.x * SCALE), round(shape.y * SCALE)
+    right, bottom = round((shape.x + shape.width) * SCALE), round((shape.y + shape.height) * SCALE)
+    size = (max(right - left, 1), max(bottom - top, 1))
+    pixels = Image.fromarray(painted(shape.pixels, theme))
+    image.paste(pixels.resize(size, Image.Resampling.NEAREST), (left, top))
+
+
 def _draw(draw: Any, shape: Rect | Path | Dot, theme: Theme) -> None:
+    if shape.role == "clear":
+        return
     colour = theme.colour(shape.role)
     if isinstance(shape, Rect):
         left, top = shape.x * SCALE, shape.y * SCALE

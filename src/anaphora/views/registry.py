@@ -12,8 +12,10 @@ from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.views import (
     alignment,
+    captions,
     flow,
     gates,
+    glimpses,
     heads,
     lattice,
     length,
@@ -22,6 +24,7 @@ from anaphora.views import (
     projector,
     samples,
     sampling,
+    spectrogram,
     states,
     tracking,
     training,
@@ -50,6 +53,8 @@ class View:
     """What the probe must be asked for besides what it always looks at."""
     any_of: tuple[str, ...] = ()
     """Ends of names of arrays of which the trace must hold at least one."""
+    typed: bool = True
+    """Whether its input can be typed; otherwise it is a file, or a dev example by its number."""
 
     def options(self) -> list[str]:
         """Names of what ``draw`` takes besides the trace."""
@@ -225,6 +230,36 @@ VIEWS = {
             "the model is no Kalman filter; `forecast` has the preset kalman, and an.Kalman stands by itself.",
             tracking.kalman,
         ),
+        View(
+            "spectrogram",
+            spectrogram.TITLE,
+            ("spectrogram",),
+            spectrogram.READING,
+            spectrogram.CAUTION,
+            "the model hears nothing; `transcribe` trains models that do.",
+            spectrogram.spectrogram,
+            typed=False,
+        ),
+        View(
+            "captions",
+            captions.TITLE,
+            ("picture", "attention"),
+            captions.READING,
+            captions.CAUTION,
+            "the model sees no picture or has no attention over it; `caption` and `answer` have presets with it.",
+            captions.captions,
+            typed=False,
+        ),
+        View(
+            "glimpses",
+            glimpses.TITLE,
+            ("picture", "glimpses", "beliefs"),
+            glimpses.READING,
+            glimpses.CAUTION,
+            "the model does not look at a picture bit by bit; `classify` has the presets glimpse and draw.",
+            glimpses.glimpses,
+            typed=False,
+        ),
     )
 }
 
@@ -254,7 +289,7 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     given = "".join(f", {key}={value!r}" for key, value in options.items())
     what = f", what={chosen.what!r}" if chosen.what else ""
     sources = {
-        "probe": f'an.load("RUN").probe("TEXT"{what})',
+        "probe": f'an.load("RUN").probe("{"TEXT" if chosen.typed else "FILE"}"{what})',
         "history": 'an.history("RUN")',
         "vectors": 'an.load("RUN").probe_embeddings()',
     }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 Point = tuple[float, float]
 
 
@@ -56,7 +59,20 @@ class Dot:
     title: str = ""
 
 
-Shape = Rect | Label | Path | Dot
+@dataclass(frozen=True, eq=False)
+class Image:
+    """Pixels stretched over a rectangle, each a box of one colour: nothing is smoothed."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    pixels: NDArray[np.uint8]
+    """(rows, columns, 3) red, green and blue; or (rows, columns) steps of the scale, which each theme colours."""
+    title: str = ""
+
+
+Shape = Rect | Label | Path | Dot | Image
 
 
 @dataclass

@@ -6,9 +6,14 @@ from collections.abc import Iterable
 from xml.sax.saxutils import escape as _escape
 
 from anaphora.views.colour import DARK, LIGHT, Theme
-from anaphora.views.scene import Dot, Label, Path, Rect, Scene, Shape
+from anaphora.views.raster import data_uri, painted
+from anaphora.views.scene import Dot, Image, Label, Path, Rect, Scene, Shape
 from anaphora.views.text import visible
 
+_ONE_THEME = (
+    ".an .on-dark{display:none}"
+    "@media (prefers-color-scheme:dark){.an .on-dark{display:inline}.an .on-light{display:none}}"
+)
 FONT = "system-ui, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif"
 
 
@@ -19,7 +24,8 @@ def escape(text: str) -> str:
 
 def render(scene: Scene, *, titles: bool = True) -> str:
     """The SVG document. `titles` puts a tooltip on each shape that has one (a page with its own does without)."""
-    roles = sorted({shape.role for shape in scene.shapes})
+    roles = sorted({shape.role for shape in scene.shapes if not isinstance(shape, Image)})
+    themed = any(isinstance(shape, Image) and shape.pixels.ndim == 2 for shape in scene.shapes)
     body = "\n".join(_shape(shape, titles) for shape in scene.shapes)
     w, h = number(scene.width), number(scene.height)
     return (
@@ -27,7 +33,7 @@ def render(scene: Scene, *, titles: bool = True) -> str:
         f'width="{w}" height="{h}" viewBox="0 0 {w} {h}">\n'
         f'<title id="an-title">{escape(scene.title)}</title>\n'
         f'<desc id="an-desc">{escape(scene.description)}</desc>\n'
-        f"<style>{style(roles)}</style>\n"
+        f"<style>{style(roles)}{_ONE_THEME if themed else ''}</style>\n"
         f'<rect class="f-page" width="{w}" height="{h}"/>\n{body}\n</svg>\n'
     )
 
@@ -69,6 +75,8 @@ def _shape(shape: Shape, titles: bool) -> str:
         return _close(head + _data(shape.data), "circle", shape.title if titles else "")
     if isinstance(shape, Path):
         return _path(shape)
+    if isinstance(shape, Image):
+        return _image(shape, titles)
     return _label(shape, titles)
 
 
@@ -79,6 +87,25 @@ def _path(shape: Path) -> str:
     return (
         f'<polyline class="l-{shape.role}" points="{points}" stroke-width="{number(shape.width)}" '
         f'stroke-linejoin="round" stroke-linecap="round"/>'
+    )
+
+
+def _image(shape: Image, titles: bool) -> str:
+    """The pixels as a PNG inside the document; steps of the scale once for each theme, of which one is shown."""
+    place = (
+        f'x="{number(shape.x)}" y="{number(shape.y)}" width="{number(shape.width)}" height="{number(shape.height)}" '
+        f'preserveAspectRatio="none" image-rendering="pixelated"'
+    )
+    title = shape.title if titles else ""
+    if shape.pixels.ndim == 3:
+        return _close(f'<image {place} href="{data_uri(shape.pixels)}"', "image", title)
+    return "\n".join(
+        _close(
+            f'<image class="on-{theme.name}" {place} href="{data_uri(painted(shape.pixels, theme))}"',
+            "image",
+            title,
+        )
+        for theme in (LIGHT, DARK)
     )
 
 
