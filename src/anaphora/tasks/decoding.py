@@ -13,6 +13,7 @@ from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import SettingsError
 from anaphora.models.decoders.packed import PackedTransformer
+from anaphora.models.memory import Memory
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
@@ -77,36 +78,55 @@ def _search(
 ) -> list[NBest]:
     """One search for all of these sources, in the quickest way that gives what is asked for."""
     device = next(model.parameters()).device
-    # Who looks inside needs what the quicker ways never compute.
-    watched = inside.recording()
-    engine = model if watched else packed(model, int8=s.int8)
     source, lengths = _padded(sources, device)
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
-    common: dict[str, Any] = {
-        "start": torch.full((len(sources),), BOS, device=device),
-        "eos": EOS,
-        "max_length": torch.tensor(limits),
-        "min_length": s.min_length,
-    }
-    wide = max(s.beam, -(-n_best // s.groups) * s.groups)
+    wide = _width(s, n_best)
+    # Who looks inside needs what the quicker ways never compute.
+    watched = inside.recording()
     plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.coverage or s.groups > 1)
     if plain and has_room(model, device, items=len(sources), width=wide, longest=max(limits)):
         plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
-        return device_beam(model, source, lengths, plan=plan, **common)
-    memory = engine.encode(source, lengths)
-    common["length_penalty"] = s.length_penalty
+        return device_beam(model, source, lengths, plan=plan, **_common(limits, s, device))
+    engine = model if watched else packed(model, int8=s.int8)
+    seeds = [_seed(s.seed, ids) for ids in sources]
+    return search_memory(engine, engine.encode(source, lengths), limits, seeds, s, n_best, keep_tree)
+
+
+def search_memory(
+    model: Seq2Seq,
+    memory: Memory,
+    limits: Sequence[int],
+    seeds: Sequence[int],
+    s: CompleteSearch,
+    n_best: int,
+    keep_tree: bool,
+) -> list[NBest]:
+    """One search for all items of a memory: ``limits`` are the most symbols of each output, ``seeds`` what draws of it
+    follow from."""
+    common = _common(limits, s, memory.annotations.device) | {"length_penalty": s.length_penalty}
     if s.decode != "beam":
         draw = {key: getattr(s, key) for key in SAMPLE_ONLY}
-        draw["seeds"] = [_seed(s.seed, ids) for ids in sources]
+        draw["seeds"] = list(seeds)
         draw["n"] = n_best if s.decode == "sample" else s.samples
-        drawn = sample(engine.decoder.step, engine.start(memory), logits=True, **draw, **common)
+        drawn = sample(model.decoder.step, model.start(memory), logits=True, **draw, **common)
         return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in drawn]
     names = ("normalisation", "stopping", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
-    options = {"width": wide, "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
-    if s.coverage and not isinstance(engine.decoder, PackedTransformer):  # whose state tells where it looked
-        return beam(engine.step_watched, engine.start_watched(memory), **options)
-    return beam(engine.decoder.step, engine.start(memory), logits=True, **options)
+    options = {"width": _width(s, n_best), "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
+    if s.coverage and not isinstance(model.decoder, PackedTransformer):  # whose state tells where it looked
+        return beam(model.step_watched, model.start_watched(memory), **options)
+    return beam(model.decoder.step, model.start(memory), logits=True, **options)
+
+
+def _common(limits: Sequence[int], s: CompleteSearch, device: torch.device) -> dict[str, Any]:
+    """What every way of searching is told."""
+    start = torch.full((len(limits),), BOS, device=device)
+    return {"start": start, "eos": EOS, "max_length": torch.tensor(limits), "min_length": s.min_length}
+
+
+def _width(s: CompleteSearch, n_best: int) -> int:
+    """The beam asked for, or one wide enough for as many outputs."""
+    return max(s.beam, -(-n_best // s.groups) * s.groups)
 
 
 def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
