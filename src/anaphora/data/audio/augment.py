@@ -1,0 +1,79 @@
+"""Sound that is never heard twice the same: hidden stretches of features, other speeds, added noise.
+
+Every function takes the generator of its random choices, made by `anaphora.data.pooled.random_of` from (seed, step,
+index), so that a run that is resumed varies its recordings as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from anaphora.data.audio.files import Wave
+from anaphora.data.audio.resample import resample
+from anaphora.data.vectors import Array
+from anaphora.errors import DataError
+
+FINEST = 100
+"""Speeds are multiples of 1/100, so that resampling needs few filters."""
+MOST_HIDDEN = 0.3
+"""Largest share of the frames of an utterance that one stretch of time may hide."""
+
+
+@dataclass(frozen=True)
+class SpecAugment:
+    """Hide stretches of time and bands of features (Park and others 2019, without the warping of time).
+
+    ``time_masks`` times a width u ~ U{0 … min(time_width, 0.3 T)} and a first frame t ~ U{0 … T − u} are drawn and the
+    frames t … t + u − 1 replaced by ``fill``; likewise for ``frequency_masks`` bands of up to ``frequency_width``
+    features. Zero is the mean of normalised features.
+    """
+
+    time_masks: int = 2
+    time_width: int = 20
+    frequency_masks: int = 2
+    frequency_width: int = 8
+    fill: float = 0.0
+
+    def __call__(self, x: Array, random: np.random.RandomState) -> Array:
+        """A copy of ``x`` (T, F) with holes."""
+        x = x.copy()
+        frames, features = x.shape
+        widest = min(self.time_width, int(MOST_HIDDEN * frames))
+        for _ in range(self.time_masks):
+            begin, end = _stretch(frames, widest, random)
+            x[begin:end] = self.fill
+        for _ in range(self.frequency_masks):
+            begin, end = _stretch(features, min(self.frequency_width, features - 1), random)
+            x[:, begin:end] = self.fill
+        return x
+
+
+def speed(wave: Wave, factor: float) -> Wave:
+    """The sound (n,) played ``factor`` times as fast, which raises its pitch and formants too: (⌈n/factor⌉,).
+
+    x'(t) = x(factor · t), by `resample`; the factor is rounded to hundredths.
+    """
+    ratio = Fraction(round(factor * FINEST), FINEST)
+    if not 0.5 <= ratio <= 2:
+        raise DataError(f"A speed of {factor:g} is no speech any more; stay between 0.5 and 2.")
+    return resample(torch.from_numpy(wave), ratio.numerator, ratio.denominator).numpy()
+
+
+def noise(wave: Wave, level: float, random: np.random.RandomState) -> Wave:
+    """White noise added, ``level`` times as strong as the sound itself:
+
+    x'_n = x_n + level · √(Σ x² / n) · ε_n,    ε_n ~ N(0, 1)        (signal to noise: −20 log₁₀ level dB)
+    """
+    strength = level * math.sqrt(float(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
+    return wave + (strength * random.standard_normal(len(wave))).astype(np.float32)
+
+
+def _stretch(length: int, widest: int, random: np.random.RandomState) -> tuple[int, int]:
+    width = int(random.randint(0, max(widest, 0) + 1))
+    begin = int(random.randint(0, length - width + 1))
+    return begin, begin + width
