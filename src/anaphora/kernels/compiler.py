@@ -110,14 +110,15 @@ def load(source: str, name: str) -> ctypes.CDLL:
 def _opened(path: Path) -> ctypes.CDLL | None:
     """Load a library whose bytes are those its name promises; a damaged one would crash, not fail."""
     try:
-        if path.stem.rpartition("-")[2] != _fingerprint(path.read_bytes()):
+        if path.stem.rpartition("-")[2] != fingerprint(path.read_bytes()):
             return None
         return ctypes.CDLL(str(path))
     except OSError:
         return None
 
 
-def _fingerprint(data: bytes) -> str:
+def fingerprint(data: bytes) -> str:
+    """What the name of a file in the cache ends with."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
@@ -138,18 +139,22 @@ def _build(tool: str, source: str, target: Path, stem: str) -> Path:
             raise CannotCompile(f"{tool} could not be run: {error}") from error
         if done.returncode or not made.exists():
             raise CannotCompile(f"{tool} failed: {(done.stderr or done.stdout).strip()[:500]}")
-        body = made.read_bytes()
-        path = target / f"{stem}-{_fingerprint(body)}.so"
-        try:
-            handle, temporary = tempfile.mkstemp(dir=target, prefix=".building-")
-        except OSError as error:
-            raise CannotCompile(f"the kernel cannot be written to {target}: {error}") from error
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(body)
-            os.chmod(temporary, 0o700)
-            os.replace(temporary, path)
-        except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
-            raise CannotCompile(f"the kernel cannot be written to {target}: {error}") from error
+        return put_in_place(made.read_bytes(), target, stem, ".so")
+
+
+def put_in_place(body: bytes, target: Path, stem: str, suffix: str) -> Path:
+    """Write what was compiled into the folder ``target`` by one rename; its name ends with a hash of its bytes."""
+    path = target / f"{stem}-{fingerprint(body)}{suffix}"
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target, prefix=".building-")
+    except OSError as error:
+        raise CannotCompile(f"the kernel cannot be written to {target}: {error}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+        os.chmod(temporary, 0o700)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise CannotCompile(f"the kernel cannot be written to {target}: {error}") from error
     return path

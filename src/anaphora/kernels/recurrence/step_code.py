@@ -229,7 +229,7 @@ class StepCode:
         args = [self.value(a, loop) for a in node.args]
         name = f"v{node.number}"
         loop.known[node.number] = name
-        loop.lines.append(f"const R {name}={_expression(node.op, args)};")
+        loop.lines.append(f"const R {name}={expression(node.op, args)};")
         if node.number in self.temporaries:
             loop.lines.append(f"T{node.number}[j]={name};")
             self.given_later(node)
@@ -279,7 +279,7 @@ class StepCode:
         if node.number not in self.scalars:
             args = [self.value(a, loop) for a in node.args]
             self.scalars[node.number] = f"w{node.number}"
-            line = f"const R w{node.number}={_expression(node.op, args)};"
+            line = f"const R w{node.number}={expression(node.op, args)};"
             # With one column the loop's own lines are the row's lines, in order.
             (loop.lines if self.here[2] == 1 else self.row_lines).append(line)
         return self.scalars[node.number]
@@ -288,7 +288,7 @@ class StepCode:
         return self.tables.size(("of", node.number), node.width)
 
 
-def _expression(op: str, args: list[str]) -> str:
+def expression(op: str, args: list[str]) -> str:
     form = _EXPRESSIONS.get(op)
     return form.format(*args) if form else f"r_{op}({','.join(args)})"
 
