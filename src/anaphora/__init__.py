@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
     from anaphora.tasks.tag.estimator import Tagger as Tagger
+    from anaphora.tasks.transcribe.estimator import Transcriber as Transcriber
     from anaphora.tasks.translator import Translator as Translator
 
 _cpu.avoid_broken_amx()
@@ -60,6 +61,7 @@ _HOMES = {
     "Classifier": "anaphora.tasks.classify.estimator",
     "Forecaster": "anaphora.tasks.forecast.estimator",
     "Tagger": "anaphora.tasks.tag.estimator",
+    "Transcriber": "anaphora.tasks.transcribe.estimator",
     "Translator": "anaphora.tasks.translator",
     "history": "anaphora.probe.history",
     "load": "anaphora.tasks.load",
@@ -80,6 +82,7 @@ __all__ = [
     "Phrases",
     "RankingLM",
     "Tagger",
+    "Transcriber",
     "Translator",
     "Word2Vec",
     "WordVectors",

@@ -13,11 +13,14 @@ from anaphora.tasks.forecast.info import FORECAST
 from anaphora.tasks.info import Preset, TaskInfo
 from anaphora.tasks.language.info import LANGUAGE
 from anaphora.tasks.tag.info import TAG
+from anaphora.tasks.transcribe.info import TRANSCRIBE
 from anaphora.tasks.translator_info import TRANSLATE
 
 __all__ = ["TASKS", "Preset", "TaskInfo", "estimator", "meaningful", "resolve"]
 
-TASKS: dict[str, TaskInfo] = {task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST)}
+TASKS: dict[str, TaskInfo] = {
+    task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE)
+}
 
 
 def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] | None = None) -> Settings:

@@ -1,0 +1,98 @@
+"""Digit strings of the Free Spoken Digit Dataset: recordings of one speaker joined with pauses, a speaker held out.
+
+    python benchmarks/fsdd_strings.py FOLDER/recordings OUT [--held-out theo]
+
+FOLDER/recordings holds ``DIGIT_SPEAKER_NUMBER.wav`` at 8 kHz. OUT gets the folder ``wav`` and four lists for the
+transcriber, ``path⇥digits`` with a space between digits:
+
+    train.tsv     strings of 2 to 7 recordings of the other speakers, each string by one of them
+    dev.tsv       the same speakers, recordings that training does not use (numbers below 9)
+    test.tsv      strings of the speaker held out
+    singles.tsv   every recording of the speaker held out, alone
+
+Pauses last 0.05 to 0.4 s and are as silent as the quietest part of the speaker's recordings.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.audio.files import read_audio
+from anaphora.data.corpora.sound_corpus import write_wav
+from anaphora.data.pooled import random_of
+
+RATE = 8000
+DEV_BELOW = 9
+SIZES = {"train": 3000, "dev": 150, "test": 300}
+Wave = np.ndarray[Any, np.dtype[np.float32]]
+Digit = tuple[str, Wave]
+
+
+def read(folder: Path) -> dict[str, list[tuple[int, Digit]]]:
+    """Of each speaker the recordings: number, digit and samples."""
+    found: dict[str, list[tuple[int, Digit]]] = defaultdict(list)
+    for path in sorted(folder.glob("*.wav")):
+        digit, speaker, number = path.stem.split("_")
+        found[speaker].append((int(number), (digit, read_audio(path, rate=RATE)[0])))
+    if len(found) < 2:
+        raise SystemExit(
+            f"{folder} holds recordings of {len(found)} speakers; give the folder recordings of fsdd."
+        )
+    return found
+
+
+def string(digits: list[Digit], random: np.random.RandomState) -> Digit:
+    """2 to 7 of the recordings, in random order, with pauses around and between them."""
+    chosen = [digits[i] for i in random.randint(len(digits), size=random.randint(2, 8))]
+    quiet = min(float(np.sqrt(np.mean(x[:80] ** 2))) for _, x in chosen)
+    parts = []
+    for _, x in chosen:
+        parts += [pause(quiet, random), x]
+    return " ".join(digit for digit, _ in chosen), np.concatenate([*parts, pause(quiet, random)])
+
+
+def pause(level: float, random: np.random.RandomState) -> Wave:
+    samples = int(random.uniform(0.05, 0.4) * RATE)
+    return (level * random.standard_normal(samples)).astype(np.float32)
+
+
+def write(out: Path, name: str, rows: list[Digit]) -> None:
+    lines = []
+    for i, (digits, x) in enumerate(rows):
+        file = f"wav/{name}-{i + 1:04}.wav"
+        write_wav(out / file, x, RATE)
+        lines.append(f"{file}\t{digits}\n")
+    (out / f"{name}.tsv").write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recordings", type=Path, help="the folder recordings of fsdd")
+    parser.add_argument("out", type=Path, help="folder to write to")
+    parser.add_argument("--held-out", default="theo", help="the speaker that training never hears")
+    asked = parser.parse_args()
+    by_speaker = read(asked.recordings)
+    if asked.held_out not in by_speaker:
+        raise SystemExit(f"{asked.held_out} is not among the speakers: {', '.join(by_speaker)}.")
+    (asked.out / "wav").mkdir(parents=True, exist_ok=True)
+    unseen = [digit for _, digit in by_speaker.pop(asked.held_out)]
+    known = list(by_speaker.values())
+    train = [[digit for number, digit in rows if number >= DEV_BELOW] for rows in known]
+    dev = [[digit for number, digit in rows if number < DEV_BELOW] for rows in known]
+    for place, (name, voices) in enumerate({"train": train, "dev": dev, "test": [unseen]}.items()):
+        random = random_of(1, place)
+        rows = [string(voices[i % len(voices)], random) for i in range(SIZES[name])]
+        write(asked.out, name, rows)
+    write(asked.out, "singles", unseen)
+    print(
+        f"Wrote {', '.join(f'{count} {name}' for name, count in SIZES.items())} and {len(unseen)} single to {asked.out}."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""What reads sound: fewer frames at the front, and above them any encoder of vectors.
+
+Frames are ``(batch, time, features)``. A front end gives ``(batch, ⌈time / factor⌉, width)`` and the new lengths; past
+the end of a row there are zeros, whatever stands in the padding, so a row never depends on the others.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.models.memory import Memory
+from anaphora.nn import inside
+from anaphora.nn.attention import masks
+from anaphora.nn.convolution import Convolution
+
+DILATIONS = (1, 2, 4)
+
+
+class Stacking(nn.Module):
+    """``factor`` neighbouring frames side by side as one: y_t = [x_{kt}; x_{kt+1}; …; x_{kt+k−1}]."""
+
+    def __init__(self, features: int, factor: int):
+        super().__init__()
+        self.factor, self.width = factor, features * factor
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """x ``(batch, time, features)``, lengths ``(batch,)``."""
+        x = x.masked_fill(~masks.padding(lengths, x.shape[1]).unsqueeze(-1), 0.0)
+        x = F.pad(x, (0, 0, 0, -x.shape[1] % self.factor))
+        return x.reshape(x.shape[0], -1, self.width), _fewer(lengths, self.factor)
+
+
+class Subsampling(nn.Module):
+    """Convolutions of width 3 that step over every second frame, as many as halve the frames to 1/``factor``:
+
+        y_t = relu(b + Σ_{i=−1…1} W_i x_{2t+i})
+
+    ``factor`` is a power of two; with 1 there is one convolution that steps over nothing.
+    """
+
+    def __init__(self, features: int, width: int, factor: int):
+        super().__init__()
+        if factor < 1 or factor & (factor - 1):
+            raise ValueError(f"Subsampling halves the frames, so factor must be 1, 2, 4 …, not {factor}")
+        self.factor, self.width = factor, width
+        self.strides = (2,) * (factor.bit_length() - 1) or (1,)
+        wide = [features, *[width] * (len(self.strides) - 1)]
+        self.layers = nn.ModuleList(
+            nn.Conv1d(inputs, width, 3, stride, padding=1)
+            for inputs, stride in zip(wide, self.strides, strict=True)
+        )
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """x ``(batch, time, features)``, lengths ``(batch,)``."""
+        for layer, stride in zip(self.layers, self.strides, strict=True):
+            x = x.masked_fill(~masks.padding(lengths, x.shape[1]).unsqueeze(-1), 0.0)
+            x = F.relu(layer(x.transpose(1, 2))).transpose(1, 2)
+            lengths = _fewer(lengths, stride)
+        return x, lengths
+
+
+class ConvolutionListener(nn.Module):
+    """Centred convolutions with residual connections, their dilations 1, 2, 4, 1, 2, 4 …:
+
+        x <- x + dropout(relu(conv_l(norm_l(x))))
+
+    Each place sees ``reach`` places on either side and nothing further. Notes ``states``, the output of each layer, on
+    that layer.
+    """
+
+    def __init__(self, width: int, kernel: int, layers: int, *, dropout: float = 0.0):
+        super().__init__()
+        dilations = [DILATIONS[layer % len(DILATIONS)] for layer in range(layers)]
+        self.layers = nn.ModuleList(Convolution(width, width, kernel, dilation=d) for d in dilations)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in dilations)
+        self.dropout = nn.Dropout(dropout)
+        self.width = width
+        self.reach = (kernel - 1) // 2 * sum(dilations)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Memory:
+        """x ``(batch, time, width)``, lengths ``(batch,)``."""
+        mask = masks.padding(lengths, x.shape[1])
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = x + self.dropout(F.relu(layer(norm(x), mask)))
+            inside.note(layer, "states", x)
+        return Memory(x, mask)
+
+
+class Listener(nn.Module):
+    """A front end that leaves fewer frames, and an encoder of vectors above it."""
+
+    def __init__(self, front: Stacking | Subsampling, body: nn.Module):
+        super().__init__()
+        self.front = front
+        self.body = body
+        self.factor = front.factor
+        self.width = int(body.width)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Memory:
+        """x ``(batch, time, features)``, lengths ``(batch,)`` -> annotations ``(batch, ⌈time / factor⌉, width)``."""
+        memory: Memory = self.body(*self.front(x, lengths))
+        return memory
+
+
+def _fewer(lengths: Tensor, factor: int) -> Tensor:
+    """⌈lengths / factor⌉."""
+    return (lengths + factor - 1) // factor

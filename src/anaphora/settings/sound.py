@@ -1,0 +1,58 @@
+"""Settings of how sound becomes frames, and of how it is varied while training."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings.base import Settings
+
+
+class SoundSettings(Settings):
+    rate: int = Field(
+        0,
+        ge=0,
+        le=192_000,
+        description="Samples per second at which sound is read; 0 = as in the first training recording, at most 16000.",
+    )
+    features: Literal["log-mel", "mfcc"] = Field(
+        "log-mel",
+        description="What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform.",
+    )
+    bins: int = Field(
+        40, ge=4, le=256, description="Bands of a frame (mfcc: coefficients kept of as many bands or more)."
+    )
+    frame_length: float = Field(
+        0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
+    )
+    hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
+    speed: float = Field(
+        0.1,
+        ge=0,
+        le=0.5,
+        description="While training, sound is played up to this share slower or quicker (and so lower or higher), as if "
+        "others spoke.",
+    )
+    noise: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="While training, white noise of up to this share of the sound's own loudness is added.",
+    )
+    masks: int = Field(
+        2,
+        ge=0,
+        le=100,
+        description="Stretches of time, and of bands, hidden in each recording while training.",
+    )
+    time_mask: int = Field(10, ge=0, description="Longest stretch of time hidden, in frames.")
+    frequency_mask: int = Field(6, ge=0, description="Widest stretch of bands hidden.")
+
+    @model_validator(mode="after")
+    def _frames_overlap(self) -> SoundSettings:
+        if self.hop > self.frame_length:
+            raise ValueError(
+                f"hop = {self.hop:g} is longer than frame_length = {self.frame_length:g}, so sound between frames would be lost"
+            )
+        return self

@@ -1,0 +1,1 @@
+"""The task `transcribe`: speech, pen strokes and other frames into text."""

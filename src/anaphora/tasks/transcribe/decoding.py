@@ -1,0 +1,154 @@
+"""From frames to texts: batches by length, one search for each, answers in the order asked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.data.labelled_batches import in_order, tensors_of
+from anaphora.data.symbols import BOS, EOS
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.models.ctc import CTCModel, JointModel, log_probabilities
+from anaphora.models.memory import Memory
+from anaphora.models.packed import packed
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.search import (
+    Hypothesis,
+    Lexicon,
+    WordHypothesis,
+    beam,
+    ctc_beam,
+    ctc_greedy,
+    ctc_loss,
+    lexicon_beam,
+)
+
+BATCH = 16_384
+"""Frames that are read together; results do not depend on it."""
+PLAIN, WORDS = 8, 64
+"""Widths of a beam that is not told how wide to be: without words, and with."""
+Frames = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How texts are searched for; see `TranscribeOptions`."""
+
+    width: int = 1
+    n_best: int = 1
+    lexicon: Lexicon | None = None
+    lm: Any = None
+    lm_weight: float = 0.5
+    word_bonus: float = 0.0
+    ctc_weight: float = 0.3
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What is asked of searches for words."""
+        weight = {} if self.lm is None else {"lm": self.lm, "lm_weight": self.lm_weight}
+        return {"lexicon": self.lexicon, "word_bonus": self.word_bonus, **weight}
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was found for one recording: hypotheses, best first; and what tells where in the sound their symbols are."""
+
+    hypotheses: list[Hypothesis]
+    log_probs: Tensor | None = None
+    """(frames, symbols) of a model with CTC."""
+    memory: Memory | None = None
+    """Of a model with attention alone, a batch of one."""
+
+
+@torch.no_grad()
+def frame_log_probs(model: CTCModel, inputs: Sequence[Frames]) -> list[Tensor]:
+    """log p ``(frames, symbols)`` on the CPU for each input, in order."""
+    device = next(model.parameters()).device
+    found: list[Tensor] = [torch.empty(0)] * len(inputs)
+    for rows in in_order(inputs, BATCH):
+        scores, lengths = model(*tensors_of([inputs[i] for i in rows], device))
+        for i, row, real in zip(rows, log_probabilities(scores).cpu(), lengths.tolist(), strict=True):
+            found[i] = row[:real]
+    return found
+
+
+def search_frames(log_probs: Tensor, s: Search) -> list[Hypothesis]:
+    """The best texts of log p ``(frames, symbols)``."""
+    if s.lexicon is not None:
+        return list(
+            ctc_beam(log_probs[None], width=max(s.width, s.n_best), n_best=s.n_best, times=True, **s.words)[0]
+        )
+    if s.width == 1:
+        return list(ctc_greedy(log_probs[None])[0])
+    return list(ctc_beam(log_probs[None], width=s.width, n_best=s.n_best)[0])
+
+
+@torch.no_grad()
+def search_symbols(model: Seq2Seq, inputs: Sequence[Frames], s: Search) -> list[Heard]:
+    """The best texts of a model with a decoder, for every input, in order."""
+    device = next(model.parameters()).device
+    engine = packed(model)
+    found: list[Heard | None] = [None] * len(inputs)
+    for rows in in_order(inputs, BATCH):
+        memory = engine.encode(*tensors_of([inputs[i] for i in rows], device))
+        frames = model.frames(memory) if isinstance(model, JointModel) else None
+        for place, nbest in enumerate(_written(engine, memory, s)):
+            real = int(memory.mask[place].sum())
+            if frames is None:
+                alone = Memory(
+                    memory.annotations[place : place + 1, :real],
+                    memory.mask[place : place + 1, :real],
+                    tuple(state[:, place : place + 1] for state in memory.last),
+                )
+                found[rows[place]] = Heard(nbest[: s.n_best], memory=alone)
+            else:
+                log_probs = log_probabilities(frames[0][place, :real]).cpu()
+                found[rows[place]] = Heard(rescored(nbest, log_probs, s.ctc_weight)[: s.n_best], log_probs)
+    return [heard for heard in found if heard is not None]
+
+
+def _written(model: Seq2Seq, memory: Memory, s: Search) -> list[list[Hypothesis]]:
+    items = len(memory.mask)
+    common: dict[str, Any] = {
+        "start": torch.full((items,), BOS, device=memory.mask.device),
+        "eos": EOS,
+        "max_length": (memory.mask.sum(1) + 10).cpu(),
+    }
+    state, wide = model.start(memory), max(s.width, s.n_best)
+    if s.lexicon is not None:
+        return [
+            list(n) for n in lexicon_beam(model.step, state, width=wide, n_best=s.n_best, **s.words, **common)
+        ]
+    return [list(n) for n in beam(model.decoder.step, state, width=wide, n_best=wide, logits=True, **common)]
+
+
+def rescored(nbest: Sequence[Hypothesis], log_probs: Tensor, weight: float) -> list[Hypothesis]:
+    """Hypotheses of the decoder, ranked by w · log p_ctc(y | x) + (1 − w) · log p_attention(y | x), with what language
+    model and bonuses gave added. One that has more symbols than frames can spell comes last."""
+    scores = []
+    for h in nbest:
+        repeats = sum(a == b for a, b in itertools.pairwise(h.tokens))
+        by_frames = -math.inf
+        if len(h.tokens) + repeats <= len(log_probs):
+            by_frames = -float(ctc_loss(log_probs[None], [h.tokens], reduction="sum", normalized=True))
+        extra = h.score - h.log_prob if isinstance(h, WordHypothesis) else 0.0
+        scores.append(weight * by_frames + (1 - weight) * h.log_prob + extra)
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    return [replace(nbest[i], score=scores[i]) for i in order]
+
+
+@torch.no_grad()
+def greedy_texts(model: CTCModel | Seq2Seq, inputs: Sequence[Frames], tokenizer: Tokenizer) -> list[str]:
+    """The text of each input, symbol by symbol the best."""
+    if isinstance(model, CTCModel):
+        best = [search_frames(log_probs, Search())[0] for log_probs in frame_log_probs(model, inputs)]
+    else:
+        best = [heard.hypotheses[0] for heard in search_symbols(model, inputs, Search())]
+    return [tokenizer.decode(h.tokens) for h in best]

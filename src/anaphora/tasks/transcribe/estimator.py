@@ -1,0 +1,288 @@
+"""``an.Transcriber``: learn to write down what is said."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from anaphora.data.audio.recordings import Recordings
+from anaphora.data.audio.recordings_readers import (
+    as_item,
+    open_recordings,
+    open_training_recordings,
+    reopen_recordings,
+    reopen_training_recordings,
+)
+from anaphora.data.pooled import HeldBatches
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError, RunError
+from anaphora.probe.trace import Trace
+from anaphora.settings import build
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.response import Response
+from anaphora.tasks.transcribe.build import Model, build_transcriber
+from anaphora.tasks.transcribe.decoding import PLAIN, WORDS, Search
+from anaphora.tasks.transcribe.frames import Ear, make_features, normalised
+from anaphora.tasks.transcribe.info import TranscriberSettings
+from anaphora.tasks.transcribe.listening import Listening
+from anaphora.tasks.transcribe.metrics import transcription_scores
+from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective
+from anaphora.tasks.transcribe.options import TranscribeOptions
+from anaphora.tasks.transcribe.probing import probe_transcriber
+from anaphora.tasks.transcribe.reading import response, sources
+from anaphora.tasks.transcribe.vocabulary import TRAIN, make_lexicon, read_language_model
+from anaphora.tasks.transcribe.words import Transcript
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+FORMAT = 1
+MOST_WORDS = 200_000
+"""Words of the training transcripts that a run remembers as its lexicon, the commonest ones."""
+
+
+class Transcriber(Estimator):
+    """Write down what is said: p(y | x_1 … x_T), frames of sound x to symbols y.
+
+        m = an.Transcriber(model="bilstm-ctc")
+        m.fit("train.tsv", valid="dev.tsv", out="runs/speech")
+        m.predict(["hello.wav"])
+
+    A recording is a file, samples ``(n,)`` at the rate of training, or ready-made frames ``(time, features)``.
+    ``anaphora models transcribe`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "transcribe"
+    settings_: TranscriberSettings
+    model_: Model
+    tokenizer_: Tokenizer
+    ear_: Ear
+    words_: list[str]
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Recordings, Recordings]:
+        s = self.settings_
+        return open_training_recordings(
+            data,
+            valid,
+            seed=s.seed,
+            holdout=s.holdout,
+            features=partial(make_features, s),
+            bad_rows=s.bad_rows,
+            spill=spill,
+            **fields,
+        )
+
+    def _learn(self, data: Recordings) -> None:
+        s = self.settings_
+        self.ear_ = Ear.learn(s, data)
+        self.tokenizer_ = Tokenizer.train(
+            data.transcripts, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase
+        )
+        counts: dict[str, int] = {}
+        for text in data.transcripts:
+            for word in self.tokenizer_.normalized(text).split():
+                counts[word] = counts.get(word, 0) + 1
+        self.words_ = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
+
+    def _symbols(self, data: Recordings) -> float:
+        return float(data.lengths.sum())
+
+    def _fresh_model(self) -> Model:
+        seed_everything(self.settings_.seed, "model")
+        return build_transcriber(self.settings_, features=self.ear_.width, symbols=self.tokenizer_.size)
+
+    def _lesson(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
+        s, ear = self.settings_, self.ear_
+        targets = self.tokenizer_.encode_batch(data.transcripts)
+        self._check_room(data.lengths.tolist(), targets)
+
+        def make(indices: list[int]) -> SpokenBatch:
+            frames = [ear.vary(data, i, s.seed, batches.epoch, i) for i in indices]
+            return SpokenBatch(frames, [targets[i] for i in indices], indices)
+
+        batches = HeldBatches(
+            data.lengths, make, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+        )
+        shown = range(min(len(dev), s.valid_examples))
+        heard = [normalised(dev.load(i)) for i in shown]
+        examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
+        return TranscriptionObjective(s, self.tokenizer_, examples), batches
+
+    def _check_room(self, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
+        """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
+        if not self.settings_.model.endswith("-ctc"):
+            return
+        k = self.settings_.subsample
+        short = sum(-(-n // k) < len(target) for n, target in zip(lengths, targets, strict=True))
+        if short == len(lengths):
+            raise DataError(
+                f"no recording has as many frames (of {k * self.settings_.hop:g} s) as its transcript has symbols; "
+                "lower subsample or hop, or choose longer symbols (tokens)."
+            )
+        if short:
+            warnings.warn(
+                f"{short} of {len(lengths)} recordings are too short for their transcripts and teach nothing; lower "
+                "subsample, or check them",
+                stacklevel=3,
+            )
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Recordings, Recordings]:
+        return reopen_training_recordings(config.data, features=self.ear_.features, spill=run.path / "data")
+
+    def _dev(self, run: RunFolder, config: RunConfig) -> Recordings:
+        if config.data["valid"].get("kind") == "held-out":
+            return self._reopen(run, config)[1]
+        return reopen_recordings(config.data["valid"], features=self.ear_.features, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        ear = self.ear_
+        learnt = {
+            "format": FORMAT,
+            "kind": ear.kind,
+            "rate": ear.rate,
+            "features": ear.width,
+            "words": self.words_,
+        }
+        run.write_text("learnt.json", json.dumps(learnt, ensure_ascii=False, indent=1) + "\n")
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            learnt = json.loads(run.read_text("learnt.json"))
+            if learnt["format"] != FORMAT:
+                raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
+            kind, rate, width = learnt["kind"], int(learnt["rate"]), int(learnt["features"])
+            if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
+                raise ValueError("it does not say what the model hears")
+            self.ear_ = Ear(self.settings_, kind, rate, width)
+            self.words_ = [str(word) for word in learnt["words"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunError(
+                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
+            ) from None
+        try:
+            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {"features": self.ear_.width, "symbols": self.tokenizer_.size}
+
+    # ------------------------------------------------------------------ use
+
+    def predict(self, inputs: Any, **options: Any) -> list[str]:
+        """The text of each recording: files, samples ``(n,)`` at the rate of training (or pairs of samples and their
+        rate), or frames ``(time, features)``; or the name of a file, of a folder, or of a list of files.
+
+        ``options`` are those of `TranscribeOptions`: ``beam``, ``lexicon``, ``lm`` and others.
+        """
+        return [found[0].text for found in self.transcribe(inputs, **options)]
+
+    def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
+        """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
+        self._check_trained()
+        asked = self._options(options)
+        given = sources(inputs) if isinstance(inputs, str | Path) else list(inputs)
+        heard = [self._hear(x, number) for number, x in enumerate(given, start=1)]
+        return self._listening(asked).transcripts(heard)
+
+    def score(
+        self,
+        data: Any,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        bad_rows: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Word and character error in percent (WER, CER), the share of texts without an error, the errors of each kind,
+        the commonest ones, and the texts with most errors, each error in brackets: ``(wanted→given)``."""
+        self._check_trained()
+        asked = self._options(options)
+        rows = open_recordings(
+            data,
+            role="test",
+            features=self.ear_.features,
+            bad_rows=bad_rows or self.settings_.bad_rows,
+            source_field=source_field,
+            target_field=target_field,
+        )
+        heard = [self.ear_.hear(item) for item in rows.items]
+        outputs = [found[0].text for found in self._listening(asked).transcripts(heard)]
+        references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
+        skipped = {"skipped": rows.skipped} if rows.skipped else {}
+        return transcription_scores(rows.names, references, outputs) | skipped
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """One response for each recording that a file, a folder or a list of files names, in order.
+
+        Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1 ``path⇥score⇥text``.
+        """
+        self._check_trained()
+        asked = self._options(options)
+        listening, files = self._listening(asked), sources(source)
+        skipped = 0
+        for number, file in enumerate(files, start=1):
+            try:
+                heard = self._hear(file, number)
+            except DataError as error:
+                if asked.bad_rows == "strict":
+                    raise
+                skipped += 1
+                yield Response(f"{file}\t", {"file": str(file), "output": None, "error": str(error)})
+                continue
+            (found,) = listening.transcripts([heard])
+            yield response(str(file), found, len(heard) * self.settings_.hop, several=len(files) > 1)
+        if skipped:
+            warnings.warn(
+                f"{skipped} of {len(files)} recordings could not be read and were left out", stacklevel=2
+            )
+
+    def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
+        """What happens inside while one recording becomes the best text, or the ``target`` given."""
+        self._check_trained()
+        return probe_transcriber(self, x, target, what)
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "file"
+
+    def _example(self, dev: Recordings, number: int) -> tuple[Any, str]:
+        x = dev.load(number) if self.ear_.kind == "features" else dev.wave(number)
+        return x, dev.transcripts[number]
+
+    def _hear(self, x: Any, number: int = 1) -> Any:
+        """The frames of one input as the model reads them."""
+        return self.ear_.hear(as_item(x, number, self.ear_.rate))
+
+    def _listening(self, asked: TranscribeOptions) -> Listening:
+        s = self.settings_
+        return Listening(
+            self.model_, self.tokenizer_, self._search(asked), s.hop, s.subsample, asked.window, asked.overlap
+        )
+
+    def _search(self, asked: TranscribeOptions) -> Search:
+        lexicon = None
+        if asked.lexicon or asked.lm:
+            lexicon = make_lexicon(asked.lexicon or TRAIN, self.tokenizer_, self.words_)
+        return Search(
+            width=asked.beam or max(PLAIN if lexicon is None else WORDS, asked.n_best),
+            n_best=asked.n_best,
+            lexicon=lexicon,
+            lm=read_language_model(asked.lm) if asked.lm else None,
+            lm_weight=asked.lm_weight,
+            word_bonus=asked.word_bonus,
+            ctc_weight=self.settings_.ctc_weight,
+        )
+
+    def _options(self, given: Mapping[str, Any]) -> TranscribeOptions:
+        asked = {key: value for key, value in given.items() if value is not None}
+        return build(TranscribeOptions, asked, owner="predict")

@@ -1,0 +1,97 @@
+"""How a recording becomes the frames a model reads: learnt once from settings and data, the same ever after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from anaphora.data.audio.augment import SpecAugment, drawn_speed, noise, speed
+from anaphora.data.audio.features import MFCC, LogMel
+from anaphora.data.audio.inputs import Frames, Item
+from anaphora.data.audio.normalise import normalise
+from anaphora.data.audio.recordings import Recordings, frames_of
+from anaphora.data.pooled import random_of
+from anaphora.errors import DataError
+from anaphora.settings.sound import SoundSettings
+
+HIGHEST = 16_000
+"""Samples per second that are enough for speech; recordings with more are read with so many."""
+Array = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def make_features(s: SoundSettings, own: int) -> LogMel:
+    """What sound is turned into, where the first training recording has ``own`` samples a second."""
+    rate = s.rate or min(own, HIGHEST)
+    if s.features == "mfcc":
+        return MFCC(rate, count=s.bins, bins=max(40, s.bins), window=s.frame_length, hop=s.hop)
+    return LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
+
+
+@dataclass(frozen=True)
+class Ear:
+    """``kind`` is ``audio`` or ``features``; ``rate`` samples a second (0 for features), ``width`` numbers in a frame."""
+
+    settings: SoundSettings
+    kind: str
+    rate: int
+    width: int
+
+    @classmethod
+    def learn(cls, s: SoundSettings, data: Recordings) -> Ear:
+        return cls(s, data.kind, 0 if data.features is None else data.features.rate, data.width)
+
+    @cached_property
+    def features(self) -> LogMel | None:
+        return make_features(self.settings, self.rate) if self.kind == "audio" else None
+
+    def hear(self, item: Item) -> Array:
+        """The frames ``(time, width)`` of one input, normalised."""
+        if isinstance(item, Frames) != (self.features is None):
+            wanted = "sound" if self.kind == "audio" else "frames (.npy, .csv)"
+            raise DataError(f"{item.name} is not {wanted}, which the model was trained on; give such.")
+        if isinstance(item, Frames):
+            found = item.frames()
+        else:
+            assert self.features is not None
+            found = frames_of(item.wave(self.rate), self.features)
+        if found.shape[1] != self.width:
+            raise DataError(
+                f"{item.name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
+            )
+        return normalised(found)
+
+    def vary(self, data: Recordings, i: int, *place: int) -> Array:
+        """The frames of recording ``i`` as training sees them: at another speed, with noise, and with stretches hidden.
+
+        All chances follow from ``place``, such as seed, epoch and number.
+        """
+        s, draw = self.settings, random_of(*place)
+        if self.features is not None and (s.speed or s.noise):
+            wave = speed(data.wave(i), drawn_speed(s.speed, draw))
+            wave = noise(wave, float(draw.uniform(0, s.noise)), draw) if s.noise else wave
+            found = frames_of(wave, self.features)
+        else:
+            found = data.load(i)
+        return self._hiding(normalised(found), draw)
+
+    @cached_property
+    def _hiding(self) -> SpecAugment:
+        s = self.settings
+        return SpecAugment(
+            time_masks=s.masks,
+            time_width=s.time_mask,
+            frequency_masks=s.masks,
+            frequency_width=s.frequency_mask,
+        )
+
+
+def normalised(frames: Array) -> Array:
+    """Each feature with mean 0 and variance 1 over the recording ``(time, width)``."""
+    plain: Array = normalise(torch.from_numpy(np.ascontiguousarray(frames, dtype=np.float32))[None])[
+        0
+    ].numpy()
+    return plain

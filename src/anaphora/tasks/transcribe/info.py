@@ -1,0 +1,155 @@
+"""The transcriber as the registry knows it: its settings and presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import NetworkSettings, TextSettings, TrainingSettings
+from anaphora.settings.network import transformer_problem
+from anaphora.settings.sound import SoundSettings
+from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.transcribe.options import TranscribeOptions
+
+
+class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, TrainingSettings):
+    model: str = Field("bilstm-ctc", description="The preset: `anaphora models` lists them.")
+    tokens: Literal["char", "word", "bpe"] = Field(
+        "char",
+        description="What one symbol of the transcript is: a character, whatever stands between spaces (a word, or a "
+        "phone), or a piece learnt by byte pair encoding.",
+    )
+    subsample: int = Field(
+        2,
+        ge=1,
+        le=16,
+        description="So many frames become one at the front, which makes everything above it that much quicker. CTC "
+        "needs at least one frame for every symbol that is left.",
+    )
+    kernel: int = Field(5, ge=1, le=63, description="Places that a convolution of conv-ctc sees; odd.")
+    attention: Literal["additive", "bilinear"] = Field(
+        "additive",
+        description="How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), or sᵀWh.",
+    )
+    ctc_weight: float = Field(
+        0.3,
+        gt=0,
+        lt=1,
+        description="w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs.",
+    )
+    label_smoothing: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="Share of the target probability that a decoder spreads over the whole vocabulary.",
+    )
+    teacher_forcing: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets "
+        "its own.",
+    )
+    max_tokens: int = Field(
+        3000,
+        ge=2,
+        description="Training recordings of more frames are left out (and counted); longer ones at prediction are read "
+        "in overlapping windows.",
+    )
+    holdout: int = Field(
+        0,
+        ge=0,
+        description="Recordings held out as dev data where none are given; 0 = a twentieth, at most 1000.",
+    )
+    valid_examples: int = Field(
+        200,
+        ge=1,
+        description="Of the dev recordings so many, the first ones, are transcribed at an evaluation.",
+    )
+    metric: Literal["wer", "cer", "loss"] = Field(
+        "wer", description="The dev measure that decides which weights are best; the smaller the better."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TranscriberSettings:
+        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer-ctc" else None
+        if problem:
+            raise ValueError(problem)
+        if self.model in ("conv-ctc", "transformer-ctc") and self.subsample & (self.subsample - 1):
+            raise ValueError(
+                f"subsample = {self.subsample} must be 1, 2, 4, 8 or 16 for {self.model}, whose front halves the frames"
+            )
+        if self.model == "conv-ctc" and self.kernel % 2 == 0:
+            raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
+        return self
+
+
+_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
+_RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
+_DECODER_ONLY = frozenset({"embedding", "attention", "label_smoothing", "teacher_forcing"})
+_JOINT_ONLY = frozenset({"ctc_weight"})
+_TRAINED: dict[str, Any] = {
+    "hidden": 128,
+    "layers": 2,
+    "dropout": 0.2,
+    "batch_tokens": 8000,
+    "steps": 1200,
+    "lr": 2e-3,
+    "warmup": 100,
+    "ema": 0.99,
+    "valid_every": 100,
+    "save_every": 200,
+}
+_DECODING: dict[str, Any] = {**_TRAINED, "cell": "gru", "embedding": 64, "subsample": 4}
+
+_PRESETS = (
+    Preset(
+        "bilstm-ctc",
+        "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
+        {**_TRAINED, "cell": "lstm"},
+        _TRANSFORMER_ONLY | _DECODER_ONLY | _JOINT_ONLY | {"kernel"},
+    ),
+    Preset(
+        "conv-ctc",
+        "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
+        {**_TRAINED, "layers": 6, "hidden": 160},
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY | _DECODER_ONLY | _JOINT_ONLY,
+    ),
+    Preset(
+        "transformer-ctc",
+        "Self-attention over frames that convolutions have thinned out.",
+        {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
+        _RECURRENT_ONLY | _DECODER_ONLY | _JOINT_ONLY | {"kernel"},
+    ),
+    Preset(
+        "attention",
+        "Listen, attend and spell: a decoder that writes symbol by symbol and looks where to listen (Chan 2016).",
+        _DECODING,
+        _TRANSFORMER_ONLY | _JOINT_ONLY | {"kernel"},
+    ),
+    Preset(
+        "joint",
+        "The same with CTC on the encoder, which keeps sound and text in step (Kim 2017).",
+        _DECODING,
+        _TRANSFORMER_ONLY | {"kernel"},
+    ),
+)
+
+TRANSCRIBE = TaskInfo(
+    command="transcribe",
+    name="Transcriber",
+    summary="recordings of speech, pen strokes or other frames into text, with the time of every word",
+    data_help="TSV path⇥transcript (WAV, FLAC, OGG, or frames as .npy or .csv), an embedded corpus, or pairs of a file or "
+    "an array and its text",
+    settings=TranscriberSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="bilstm-ctc",
+    home="anaphora.tasks.transcribe.estimator",
+    predicting=TranscribeOptions,
+    folders=True,
+    next_steps=(
+        ("Use it:", "predict {run} SOUND"),
+        ("Look inside:", "inspect {run} --view spectrogram --text '#1'"),
+    ),
+)

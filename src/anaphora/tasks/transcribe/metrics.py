@@ -1,0 +1,126 @@
+"""How good transcripts are: word and character errors, and where they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Edit = tuple[str | None, str | None]
+"""A word of the reference and the word given for it; None where one of them has none."""
+COMMONEST = 12
+SHOWN = 5
+
+
+def edit_distance(reference: Sequence[Hashable], output: Sequence[Hashable]) -> int:
+    """The fewest substitutions, insertions and deletions that make ``output`` of ``reference`` (Levenshtein)."""
+    for before in _rows(reference, output):
+        last = before
+    return int(last[-1])
+
+
+def align(reference: Sequence[str], output: Sequence[str]) -> list[Edit]:
+    """The words of both, side by side, with the fewest edits; of equal ways one with substitutions before the rest."""
+    cost = np.stack(list(_rows(reference, output)))
+    i, j = len(reference), len(output)
+    edits: list[Edit] = []
+    while i or j:
+        step = int(i > 0 and j > 0 and reference[i - 1] != output[j - 1])
+        if i and j and cost[i, j] == cost[i - 1, j - 1] + step:
+            i, j = i - 1, j - 1
+            edits.append((reference[i], output[j]))
+        elif i and cost[i, j] == cost[i - 1, j] + 1:
+            i -= 1
+            edits.append((reference[i], None))
+        else:
+            j -= 1
+            edits.append((None, output[j]))
+    return edits[::-1]
+
+
+def spelled(edits: Sequence[Edit]) -> str:
+    """``one (two→too) (−three) (+four)``: what was right as it is, errors in brackets."""
+    words = []
+    for wanted, given in edits:
+        if wanted == given:
+            words.append(str(wanted))
+        elif given is None:
+            words.append(f"(−{wanted})")
+        else:
+            words.append(f"(+{given})" if wanted is None else f"({wanted}→{given})")
+    return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Errors per hundred words and characters of the references; more than 100 where much was invented."""
+
+    wer: float
+    cer: float
+    exact: float
+
+
+def error_rates(references: Sequence[str], outputs: Sequence[str]) -> Rates:
+    """WER and CER over all texts together, and the share of texts without an error, in percent:
+
+    WER = (substitutions + insertions + deletions) / words of the references, CER the same of characters.
+    """
+    rows = list(zip(references, outputs, strict=True))
+    words = sum(edit_distance(r.split(), o.split()) for r, o in rows)
+    characters = sum(edit_distance(" ".join(r.split()), " ".join(o.split())) for r, o in rows)
+    return Rates(
+        100.0 * words / max(1, sum(len(r.split()) for r in references)),
+        100.0 * characters / max(1, sum(len(" ".join(r.split())) for r in references)),
+        100.0 * sum(r.split() == o.split() for r, o in rows) / max(1, len(rows)),
+    )
+
+
+def transcription_scores(
+    names: Sequence[str], references: Sequence[str], outputs: Sequence[str]
+) -> dict[str, Any]:
+    """WER, CER and counts of each kind of error; the commonest errors, and the worst texts with their errors."""
+    rates = error_rates(references, outputs)
+    aligned = [align(r.split(), o.split()) for r, o in zip(references, outputs, strict=True)]
+    wrong = [[edit for edit in edits if edit[0] != edit[1]] for edits in aligned]
+    every = Counter(edit for edits in wrong for edit in edits)
+    worst = sorted(range(len(wrong)), key=lambda i: (-len(wrong[i]), i))[:SHOWN]
+    return {
+        "wer": rates.wer,
+        "cer": rates.cer,
+        "exact_match": rates.exact,
+        "examples": len(aligned),
+        "words": sum(len(reference.split()) for reference in references),
+        "substitutions": sum(count for (wanted, given), count in every.items() if wanted and given),
+        "deletions": sum(count for (_, given), count in every.items() if given is None),
+        "insertions": sum(count for (wanted, _), count in every.items() if wanted is None),
+        "errors": {spelled([edit]): count for edit, count in _commonest(every)},
+        "worst": {names[i]: spelled(aligned[i]) for i in worst if wrong[i]},
+    }
+
+
+def _commonest(every: Counter[Edit]) -> list[tuple[Edit, int]]:
+    return sorted(every.items(), key=lambda item: (-item[1], spelled([item[0]])))[:COMMONEST]
+
+
+def _rows(reference: Sequence[Hashable], output: Sequence[Hashable]) -> Any:
+    """Rows (len(output) + 1,) of the table of distances between beginnings, one for each beginning of ``reference``.
+
+        d(i, j) = min(d(i−1, j) + 1, d(i−1, j−1) + [r_i ≠ o_j], d(i, j−1) + 1)
+
+    The last term is a running minimum: min_k≤j (c_k + j − k), with c the other two.
+    """
+    numbers: dict[Hashable, int] = {}
+    wanted = [numbers.setdefault(x, len(numbers)) for x in reference]
+    given = np.array([numbers.setdefault(x, len(numbers)) for x in output], dtype=np.int64)
+    places = np.arange(len(given) + 1)
+    before: NDArray[np.int64] = places
+    yield before
+    for x in wanted:
+        now = before + 1
+        np.minimum(now[1:], before[:-1] + (given != x), out=now[1:])
+        before = np.minimum.accumulate(now - places) + places
+        yield before

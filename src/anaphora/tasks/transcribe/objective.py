@@ -1,0 +1,135 @@
+"""What the training loop is told about transcription: the loss, the dev metrics and the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anaphora.data.batching import padded
+from anaphora.data.labelled_batches import in_order, tensors_of
+from anaphora.data.symbols import BOS, EOS, PAD
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.models.ctc import CTCModel, JointModel
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.search import ctc_loss
+from anaphora.tasks.transcribe.decoding import BATCH, greedy_texts
+from anaphora.tasks.transcribe.info import TranscriberSettings
+from anaphora.tasks.transcribe.metrics import error_rates
+from anaphora.training.objective import LossSum
+
+SHOWN = 4
+Frames = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@dataclass(frozen=True)
+class SpokenBatch:
+    """Some recordings as frames ``(time, features)``, and the symbols of their transcripts."""
+
+    inputs: list[Frames]
+    targets: list[list[int]]
+    indices: list[int]
+    """Where in the data each row comes from."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def symbols(self) -> int:
+        """Target symbols, the end of each row included."""
+        return sum(map(len, self.targets)) + len(self)
+
+    def shard(self, index: int, of: int) -> SpokenBatch:
+        """Rows ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
+        return SpokenBatch(self.inputs[index::of], self.targets[index::of], self.indices[index::of])
+
+
+class TranscriptionObjective:
+    """The loss of a recording x with transcript y, per symbol of y and its end:
+
+    - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t);
+    - attention: −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked;
+    - joint: w·CTC + (1 − w)·attention.
+
+    A transcript with more symbols than its recording has frames adds nothing to CTC. ``dev`` are frames, transcripts
+    and names. The dev metrics are ``loss`` (not smoothed) and, of greedy texts, WER, CER and the share without error.
+    """
+
+    greater_is_better = False
+    chance = None
+
+    def __init__(
+        self,
+        settings: TranscriberSettings,
+        tokenizer: Tokenizer,
+        dev: tuple[list[Frames], list[str], list[str]],
+    ):
+        self.settings, self.tokenizer = settings, tokenizer
+        self.metric = settings.metric
+        self._inputs, self._transcripts, self._names = dev
+        self._targets = tokenizer.encode_batch(self._transcripts)
+        self._texts: list[str] = []
+
+    def loss(self, model: CTCModel | Seq2Seq, batch: SpokenBatch) -> LossSum:
+        x, lengths = tensors_of(batch.inputs, next(model.parameters()).device)
+        smoothing = self.settings.label_smoothing if model.training else 0.0
+        forcing = self.settings.teacher_forcing if model.training else 1.0
+        if isinstance(model, CTCModel):
+            scores, frames = model(x, lengths)
+            return LossSum(_frame_loss(scores, frames, batch.targets), batch.symbols)
+        target_in = padded([[BOS, *row] for row in batch.targets], x.device)
+        target_out = padded([[*row, EOS] for row in batch.targets], x.device)
+        if isinstance(model, JointModel):
+            logits, (scores, frames) = model.both(x, lengths, target_in, teacher_forcing=forcing)
+            heard, written = (
+                _frame_loss(scores, frames, batch.targets),
+                _symbol_loss(logits, target_out, smoothing),
+            )
+            w = self.settings.ctc_weight
+            return LossSum(w * heard + (1 - w) * written, batch.symbols)
+        logits = model(x, lengths, target_in, teacher_forcing=forcing)
+        return LossSum(_symbol_loss(logits, target_out, smoothing), batch.symbols)
+
+    @torch.no_grad()
+    def evaluate(self, model: CTCModel | Seq2Seq) -> dict[str, float]:
+        if not self._inputs:
+            return {}
+        total, count = 0.0, 0
+        for rows in in_order(self._inputs, BATCH):
+            batch = SpokenBatch([self._inputs[i] for i in rows], [self._targets[i] for i in rows], rows)
+            part = self.loss(model, batch)
+            total, count = total + float(part.total), count + int(part.count)
+        self._texts = greedy_texts(model, self._inputs, self.tokenizer)
+        rates = error_rates(self._references(), self._texts)
+        return {"loss": total / max(count, 1), "wer": rates.wer, "cer": rates.cer, "exact_match": rates.exact}
+
+    def samples(self, model: Any) -> list[dict[str, str]]:
+        """The first dev recordings with the texts of the last evaluation."""
+        rows = zip(self._names, self._references(), self._texts, strict=False)
+        return [{"source": n, "reference": r, "output": o} for n, r, o in list(rows)[:SHOWN]]
+
+    def _references(self) -> list[str]:
+        return [self.tokenizer.normalized(text) for text in self._transcripts]
+
+
+def _frame_loss(scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]) -> Tensor:
+    """Summed CTC loss of scores ``(batch, time, symbols)``."""
+    return ctc_loss(
+        scores.float(), [list(row) for row in targets], lengths, reduction="sum", impossible="zero"
+    )
+
+
+def _symbol_loss(logits: Tensor, target_out: Tensor, smoothing: float) -> Tensor:
+    """Summed cross entropy of logits ``(batch, T, symbols)`` with what should follow ``(batch, T)``."""
+    return F.cross_entropy(
+        logits.flatten(0, 1).float(),
+        target_out.flatten(),
+        ignore_index=PAD,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )

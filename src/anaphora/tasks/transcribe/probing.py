@@ -1,0 +1,143 @@
+"""A look into a transcriber while it listens to one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.symbols import BOS, EOS
+from anaphora.errors import DataError
+from anaphora.models.ctc import BLANK, CTCModel, JointModel, log_probabilities
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.probe.ctc import probe_ctc
+from anaphora.probe.noted import as_numpy, run_noted, weights_hash
+from anaphora.probe.reading import probe_reading
+from anaphora.probe.trace import Array, Trace
+from anaphora.search import Hypothesis
+from anaphora.tasks.looking import facts_of
+from anaphora.tasks.transcribe.decoding import PLAIN, Frames, Heard, Search, search_frames, search_symbols
+from anaphora.tasks.transcribe.words import transcript
+
+if TYPE_CHECKING:
+    from anaphora.tasks.transcribe.estimator import Transcriber
+
+LONGEST = 60.0
+"""Seconds of a recording that can be looked at at once."""
+
+
+def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence[str]) -> Trace:
+    """One recording on its way to the best text, or to ``target``. Arrays: ``spectrogram`` (frame, feature); of models with
+    CTC ``posteriors``, ``lattice`` and ``best_path`` as in `probe_ctc`; of those with attention ``alignment`` (target,
+    source); and what the encoder's layers hold. The table ``words`` has the time and the confidence of each word."""
+    frames = m._hear(x)
+    s = m.settings_
+    if len(frames) * s.hop > LONGEST:
+        raise DataError(f"the recording is longer than {LONGEST:g} s; cut out what you want to look at.")
+    spelled = None if target is None else m.tokenizer_.encode(target)
+    if spelled is not None and not spelled:
+        raise DataError("the target is empty; give the text that was said.")
+    facts = facts_of(m, x if isinstance(x, str) else "")
+    look = _look_at_frames if isinstance(m.model_, CTCModel) else _look_at_decoder
+    trace, heard, h = look(m, frames, spelled, facts, what)
+    seconds = s.hop * s.subsample
+    written = transcript(m.model_, heard, h, m.tokenizer_, seconds=seconds)
+    known = {"frame_seconds": s.hop, "posterior_seconds": seconds, "output": written.text}
+    features = m.ear_.features
+    if features is not None and s.features == "log-mel":
+        known["frequencies"] = [float(f) for f in features.centres]
+    return replace(
+        trace,
+        arrays={**trace.arrays, "spectrogram": Array(("frame", "feature"), frames)},
+        facts={**trace.facts, **known},
+        tables={**trace.tables, "words": [asdict(word) for word in written.words]},
+    )
+
+
+def _look_at_frames(
+    m: Transcriber, frames: Frames, target: list[int] | None, facts: dict[str, Any], what: Sequence[str]
+) -> tuple[Trace, Heard, Hypothesis]:
+    model = m.model_
+    x, lengths = tensors_of([frames], next(model.parameters()).device)
+    count = -(-len(frames) // m.settings_.subsample)
+    trace, scores = probe_reading(
+        model,
+        lambda: model(x, lengths)[0],
+        places=_places(m, count),
+        facts=facts,
+        losses=lambda z: -log_probabilities(z).amax(-1)[0],
+        what=what,
+    )
+    log_probs = log_probabilities(scores[0]).cpu()
+    h = search_frames(log_probs, Search(PLAIN))[0] if target is None else _known(target)
+    return _with_frames(m, trace, log_probs, h), Heard([h], log_probs), h
+
+
+def _look_at_decoder(
+    m: Transcriber, frames: Frames, target: list[int] | None, facts: dict[str, Any], what: Sequence[str]
+) -> tuple[Trace, Heard, Hypothesis]:
+    model = m.model_
+    assert isinstance(model, Seq2Seq)
+    (heard,) = search_symbols(model, [frames], Search(PLAIN, ctc_weight=m.settings_.ctc_weight))
+    x, lengths = tensors_of([frames], next(model.parameters()).device)
+    h = heard.hypotheses[0] if target is None else _known(target)
+    target_in = torch.tensor([[BOS, *h.tokens]], device=x.device)
+    noted = run_noted(model, lambda: model(x, lengths, target_in))
+    log_probs = log_probabilities(noted.output[0])
+    wanted = torch.tensor([*h.tokens, EOS], device=x.device)
+    own = log_probs.gather(1, wanted[:, None])[:, 0]
+    attention = {id(module): path for path, module in model.named_modules()}[id(model.decoder.attentions[-1])]
+    (weights,) = noted.layers("weights", ndim=3, under=attention)
+    count = weights.shape[1]
+    arrays = {
+        "alignment": Array(("target", "source"), weights),
+        "log_probs": Array(("target",), as_numpy(own)),
+    }
+    states = noted.stacked("h", ("source", "unit"), under="encoder")
+    if states is not None:
+        arrays["encoder_states"] = states
+    tokens = {
+        "source": _places(m, count),
+        "target": [*m.tokenizer_.pieces(h.tokens), "</s>"],
+        "time": _places(m, count),
+    }
+    known = {
+        **facts,
+        "model": weights_hash(model),
+        "dtype": "float32",
+        "max_difference": noted.difference,
+        "alignment": "attention",
+    }
+    trace = Trace(tokens, arrays, known)
+    if target is not None:
+        h = replace(h, steps=own[:-1].tolist())
+    if isinstance(model, JointModel):
+        assert heard.log_probs is not None
+        trace = _with_frames(m, trace, heard.log_probs, h)
+    return trace, heard, h
+
+
+def _with_frames(m: Transcriber, trace: Trace, log_probs: Tensor, h: Hypothesis) -> Trace:
+    """The same with the posteriors of every frame and the ways of spelling the text."""
+    names = ["–", *m.tokenizer_.pieces(list(range(1, m.tokenizer_.size)))]
+    seen = probe_ctc(log_probs.numpy(), h.tokens, symbols=names, blank=BLANK)
+    return replace(
+        trace,
+        tokens={**trace.tokens, **seen.tokens},
+        arrays={**trace.arrays, **seen.arrays},
+        facts={**trace.facts, **seen.facts},
+    )
+
+
+def _known(target: list[int]) -> Hypothesis:
+    return Hypothesis(target, 0.0, 0.0, [], finished=True)
+
+
+def _places(m: Transcriber, count: int) -> list[str]:
+    """The moment of each frame after subsampling, in seconds."""
+    seconds = m.settings_.hop * m.settings_.subsample
+    return [f"{i * seconds:.2f}" for i in range(count)]

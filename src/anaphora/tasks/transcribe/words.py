@@ -1,0 +1,109 @@
+"""The words of a hypothesis, when each was said, and how sure the model is of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from anaphora.data.symbols import BOS
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import inside
+from anaphora.search import Hypothesis, WordHypothesis, ctc_align
+from anaphora.tasks.transcribe.decoding import Heard
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, its first and last moment in seconds, and how sure the model is, from 0 to 1."""
+
+    word: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A text with its words. ``score`` decides the order, ``log_prob`` is the model's own log p(y | x)."""
+
+    text: str
+    words: list[Word]
+    score: float
+    log_prob: float
+
+
+def transcript(
+    model: object, heard: Heard, h: Hypothesis, tokenizer: Tokenizer, *, seconds: float, begin: float = 0.0
+) -> Transcript:
+    """A hypothesis as text; a frame lasts ``seconds``, the first began at ``begin``."""
+    if heard.log_probs is not None:
+        marks = _by_frames(heard, h)
+    else:
+        assert isinstance(model, Seq2Seq)
+        marks = _by_attention(model, heard, h)
+    words = []
+    for word, places in _grouped(h, tokenizer, marks):
+        start, end = marks[places[0]].start, marks[places[-1]].end
+        sure = math.exp(sum(math.log(max(marks[i].confidence, 1e-30)) for i in places) / len(places))
+        words.append(Word(word, round(begin + start * seconds, 3), round(begin + end * seconds, 3), sure))
+    text = " ".join(h.words) if isinstance(h, WordHypothesis) else tokenizer.decode(h.tokens)
+    return Transcript(text, words, h.score, h.log_prob)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """The frames of one symbol, and how probable it was there."""
+
+    start: int
+    end: int
+    confidence: float
+
+
+def _by_frames(heard: Heard, h: Hypothesis) -> list[_Mark]:
+    """On the best path that spells the symbols; the confidence is the geometric mean of p over a symbol's frames."""
+    assert heard.log_probs is not None
+    if not h.tokens:
+        return []
+    (found,) = ctc_align(heard.log_probs[None], [h.tokens])
+    return [_Mark(span.start, span.end, span.confidence) for span in found.spans]
+
+
+@torch.no_grad()
+def _by_attention(model: Seq2Seq, heard: Heard, h: Hypothesis) -> list[_Mark]:
+    """Where each symbol looked most; the confidence is p of the symbol given those before it."""
+    memory = heard.memory
+    assert memory is not None
+    target_in = torch.tensor([[BOS, *h.tokens]], device=memory.mask.device)
+    attention = model.decoder.attentions[-1]
+    with inside.record() as notes:
+        model.decoder(target_in, memory)
+    weights = torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)[0]
+    places = weights[: len(h.tokens)].argmax(-1).tolist()
+    return [_Mark(p, p + 1, math.exp(step)) for p, step in zip(places, h.steps, strict=False)]
+
+
+def _grouped(h: Hypothesis, tokenizer: Tokenizer, marks: Sequence[_Mark]) -> list[tuple[str, list[int]]]:
+    """Each word with the places of its symbols."""
+    spelling = tokenizer.spellings
+    if isinstance(h, WordHypothesis) and h.times is not None:
+        found = []
+        for word, (start, end) in zip(h.words, h.times, strict=True):
+            places = [
+                i for i, m in enumerate(marks) if start <= m.start < end and spelling[h.tokens[i]] != " "
+            ]
+            found.append((word, places))
+        return [(word, places) for word, places in found if places]
+    groups: list[list[int]] = []
+    for place, symbol in enumerate(h.tokens):
+        if not groups or spelling[symbol].startswith(" "):
+            groups.append([])
+        if spelling[symbol] != " ":
+            groups[-1].append(place)
+    groups = [group for group in groups if group]
+    if isinstance(h, WordHypothesis) and len(h.words) == len(groups):
+        return list(zip(h.words, groups, strict=True))
+    return [(tokenizer.decode([h.tokens[i] for i in group]).strip(), group) for group in groups]
