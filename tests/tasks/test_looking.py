@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import anaphora as an
+from anaphora.cli.main import run as command
 from anaphora.errors import DataError
 from anaphora.tasks.looking import Asked
 
@@ -76,3 +79,28 @@ def test_a_model_without_its_data_has_no_examples(run, tmp_path):
     an.load(run).save(tmp_path / "saved")
     with pytest.raises(DataError, match="saved without its data, so it has no dev examples"):
         Asked(an.load(tmp_path / "saved"), tmp_path / "saved").find("#1")
+
+
+def test_the_command_takes_a_number_and_tells_what_was_wanted(run, capsys):
+    assert command(["inspect", str(run), "--view", "states", "--text", "#2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["facts"]["example"], found["facts"]["reference"]) == (2, "b")
+    assert len(found["tokens"]["time"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--text", "#3"], "dev examples #1 to #2"),
+        (["--input", "x.png"], "reads what is typed"),
+        ([], "give it with --text, or a file with --input"),
+        (["--text", " "], "--text is empty"),
+        (["--view", "curves", "--input", "x.png"], "takes no --text and no --input"),
+        (["--view", "glimpses", "--text", "#1"], "bit by bit"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(run, capsys, words, told):
+    assert command(["inspect", str(run), "--view", "states", *words]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert "Traceback" not in err

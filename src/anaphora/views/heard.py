@@ -244,8 +244,9 @@ class Heard:
         features = self.values.shape[1]
         tall = max(1, min(10, features))
         small = resized(np.nan_to_num(self.values, nan=self.low).T[::-1], 2 * tall, room)
-        steps = levels(small, self.low, self.high)
-        # without colour a character is as dense as the sound is strong
+        # without colour a character is as dense as the sound is strong, and there are but five of them: the weaker half
+        # of all values is left blank
+        steps = levels(small, self.low if colour else float(np.median(small)), self.high)
         pixels = painted(steps, DARK) if colour else np.repeat(steps[..., None] * np.uint8(7), 3, axis=2)
         drawn = half_blocks(pixels, room, colour=colour)
         names = {0: self.feature(features - 1), tall - 1: self.feature(0)}
