@@ -106,6 +106,10 @@ def runs(tmp_path_factory) -> Path:
     an.Tagger(model="hmm").fit([("a b c", "X Y X"), ("b a", "Y X")] * 6, out=folder / "markov")
     wave = np.sin(np.arange(160) / 5)[:, None]
     an.Forecaster(model="kalman", horizon=4).fit(wave, out=folder / "kalman")
+    sequences = [(np.full((2 + i % 4, 2), i % 2, np.float32), "ab"[i % 2]) for i in range(8)]
+    an.Classifier(model="lstm", hidden=4, batch_tokens=64, **tiny).fit(
+        sequences, valid=sequences[:3], out=folder / "vectors"
+    )
     (folder / "not-a-run").mkdir()
     (folder / "broken").mkdir()
     (folder / "broken" / "config.json").write_text("{")

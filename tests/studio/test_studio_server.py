@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("studio")
 
 
 def test_runs_are_listed_with_their_standing(client, ids):
-    assert set(ids) == {"attentive", BAD_NAME, "deep/transformer", "language", "markov", "kalman"}
+    assert set(ids) == {"attentive", BAD_NAME, "deep/transformer", "language", "markov", "kalman", "vectors"}
     _, found = client.json("/api/runs")
     run = next(run for run in found if run["name"] == "attentive")
     assert (run["task"], run["model"], run["step"], run["trained"]) == (
@@ -48,6 +48,19 @@ def test_probe_views_equal_the_trace(client, ids, runs, view):
     expected = [dict(s.data)["v"] for s in draw(trace, view).chart.scene().shapes if getattr(s, "data", ())]
     assert [s["data"]["v"] for s in found["pictures"][0]["shapes"] if "data" in s] == expected
     assert "an.load" in found["pictures"][0]["code"]
+
+
+def test_a_dev_example_of_the_run_is_named_by_its_number(client, ids):
+    """The third sequence of `runs` has four steps."""
+    status, found = client.picture("states", [ids["vectors"]], text="#3")
+    assert status == 200, found
+    cells = [s["data"]["t"] for s in found["pictures"][0]["shapes"] if "data" in s]
+    assert any("← 4:" in cell for cell in cells)
+    assert not any("← 5:" in cell for cell in cells)
+    status, found = client.picture("states", [ids["vectors"]], text="#4")
+    assert (status, found["error"]) == (422, "the run has dev examples #1 to #3; there is no #4.")
+    status, found = client.picture("states", [ids["vectors"]], text="/etc/passwd")
+    assert (status, "not numbers" in found["error"]) == (422, True)
 
 
 def test_what_a_model_cannot_show_is_said(client, ids):
