@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from anaphora.models.embeddings.vectors import WordVectors as WordVectors
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
+    from anaphora.tasks.answer.estimator import Answerer as Answerer
     from anaphora.tasks.classify.estimator import Classifier as Classifier
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
@@ -58,6 +59,7 @@ _HOMES = {
     "Phrases": "anaphora.models.embeddings.phrases",
     "WordVectors": "anaphora.models.embeddings.vectors",
     "LanguageModel": "anaphora.tasks.language.estimator",
+    "Answerer": "anaphora.tasks.answer.estimator",
     "Classifier": "anaphora.tasks.classify.estimator",
     "Forecaster": "anaphora.tasks.forecast.estimator",
     "Tagger": "anaphora.tasks.tag.estimator",
@@ -72,6 +74,7 @@ __all__ = [
     "HMM",
     "VAR",
     "AnaphoraError",
+    "Answerer",
     "Classifier",
     "Forecaster",
     "GloVe",

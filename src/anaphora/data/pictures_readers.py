@@ -88,6 +88,13 @@ def reopen_training_pictures(
         ) from None
 
 
+def reopen_dev_pictures(descriptions: dict[str, Any], *, spill: Path | None) -> PictureList:
+    """The dev data alone: of a corpus, or of lists of their own, the training data need not be read again."""
+    if descriptions.get("valid", {}).get("kind") in (None, "held-out"):
+        return reopen_training_pictures(descriptions, spill=spill)[1]
+    return _reopen(descriptions["valid"], spill)
+
+
 def _reopen(description: dict[str, Any], spill: Path | None) -> PictureList:
     kind, size = description["kind"], (description["size"][0], description["size"][1])
     if kind == "memory":

@@ -38,9 +38,7 @@ class ResidualCNN(nn.Module):
         self.stem = nn.Conv2d(5 if coordinates else 3, channels[0], 3, stride=2, padding=1, bias=False)
         self.norm = group_norm(channels[0])
         levels = [*channels, width]
-        self.blocks = nn.ModuleList(
-            ResidualBlock(below, here) for below, here in itertools.pairwise(levels)
-        )
+        self.blocks = nn.ModuleList(ResidualBlock(below, here) for below, here in itertools.pairwise(levels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, build, suggestion, written
+from anaphora.tasks.answer.info import ANSWER
 from anaphora.tasks.classify.info import CLASSIFY
 from anaphora.tasks.forecast.info import FORECAST
 from anaphora.tasks.info import Preset, TaskInfo
@@ -19,7 +20,7 @@ from anaphora.tasks.translator_info import TRANSLATE
 __all__ = ["TASKS", "Preset", "TaskInfo", "estimator", "meaningful", "resolve"]
 
 TASKS: dict[str, TaskInfo] = {
-    task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE)
+    task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE, ANSWER)
 }
 
 

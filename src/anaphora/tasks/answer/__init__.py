@@ -1,0 +1,1 @@
+"""The task `answer`: a question about a picture to its answer."""

@@ -1,0 +1,122 @@
+"""Questions about pictures as they are asked of a trained model: from Python, from a list, or from a pipe."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from anaphora.data.jsonl_reader import text_problem
+from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
+from anaphora.data.streams import line_batches
+from anaphora.errors import DataError
+from anaphora.tasks.answer.batches import Asked, Ids
+from anaphora.tasks.response import Response
+
+if TYPE_CHECKING:
+    from anaphora.tasks.answer.estimator import Answerer
+    from anaphora.tasks.answer.info import AnswerOptions
+
+
+class Row(NamedTuple):
+    """A question about a picture; rows with the same ``key`` are about the same one."""
+
+    key: Any
+    pixels: Pixels
+    question: str
+
+
+def rows_of(inputs: Iterable[Any], size: Size) -> list[Row]:
+    """Pairs ``(picture, question)`` from Python; a picture that is given again is read once."""
+    if isinstance(inputs, str | Path):
+        raise DataError("predict takes a list of pairs (picture, question): write [(picture, question)].")
+    rows: list[Row] = []
+    seen: dict[Any, Pixels] = {}
+    held = list(inputs)  # so that no array is freed and its identity given to another
+    for number, given in enumerate(held, start=1):
+        where = f"input {number}"
+        if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[1], str):
+            raise DataError(f"{where} is not a pair of a picture and a question; give (picture, question).")
+        picture, question = given
+        if problem := text_problem(question):
+            raise DataError(f"{where} has {problem} for a question; ask something.")
+        named = isinstance(picture, str | Path)
+        key = str(picture) if named else id(picture)
+        if key not in seen:
+            seen[key] = read_picture(picture, size=size) if named else as_picture(picture, where, size=size)
+        rows.append(Row(key, seen[key], question))
+    return rows
+
+
+def group(rows: Sequence[Row], questions: Sequence[Ids]) -> tuple[list[Asked], Any]:
+    """The rows picture by picture, and for each row its place in that order."""
+    by_key: dict[Any, list[int]] = {}
+    for number, row in enumerate(rows):
+        by_key.setdefault(row.key, []).append(number)
+    asked = [Asked(rows[of[0]].pixels, [questions[i] for i in of]) for of in by_key.values()]
+    order = [number for of in by_key.values() for number in of]
+    places = np.empty(len(rows), dtype=np.int64)
+    places[order] = np.arange(len(rows))
+    return asked, places
+
+
+def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator[Response]:
+    """Answers to the rows of a list, as they come; see `Answerer.respond`."""
+    folder = Path() if source == "-" else Path(source).parent
+    name = "standard input" if source == "-" else source
+    number = wrong = 0
+    for lines in line_batches(source):
+        read: list[Row | str] = []
+        first = number + 1
+        problem = None
+        for line in lines:
+            number += 1
+            try:
+                read.append(_row(line, folder, model.size) if line.strip() else "")
+            except DataError as error:
+                problem = f"{name}:{number}: {error}"
+                if options.bad_rows == "strict":
+                    break
+                read.append(problem)
+                wrong += 1
+        yield from _answered(model, read, lines, first, options)
+        if len(read) < len(lines):
+            raise DataError(str(problem))
+    if wrong:
+        warnings.warn(f"{wrong} of {number} rows could not be answered; their lines are empty", stacklevel=2)
+
+
+def _answered(
+    model: Answerer, read: list[Row | str], lines: list[str], first: int, options: AnswerOptions
+) -> Iterator[Response]:
+    """A response for each line that was read, the first of which has the number ``first``."""
+    asked = [row for row in read if isinstance(row, Row)]
+    scores = model._scores(asked) if asked else np.zeros((0, 1))
+    shares = iter(np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)))
+    for number, (row, line) in enumerate(zip(read, lines, strict=False), start=first):
+        head: dict[str, Any] = {"line": number}
+        if isinstance(row, str):
+            told = {"error": row} if row else {}
+            yield Response("", {**head, "input": line, "output": None, **told})
+            continue
+        p = next(shares)
+        best = np.argsort(-p, kind="stable")[: options.top].tolist()
+        names = model.answers_
+        top = [{"answer": names[i], "probability": float(p[i])} for i in best]
+        record = {**head, "picture": line.split("\t")[0], "question": row.question}
+        text = names[best[0]]
+        if options.top > 1:
+            text = "\n".join(f"{number}\t{p[i]:.4f}\t{names[i]}" for i in best)
+        yield Response(
+            text, {**record, "output": names[best[0]], "probability": float(p[best[0]]), "top": top}
+        )
+
+
+def _row(line: str, folder: Path, size: Size) -> Row:
+    name, *rest = line.split("\t")
+    if not rest or not rest[0].strip() or not name.strip():
+        raise DataError("a row needs a picture and a question; write path⇥question.")
+    return Row(name, read_picture(folder / name, size=size), rest[0])

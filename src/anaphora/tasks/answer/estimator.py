@@ -1,0 +1,264 @@
+"""``an.Answerer``: learn to answer questions about pictures."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from anaphora.data.labelled_targets import UNKNOWN
+from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.pictures_list import PictureList
+from anaphora.data.pictures_readers import (
+    open_pictures,
+    open_training_pictures,
+    reopen_dev_pictures,
+    reopen_training_pictures,
+)
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError, RunError
+from anaphora.models.answerer import PictureAnswerer
+from anaphora.models.seeing import read_picture_weights
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.trace import Trace
+from anaphora.settings import build
+from anaphora.tasks.answer.asking import Row, group, respond_to, rows_of
+from anaphora.tasks.answer.batches import Asked, Ids, answer_batches
+from anaphora.tasks.answer.build import build_answerer
+from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
+from anaphora.tasks.answer.objective import AnswerObjective, Numbers, by_kind, score_questions
+from anaphora.tasks.answer.probing import probe_answerer
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.response import Response
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+FORMAT = 1
+
+
+class Answerer(Estimator):
+    """Answer a question about a picture: p(answer | question, picture) over the answers of the training data.
+
+        m = an.Answerer(model="lstm-attention")
+        m.fit("questions.tsv", out="runs/questions")     # path⇥question⇥answer
+        m.predict([("kitchen.jpg", "what is on the table ?")])
+
+    A picture is a path or an array ``(height, width, 3)``. ``anaphora models answer`` lists the presets and
+    ``anaphora explain`` the settings. After training ``answers_`` are the answers in the order of `predict_proba`.
+    """
+
+    command = "answer"
+    settings_: AnswererSettings
+    model_: PictureAnswerer
+    tokenizer_: Tokenizer
+    answers_: list[str]
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[PictureList, PictureList]:
+        s = self.settings_
+        read = {"size": self.size, "texts": "questions", "bad_rows": s.bad_rows, "spill": spill}
+        return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read)
+
+    def _learn(self, data: PictureList) -> None:
+        s = self.settings_
+        rows = [row for about in data.texts for row in about]
+        questions = (row[0] for row in rows)
+        self.tokenizer_ = Tokenizer.train(
+            questions, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase
+        )
+        counts = Counter(row[1] for row in rows)
+        if len(counts) < 2:
+            raise DataError(
+                f"All {len(rows)} questions have the answer {rows[0][1][:40]}; there is nothing to learn."
+            )
+        commonest = sorted(counts, key=lambda answer: (-counts[answer], answer))[: s.answers]
+        self.answers_ = sorted(commonest)
+
+    def _symbols(self, data: PictureList) -> float:
+        return sum(len(ids) + 1 for about in self._questions(data) for ids in about)
+
+    def _fresh_model(self) -> PictureAnswerer:
+        seed_everything(self.settings_.seed, "model")
+        return build_answerer(self.settings_, symbols=self.tokenizer_.size, answers=len(self.answers_))
+
+    def _inherited(self) -> dict[str, Tensor]:
+        path, pictures = self.settings_.picture_weights, self.model_.pictures
+        if not path or pictures is None:
+            return {}
+        return read_picture_weights(path, pictures.network, prefix="pictures.network.")
+
+    def _lesson(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
+        s = self.settings_
+        questions, answers = self._questions(data), self._numbers(data)
+        short = [[len(ids) <= s.max_tokens for ids in about] for about in questions]
+        long = sum(not fits for about in short for fits in about)
+        if long == data.rows:
+            raise DataError(f"None of the {long} questions fits into max_tokens = {s.max_tokens}; raise it.")
+        if long:
+            warnings.warn(
+                f"{long} of {data.rows} questions are longer than max_tokens = {s.max_tokens} and are left out",
+                stacklevel=2,
+            )
+        batches = answer_batches(
+            data,
+            [_kept(about, fits) for about, fits in zip(questions, short, strict=True)],
+            [_kept(about, fits) for about, fits in zip(answers, short, strict=True)],
+            batch_tokens=s.batch_tokens,
+            seed=s.seed,
+            augmentation=Augmentation(s.augment, s.mirror, s.seed),
+        )
+        return AnswerObjective(s, self.answers_, self._asked(dev), dev.texts), batches
+
+    def _questions(self, data: PictureList) -> list[list[Ids]]:
+        """The questions about each picture as symbols."""
+        encoded = iter(self._encode([row[0] for about in data.texts for row in about]))
+        return [[next(encoded) for _ in about] for about in data.texts]
+
+    def _numbers(self, data: PictureList) -> list[list[int]]:
+        """The answers about each picture by their numbers; those that training does not know are `UNKNOWN`."""
+        place = {answer: number for number, answer in enumerate(self.answers_)}
+        return [[place.get(row[1], UNKNOWN) for row in about] for about in data.texts]
+
+    def _asked(self, data: PictureList) -> list[Asked]:
+        cut = [self._cut(about) for about in self._questions(data)]
+        return [
+            Asked(data.load(i), questions, answers)
+            for i, (questions, answers) in enumerate(zip(cut, self._numbers(data), strict=True))
+        ]
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
+        return reopen_training_pictures(config.data, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        learnt = {"format": FORMAT, "answers": self.answers_}
+        run.write_text("learnt.json", json.dumps(learnt, ensure_ascii=False, indent=1) + "\n")
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            learnt = json.loads(run.read_text("learnt.json"))
+            if learnt["format"] != FORMAT:
+                raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
+            self.answers_ = [str(answer) for answer in learnt["answers"]]
+            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunError(
+                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
+            ) from None
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {"symbols": self.tokenizer_.size, "answers": len(self.answers_)}
+
+    # ------------------------------------------------------------------ use
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the pictures that the model sees."""
+        return self.settings_.picture_size, self.settings_.picture_size
+
+    def predict(self, inputs: Iterable[Any]) -> list[str]:
+        """The answer to each ``(picture, question)``."""
+        return [self.answers_[int(i)] for i in self._scores(rows_of(inputs, self.size)).argmax(1)]
+
+    def predict_proba(self, inputs: Iterable[Any]) -> Numbers:
+        """p(answer | question, picture), ``(inputs, answers)``; rows sum to 1."""
+        return probabilities(self._scores(rows_of(inputs, self.size)))
+
+    def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:
+        """Accuracy in percent: of all questions, and of each kind of question (named by a fourth column of the data,
+        else by the question's first two words). ``majority`` is that of always giving the commonest answer."""
+        self._check_trained()
+        build(AnswerOptions, options, owner="score")
+        bad_rows = bad_rows or self.settings_.bad_rows
+        pictures = open_pictures(data, role="test", size=self.size, texts="questions", bad_rows=bad_rows)
+        self.model_.eval()
+        found = score_questions(self.model_, self._asked(pictures)).argmax(1)
+        rows = [row for about in pictures.texts for row in about]
+        right = [self.answers_[int(i)] == row[1] for i, row in zip(found, rows, strict=True)]
+        commonest = Counter(row[1] for row in rows).most_common(1)[0][1]
+        skipped = sum(pictures.facts.get("skipped", {}).values())
+        return {
+            "questions": len(rows),
+            "pictures": len(pictures),
+            **({"skipped": skipped} if skipped else {}),
+            "accuracy": 100.0 * float(np.mean(right)),
+            "majority": 100.0 * commonest / len(rows),
+            "by_kind": by_kind(rows, right),
+        }
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """The answer to each row ``path⇥question`` of a list; further columns do not matter, an empty line stays empty.
+
+        With ``top`` above 1 each answer is a line ``number⇥probability⇥answer``.
+        """
+        self._check_trained()
+        return respond_to(self, source, build(AnswerOptions, dict(options), owner="predict"))
+
+    def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
+        """Where the model looks while it reads one ``(picture, question)``."""
+        self._check_trained()
+        return probe_answerer(self, x, target, what)
+
+    def probe_embeddings(self) -> Trace:
+        """The vectors of the symbols, for the view embeddings."""
+        self._check_trained()
+        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
+        return symbol_vectors(self, embedding, self.tokenizer_)
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "file"
+
+    def _dev(self, run: RunFolder, config: RunConfig) -> PictureList:
+        return reopen_dev_pictures(config.data, spill=run.path / "data")
+
+    def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
+        question, answer, *_ = dev.texts[number][0]
+        return (dev.load(number), question), answer
+
+    def _with_words(self, x: Any, words: str) -> Any:
+        return (x[0] if isinstance(x, tuple) else x, words)
+
+    def _scores(self, rows: Sequence[Row]) -> Numbers:
+        """Scores ``(rows, answers)``; a picture that several rows are about is seen once."""
+        self._check_trained()
+        self.model_.eval()
+        asked, order = group(rows, self._cut(self._encode([row.question for row in rows])))
+        found: Numbers = score_questions(self.model_, asked)[order]
+        return found
+
+    def _encode(self, questions: list[str]) -> list[Ids]:
+        return [np.array(ids, dtype=np.int32) for ids in self.tokenizer_.encode_batch(questions)]
+
+    def _cut(self, questions: list[Ids]) -> list[Ids]:
+        longest = self.settings_.max_tokens
+        long = sum(len(ids) > longest for ids in questions)
+        if long:
+            warnings.warn(
+                f"{long} questions were longer than max_tokens = {longest} and were cut", stacklevel=3
+            )
+        return [ids[:longest] for ids in questions]
+
+
+def probabilities(scores: Numbers) -> Numbers:
+    """softmax over the answers, ``(n, answers)``."""
+    shifted = np.exp(scores - scores.max(1, keepdims=True))
+    found: Numbers = shifted / shifted.sum(1, keepdims=True)
+    return found
+
+
+def _kept(values: list[Any], fits: list[bool]) -> list[Any]:
+    return [value for value, fit in zip(values, fits, strict=True) if fit]

@@ -1,0 +1,113 @@
+"""The answerer as the registry knows it: its settings and presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import NetworkSettings, PictureSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings.network import transformer_problem
+from anaphora.tasks.info import Preset, TaskInfo
+
+
+class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, TrainingSettings):
+    model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
+    tokens: Literal["char", "word", "bpe"] = Field(
+        "word",
+        description="What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte "
+        "pair encoding.",
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the target probability spread over all answers."
+    )
+    answers: int = Field(
+        3000,
+        ge=2,
+        description="Most answers that can be given: the commonest of the training data; other questions teach nothing.",
+    )
+    holdout: int = Field(
+        0,
+        ge=0,
+        description="Pictures held out as dev data where none are given; 0 = a twentieth, at most 1000.",
+    )
+    metric: Literal["accuracy", "loss"] = Field(
+        "accuracy", description="The dev measure that decides which weights are best."
+    )
+    max_tokens: int = Field(
+        64,
+        ge=2,
+        description="Longer questions are left out of training (and counted); at prediction they are cut, with a warning.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> AnswererSettings:
+        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
+        if problem:
+            raise ValueError(problem)
+        return self
+
+
+class AnswerOptions(Settings):
+    """What ``predict`` takes."""
+
+    top: int = Field(1, ge=1, le=1000, description="Answers given to each question, the most probable first.")
+    bad_rows: Literal["strict", "skip"] = Field(
+        "strict",
+        description="What to do with a row whose picture or question cannot be used: stop and name it, or answer "
+        "nothing and go on.",
+    )
+
+
+_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
+_RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
+_OF_PICTURES = frozenset({"channels", "halvings", "augment", "mirror", "picture_weights"})
+_TRAINED: dict[str, Any] = {
+    "hidden": 128,
+    "embedding": 128,
+    "batch_tokens": 4096,
+    "steps": 1000,
+    "valid_every": 100,
+    "save_every": 250,
+    "lr": 2e-3,
+    "warmup": 100,
+    "dropout": 0.0,
+    "ema": 0.99,
+}
+
+_PRESETS = (
+    Preset(
+        "lstm-attention",
+        "LSTM over the question in both directions; each word looks at the picture's grid, a second LSTM reads what it saw.",
+        _TRAINED,
+        _TRANSFORMER_ONLY,
+    ),
+    Preset(
+        "transformer",
+        "Self-attention over the words of the question and the places of the picture as one sequence.",
+        {key: value for key, value in _TRAINED.items() if key != "embedding"}
+        | {"layers": 3, "feedforward": 256, "lr": 1e-3},
+        _RECURRENT_ONLY | {"embedding"},
+    ),
+    Preset(
+        "question-only",
+        "The baseline: LSTM over the question, which never looks at the picture.",
+        {**_TRAINED, "steps": 400, "valid_every": 50},
+        _TRANSFORMER_ONLY | _OF_PICTURES,
+    ),
+)
+
+ANSWER = TaskInfo(
+    command="answer",
+    name="Answerer",
+    summary="a question about a picture to its answer",
+    data_help="TSV path⇥question⇥answer (and perhaps the kind of question), paths from the folder of the list; an embedded "
+    "corpus; or triples (path or array, question, answer)",
+    settings=AnswererSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="lstm-attention",
+    home="anaphora.tasks.answer.estimator",
+    predicting=AnswerOptions,
+    fields=(),
+    example="questions.tsv",
+)

@@ -1,0 +1,91 @@
+"""A look into an answerer while it reads one question about one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.errors import DataError
+from anaphora.models.answerer import JointReader, WordByWord
+from anaphora.nn import inside
+from anaphora.probe.noted import as_numpy
+from anaphora.probe.reading import probe_reading
+from anaphora.probe.trace import Array, Trace
+from anaphora.tasks.answer.asking import group, rows_of
+from anaphora.tasks.answer.batches import inputs_of
+from anaphora.tasks.looking import facts_of
+
+if TYPE_CHECKING:
+    from anaphora.tasks.answer.estimator import Answerer
+
+
+def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str]) -> Trace:
+    """States and, on request, gradients while one ``(picture, question)`` is read; the loss is that of the answer
+    ``target``, or of the model's own.
+
+    Arrays besides those of `probe_reading`: ``picture`` (row, column, channel), ``looks`` … ``attention`` (output,
+    place) over the picture's grid for each word of the question, and ``probabilities`` (symbol) over the answers.
+    """
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        raise DataError("an Answerer looks at a picture and a question; give both, (picture, question).")
+    rows = rows_of([x], m.size)
+    asked, _ = group(rows, m._cut(m._encode([rows[0].question])))
+    inputs = inputs_of(asked, next(m.model_.parameters()).device)
+    words = [*m.tokenizer_.pieces(asked[0].questions[0].tolist()), "</s>"]
+    chosen = _number(m, target)
+
+    def losses(scores: Tensor) -> Tensor:
+        answer = scores.argmax(-1) if chosen is None else torch.tensor([chosen], device=scores.device)
+        return F.cross_entropy(scores, answer, reduction="none")
+
+    trace, scores = probe_reading(
+        m.model_,
+        lambda: m.model_(*inputs),
+        places=words,
+        facts=facts_of(m, rows[0].question),
+        losses=losses,
+        what=what,
+    )
+    shares = as_numpy(torch.softmax(scores[0].double(), -1))
+    arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
+    facts = {**trace.facts, "output": m.answers_[int(shares.argmax())]}
+    tokens = {**trace.tokens, "symbol": m.answers_}
+    pictures = m.model_.pictures
+    if pictures is not None:
+        arrays["picture"] = Array(("row", "column", "channel"), rows[0].pixels)
+        arrays["attention"] = Array(("output", "place"), _looks(m, inputs, len(words)))
+        tokens["output"] = words
+        facts["grid"] = list(pictures.grid)
+    return replace(trace, tokens=tokens, arrays=arrays, facts=facts)
+
+
+@torch.no_grad()
+def _looks(m: Answerer, inputs: tuple[Tensor, ...], words: int) -> np.ndarray[Any, Any]:
+    """How each word of the question looked at the places of the picture, ``(words, places)``, rows summing to 1: of a
+    Transformer the mean of the heads of the highest layer, and of its attention to places alone."""
+    reader = m.model_.reader
+    m.model_.eval()
+    with inside.record() as notes:
+        m.model_(*inputs)
+    if isinstance(reader, WordByWord):
+        (found,) = (n.value for n in notes if n.module is reader.attention and n.name == "weights")
+        return as_numpy(found[0])
+    assert isinstance(reader, JointReader)
+    top = reader.stack.layers[-1].attention
+    (found,) = (n.value for n in notes if n.module is top and n.name == "weights")
+    places = found[0].mean(0)[:words, words:]
+    return as_numpy(places / places.sum(-1, keepdim=True).clamp(min=1e-30))
+
+
+def _number(m: Answerer, target: str | None) -> int | None:
+    if target is None:
+        return None
+    if target not in m.answers_:
+        raise DataError(f"{target!r} is not an answer; there are {', '.join(m.answers_[:20])}.")
+    return m.answers_.index(target)
