@@ -33,11 +33,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         for pooling in POOLINGS
     },
 }
+PICTURES: dict[str, dict[str, Any]] = {
+    "glimpse": {"model": "glimpse", "patch": 3, "glimpses": 3},
+    "draw": {"model": "draw", "patch": 4, "glimpses": 3},
+    "grid-lstm": {"model": "grid-lstm", "patch": 2, "hidden": 6},
+}
 
 
 def settings(preset: str = "lstm last", **more: Any) -> dict[str, Any]:
-    """Tiny settings for one of PRESETS, with ``more`` on top."""
-    asked = {**SETTINGS, **PRESETS[preset], **more}
+    """Tiny settings for one of PRESETS or PICTURES, with ``more`` on top."""
+    asked = {**SETTINGS, **{**PRESETS, **PICTURES}[preset], **more}
+    if preset in PICTURES:
+        del asked["tokens"], asked["embedding"]
     if asked["model"] == "bow":
         asked.pop("hidden")
     if asked["model"] == "transformer":
@@ -70,4 +77,17 @@ def waves(count: int, *, seed: int = 0) -> list[tuple[Any, str]]:
         steps = draw.randint(3, 9)
         x = slope * np.linspace(-1, 1, steps) + 0.1 * draw.randn(steps)
         rows.append((np.stack((x, draw.randn(steps)), -1), "up" if slope > 0 else "down"))
+    return rows
+
+
+def bars(count: int, *, seed: int = 0) -> list[tuple[Any, str]]:
+    """Pictures ``(7, 6)`` with a bar, lying or standing, somewhere in some noise."""
+    draw = np.random.RandomState(seed)
+    rows = []
+    for _ in range(count):
+        x = 0.2 * draw.rand(7, 6)
+        lying = draw.rand() < 0.5
+        row, column = draw.randint(1, 6), draw.randint(1, 5)
+        x[(row, slice(column - 1, column + 2)) if lying else (slice(row - 1, row + 2), column)] = 1.0
+        rows.append((x, "lying" if lying else "standing"))
     return rows

@@ -1,4 +1,4 @@
-"""A classifier's run cannot be lost: killed and resumed it ends with the same bytes, texts and vectors alike."""
+"""A classifier's run cannot be lost: killed and resumed it ends with the same bytes, texts, vectors and pictures alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from classify_tiny import settings, texts, waves
+from classify_tiny import PICTURES, bars, settings, texts, waves
 from tasks_command import finish, lines, start, wait_for
 
 pytestmark = pytest.mark.xdist_group("classifier durability")
@@ -19,7 +19,9 @@ def order(data: str, run: str) -> list[str]:
     """The words of ``anaphora train …`` for a run of a second or two."""
     more = {"steps": 80, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
     words = ["train", "classify", data, "-o", run]
-    for key, value in settings("bilstm attention", **more, word_dropout=0.1).items():
+    preset = data.removesuffix(".npz") if data.removesuffix(".npz") in PICTURES else "bilstm attention"
+    more |= {} if preset in PICTURES else {"word_dropout": 0.1}
+    for key, value in settings(preset, **more).items():
         words += ["--set", f"{key}={value}"]
     return words
 
@@ -31,10 +33,13 @@ def place(tmp_path_factory):
     sequences, labels = zip(*waves(100), strict=True)
     lengths = [len(x) for x in sequences]
     np.savez(folder / "waves.npz", X=np.concatenate(sequences), y=np.array(labels), lengths=lengths)
+    pictures, labels = zip(*bars(100), strict=True)
+    for preset in PICTURES:
+        np.savez(folder / f"{preset}.npz", X=np.stack(pictures), y=np.array(labels))
     return folder
 
 
-@pytest.mark.parametrize("data", ["texts.tsv", "waves.npz"])
+@pytest.mark.parametrize("data", ["texts.tsv", "waves.npz", "glimpse.npz", "grid-lstm.npz"])
 def test_killed_three_times_it_ends_with_the_same_bytes(place, data):
     whole, run = f"whole-{data}", f"killed-{data}"
     finish(place, *order(data, whole))

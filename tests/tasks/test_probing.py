@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from classify_tiny import PICTURES, bars
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
@@ -55,12 +56,16 @@ def trained(name, preset):
     task = getattr(an, name)
     model = task(model=preset, **small(task, preset))
     data = {"Classifier": TEXTS, "Tagger": SENTENCES, "Forecaster": WAVE}.get(name)
+    if preset in PICTURES:
+        data = bars(20)
     if name == "LanguageModel":
         return model.fit(BOOK.splitlines() if model.settings_.lines else [BOOK])
     return model.fit(data)
 
 
-def looked_at(name):
+def looked_at(name, preset):
+    if preset in PICTURES:
+        return bars(1, seed=1)[0][0]
     return {
         "Classifier": "not good",
         "Tagger": "Bob saw Ann",
@@ -83,7 +88,7 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
         with pytest.raises(AnaphoraError, match="nothing inside"):
             model.probe(WAVE)
         return
-    trace = model.probe(looked_at(name), what=("gradients", "ablation"))
+    trace = model.probe(looked_at(name, preset), what=("gradients", "ablation"))
     if trace.max_difference is not None:
         assert trace.max_difference <= 1e-4
     drawn = 0
@@ -104,7 +109,7 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
 @pytest.mark.parametrize(("name", "preset"), [case for case in CASES if case[0] != "Forecaster"])
 def test_vectors_of_symbols_where_there_are_any(name, preset):
     model = trained(name, preset)
-    if preset in ("hmm", "ngram"):
+    if preset in ("hmm", "ngram", *PICTURES):
         with pytest.raises(AnaphoraError, match="no vectors"):
             model.probe_embeddings()
         return

@@ -103,7 +103,7 @@ def _named(
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None
     if isinstance(corpus, VectorCorpus):
-        return arrays.generate_vectors(corpus, find(name, variant or None)[1], _SPLITS[role])
+        return arrays.generate_vectors(corpus, find(name, variant or None)[1], _SPLITS[role], scan=scan)
     path = Path(data)
     if corpus is None and path.is_dir():
         return arrays.read_folder(path, scan=scan)
@@ -137,7 +137,7 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> Labelled:
         corpus, variant = find(description["name"], description["variant"])
         assert isinstance(corpus, VectorCorpus)
         rest = (description[key] for key in ("split", "size", "seed"))
-        rows: Labelled = arrays.generate_vectors(corpus, variant, *rest)
+        rows: Labelled = arrays.generate_vectors(corpus, variant, *rest, scan=description.get("scan", "rows"))
         place = f"The corpus {description['name']}"
     else:
         place = _found(description["path"], spill)

@@ -14,7 +14,8 @@ from anaphora.data.pooled import HeldBatches, cut_by_size
 from anaphora.data.symbols import EOS, PAD
 
 Input = Any
-"""One example as the model reads it: ids ``(time,)`` without EOS, or vectors ``(time, features)``."""
+"""One example as the model reads it: ids ``(time,)`` without EOS, vectors ``(time, features)``, or a picture ``(rows,
+columns, channels)``."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class LabelledBatch:
         return LabelledBatch(self.inputs[index::of], self.targets[index::of], self.indices[index::of])
 
     def tensors(self, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-        """Symbols ``(batch, time)`` with EOS or vectors ``(batch, time, features)``, padded; lengths ``(batch,)``."""
+        """Symbols ``(batch, time)`` with EOS or vectors ``(batch, time, features)``, padded; lengths ``(batch,)``. Or
+        pictures ``(batch, rows, columns, channels)``, whose lengths are their rows."""
         return tensors_of(self.inputs, device)
 
 
@@ -52,7 +54,7 @@ def tensors_of(inputs: Sequence[Input], device: torch.device | str = "cpu") -> t
         table = np.full((len(inputs), lengths.max()), PAD, dtype=np.int64)
         table[np.arange(len(inputs)), lengths - 1] = EOS
     else:
-        table = np.zeros((len(inputs), lengths.max(), inputs[0].shape[1]), dtype=np.float32)
+        table = np.zeros((len(inputs), lengths.max(), *inputs[0].shape[1:]), dtype=np.float32)
     for row, x in enumerate(inputs):
         table[row, : len(x)] = x
     return torch.from_numpy(table).to(device), torch.from_numpy(lengths).to(device)

@@ -13,12 +13,13 @@ from anaphora.data.holdout import check_share, usual_share
 from anaphora.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
-"""One sequence, ``(time, features)``."""
+"""One sequence, ``(time, features)``, or one picture, ``(rows, columns, channels)``."""
 
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Sequences ``(time, features)`` with a label each, held in memory; all have the same features.
+    """Sequences ``(time, features)`` with a label each, held in memory; all have the same features. Or pictures ``(rows,
+    columns, channels)``, all of one size.
 
     ``facts`` say where they come from; `describe` adds their number and fingerprint.
     """
@@ -33,7 +34,7 @@ class VectorRows:
 
     @property
     def features(self) -> int:
-        return int(self.sequences[0].shape[1])
+        return int(self.sequences[0].shape[-1])
 
     def read(self, indices: Sequence[int]) -> list[tuple[Array, str]]:
         """The examples at ``indices``, in that order."""
@@ -64,7 +65,8 @@ class VectorPart(VectorRows):
 
 
 def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
-    """``value`` as float32 ``(time, features)``, or a `DataError` that begins with ``where``.
+    """``value`` as float32 ``(time, features)``, or with ``scan = "picture"`` ``(rows, columns, channels)``; or a
+    `DataError` that begins with ``where``.
 
     One dimension is a sequence of single numbers. Two are rows over time, or an image; three an image with colours,
     ``(rows, columns, colours)``. ``scan = "pixels"`` makes every element of the first two dimensions a step.
@@ -73,13 +75,20 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
         x = np.asarray(value, dtype=np.float32)
     except (TypeError, ValueError):
         raise DataError(f"{where} does not hold numbers in equal rows; give one vector per step.") from None
+    if scan == "picture" and (x.ndim not in (2, 3) or 0 in x.shape):
+        raise DataError(
+            f"{where} has the shape {x.shape}; a picture has (rows, columns) or (rows, columns, channels)."
+        )
     if not 1 <= x.ndim <= 3 or 0 in x.shape:
         raise DataError(
             f"{where} has the shape {x.shape}; a sequence has (time, features) with at least one step."
         )
     if not np.isfinite(x).all():
         step = int(np.argwhere(~np.isfinite(x))[0][0]) + 1
-        raise DataError(f"{where} holds NaN or infinity (step {step}); clean the data.")
+        place = "row" if scan == "picture" else "step"
+        raise DataError(f"{where} holds NaN or infinity ({place} {step}); clean the data.")
+    if scan == "picture":
+        return x if x.ndim == 3 else x[:, :, None]
     if x.ndim == 1:
         x = x[:, None]
     if x.ndim == 3:
@@ -88,17 +97,28 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
 
 
 def gather(sequences: list[Array], labels: list[str], where: str, facts: dict[str, Any]) -> VectorRows:
-    """The rows together, when there is one at least and all have the same features."""
+    """The rows together, when there is one at least and all have the same features, or are pictures of one size."""
     if not sequences:
         raise DataError(f"{where} holds no sequence; give at least one.")
-    wanted = sequences[0].shape[1]
+    first = sequences[0].shape
     for number, x in enumerate(sequences, start=1):
-        if x.shape[1] != wanted:
+        if len(first) == 3 and x.shape != first:
             raise DataError(
-                f"{where}: sequence {number} has {x.shape[1]} features where the first has {wanted}; "
+                f"{where}: picture {number} has {picture_size(x.shape)} where the first has {picture_size(first)}; bring "
+                "all to one size."
+            )
+        if x.shape[1] != first[1]:
+            raise DataError(
+                f"{where}: sequence {number} has {x.shape[1]} features where the first has {first[1]}; "
                 "all must have the same."
             )
     return VectorRows(sequences, labels, facts)
+
+
+def picture_size(shape: Sequence[int]) -> str:
+    """``(28, 28, 1)`` in words."""
+    rows, columns, channels = shape
+    return f"{rows} rows, {columns} columns and {channels} channel{'s' if channels != 1 else ''}"
 
 
 def hold_out_vectors(rows: VectorRows, *, seed: int, count: int) -> tuple[VectorRows, VectorRows]:

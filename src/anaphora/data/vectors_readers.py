@@ -122,23 +122,35 @@ def hold_vectors(examples: Iterable[Any], role: str, spill: Path | None, *, scan
     path = spill / f"{role}.npz"
     try:
         spill.mkdir(parents=True, exist_ok=True)
-        lengths = np.array([len(x) for x in sequences])
-        np.savez(path, X=np.concatenate(sequences), y=np.array(labels), lengths=lengths)
+        if scan == "picture":
+            np.savez(path, X=np.stack(sequences), y=np.array(labels))
+        else:
+            lengths = np.array([len(x) for x in sequences])
+            np.savez(path, X=np.concatenate(sequences), y=np.array(labels), lengths=lengths)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
         ) from None
-    return read_npz(path)  # every step is a row by now, however the images were read
+    # However the images were read, every step is a row by now.
+    return read_npz(path, scan="picture" if scan == "picture" else "rows")
 
 
 def generate_vectors(
-    corpus: VectorCorpus, variant: str, split: str, size: int | None = None, seed: int = CORPUS_SEED
+    corpus: VectorCorpus,
+    variant: str,
+    split: str,
+    size: int | None = None,
+    seed: int = CORPUS_SEED,
+    *,
+    scan: str = "rows",
 ) -> VectorRows:
     """A split of an embedded corpus of vectors."""
     count = corpus.sizes[split] if size is None else size
-    sequences, labels = zip(*corpus.generate(variant, split, count, seed), strict=True)
+    drawn, labels = zip(*corpus.generate(variant, split, count, seed), strict=True)
+    sequences = [as_sequence(x, f"{corpus.name} {i}", scan=scan) for i, x in enumerate(drawn, start=1)]
     names = {"name": corpus.name, "variant": variant, "split": split, "size": count, "seed": seed}
-    return VectorRows(sequences, labels, {"kind": "vectors", "form": "corpus", **names})
+    facts = names if scan == "rows" else {**names, "scan": scan}
+    return VectorRows(sequences, labels, {"kind": "vectors", "form": "corpus", **facts})
 
 
 def label_text(value: Any) -> str:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from anaphora.data.symbols import BOS
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder
 from anaphora.models.pooling import AttentionPooling, FirstState, LastState, Maximum, Mean
 from anaphora.nn import transformer
+from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
+from anaphora.nn.glimpse import Glimpses, Retina
+from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.parts import encoder_layer, make_recurrent
 
 
 def build_classifier(
-    s: ClassifierSettings, *, symbols: int = 0, features: int = 0, outputs: int
+    s: ClassifierSettings,
+    *,
+    symbols: int = 0,
+    features: int = 0,
+    rows: int = 0,
+    columns: int = 0,
+    channels: int = 0,
+    outputs: int,
 ) -> SequenceClassifier:
-    """The model a preset names, with fresh weights: for a vocabulary of ``symbols``, or for vectors of
-    ``features``; ``outputs`` classes (or one number)."""
-    encoder, width = _encoder(s, symbols, features)
+    """The model a preset names, with fresh weights: for a vocabulary of ``symbols``, for vectors of ``features``, or for
+    pictures of ``channels`` (their size does not matter); ``outputs`` classes (or one number)."""
     binary = s.target == "class" and outputs == 2
+    if channels:
+        return _looking(s, channels, outputs, binary)
+    encoder, width = _encoder(s, symbols, features)
     return SequenceClassifier(
         encoder,
         _pooling(s, width),
@@ -31,6 +46,25 @@ def build_classifier(
         dropout=s.dropout,
         begin=BOS if s.pooling == "first" and symbols else None,
     )
+
+
+def _looking(s: ClassifierSettings, channels: int, outputs: int, binary: bool) -> SequenceClassifier:
+    """What looks at pictures."""
+    ends: dict[str, Any] = {"outputs": outputs, "binary": binary, "dropout": s.dropout}
+    if s.model == "grid-lstm":
+        across = s.directions * s.hidden
+        layers = [
+            GridLSTM(across if layer else s.hidden, s.hidden, directions=s.directions)
+            for layer in range(s.layers)
+        ]
+        grid = GridEncoder(s.patch, channels, s.hidden, layers, dropout=s.dropout)
+        return SequenceClassifier(grid, _pooling(s, grid.width), width=grid.width, **ends)
+    eye: Glimpses | DrawReader
+    if s.model == "glimpse":
+        eye = Glimpses(Retina(s.patch, s.scales, channels), s.hidden, looks=s.glimpses, wander=s.wander)
+    else:
+        eye = DrawReader(GaussianRead(s.hidden, s.patch), channels, s.hidden, looks=s.glimpses)
+    return LookingClassifier(LookingEncoder(eye), LastState(), width=s.hidden, **ends)
 
 
 def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Module, int]:

@@ -22,7 +22,7 @@ from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.classify.build import build_classifier
-from anaphora.tasks.classify.info import ClassifierSettings, ClassifyOptions
+from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
 from anaphora.tasks.classify.inputs import Inputs, TextInputs, VectorInputs, cut
 from anaphora.tasks.classify.objective import ClassificationObjective, measure, spell
 from anaphora.tasks.classify.outputs import answers, probabilities, score_inputs
@@ -90,6 +90,11 @@ class Classifier(Estimator):
                     "init and embeddings are about symbols, but the data are vectors; leave them out."
                 )
             self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
+        elif s.model in PICTURES:
+            raise DataError(
+                f"the preset {s.model} looks at pictures, but the data are texts; give arrays (rows, columns) with "
+                "their labels, or choose another preset."
+            )
         else:
             donor = self._adopt()
             symbols = self._learn_symbols(data) if donor is None else donor.tokenizer_
@@ -150,12 +155,12 @@ class Classifier(Estimator):
             self._encode(sources),
             truth,
             batch_tokens=s.batch_tokens,
-            max_tokens=s.max_tokens,
+            max_tokens=self._longest,
             seed=s.seed,
         )
         held, wanted = zip(*dev.read(range(len(dev))), strict=True)
         texts = held if self.inputs_.kind == "text" else [_outline(x) for x in held[:8]]
-        shown = cut(self._encode(held), s.max_tokens)
+        shown = cut(self._encode(held), self._longest)
         return ClassificationObjective(s, self.targets_, truth, (shown, list(wanted)), texts), batches
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
@@ -306,7 +311,13 @@ class Classifier(Estimator):
         if isinstance(inputs, str):
             raise DataError("predict takes a list of texts: write [text] for a single one.")
         self.model_.eval()
-        return score_inputs(self.model_, cut(self._encode(list(inputs)), self.settings_.max_tokens))
+        return score_inputs(self.model_, cut(self._encode(list(inputs)), self._longest))
+
+    @property
+    def _longest(self) -> int:
+        """Most steps of an example; a picture is never cut."""
+        size = self.inputs_.size if isinstance(self.inputs_, VectorInputs) else None
+        return self.settings_.max_tokens if size is None else size[0]
 
     def _encode(self, given: Sequence[Any]) -> list[Input]:
         return self.inputs_.encode(given, self.settings_.scan)

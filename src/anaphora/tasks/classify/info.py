@@ -7,11 +7,17 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from anaphora.settings import NetworkSettings, PretrainedSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings.looking import LookingSettings
 from anaphora.settings.network import transformer_problem
 from anaphora.tasks.info import Preset, TaskInfo
 
+PICTURES = ("glimpse", "draw", "grid-lstm")
+"""Presets that look at pictures; the others read sequences."""
 
-class ClassifierSettings(TextSettings, NetworkSettings, PretrainedSettings, TrainingSettings):
+
+class ClassifierSettings(
+    TextSettings, NetworkSettings, LookingSettings, PretrainedSettings, TrainingSettings
+):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
     target: Literal["class", "classes", "number"] = Field(
         "class",
@@ -53,14 +59,15 @@ class ClassifierSettings(TextSettings, NetworkSettings, PretrainedSettings, Trai
         allow_inf_nan=False,
         description="A number nearer to the true one than this counts as right.",
     )
-    scan: Literal["rows", "pixels"] = Field(
+    scan: Literal["rows", "pixels", "picture"] = Field(
         "rows",
-        description="How an image becomes a sequence: a row at each step, or a pixel at each step.",
+        description="How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, "
+        "and is looked at as it is (always so in glimpse, draw and grid-lstm, and only there).",
     )
     scale: Literal["features", "all", "none"] = Field(
         "features",
         description="Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each "
-        "feature by itself, all with the same numbers (as suits images), or not at all.",
+        "feature (of pictures each channel) by itself, all with the same numbers (as suits images), or not at all.",
     )
     holdout: int = Field(
         0,
@@ -83,6 +90,10 @@ class ClassifierSettings(TextSettings, NetworkSettings, PretrainedSettings, Trai
         problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
         if problem:
             raise ValueError(problem)
+        if self.scan == "picture" and self.model not in PICTURES:
+            raise ValueError(
+                f"scan = 'picture' is for {', '.join(PICTURES)}; {self.model} reads sequences: 'rows' or 'pixels'"
+            )
         if self.target == "number" and self.class_weight != "none":
             raise ValueError("class_weight = 'balanced' needs classes, but target = 'number'")
         if self.target != "class" and self.label_smoothing:
@@ -111,7 +122,15 @@ class ClassifyOptions(Settings):
 
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_NOT_RECURRENT = _TRANSFORMER_ONLY | {"kernel", "causal"}
+_LOOKING_ONLY = frozenset(LookingSettings.model_fields)
+_NOT_RECURRENT = _TRANSFORMER_ONLY | _LOOKING_ONLY | {"kernel", "causal"}
+_NOT_LOOKING = (
+    _TRANSFORMER_ONLY
+    | _RECURRENT_ONLY
+    | frozenset(TextSettings.model_fields) - {"bad_rows"}
+    | frozenset(PretrainedSettings.model_fields)
+    | {"embedding", "kernel", "word_dropout", "scan"}
+)
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
     "embedding": 128,
@@ -130,18 +149,24 @@ def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != key}
 
 
+_LOOKED = {**_without(_TRAINED, "embedding"), "scan": "picture", "scale": "all"}
+
+
 _PRESETS = (
     Preset(
         "bow",
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"hidden", "layers", "kernel", "pooling", "init", "causal"},
+        _TRANSFORMER_ONLY
+        | _RECURRENT_ONLY
+        | _LOOKING_ONLY
+        | {"hidden", "layers", "kernel", "pooling", "init", "causal"},
     ),
     Preset(
         "conv",
         "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
         {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY | {"init", "causal"},
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY | _LOOKING_ONLY | {"init", "causal"},
     ),
     Preset(
         "rnn",
@@ -178,7 +203,25 @@ _PRESETS = (
             "dropout": 0.2,
             "lr": 1e-3,
         },
-        _RECURRENT_ONLY | {"embedding", "kernel"},
+        _RECURRENT_ONLY | _LOOKING_ONLY | {"embedding", "kernel"},
+    ),
+    Preset(
+        "glimpse",
+        "Pictures: an LSTM that sees little at a time and decides where to look next, learnt by trial (Mnih 2014).",
+        {**_LOOKED, "patch": 8, "dropout": 0.2, "steps": 3000},
+        _NOT_LOOKING | {"layers", "pooling", "directions"},
+    ),
+    Preset(
+        "draw",
+        "Pictures: an LSTM that moves and zooms a grid of Gaussian filters, learnt by gradients (Gregor 2015).",
+        {**_LOOKED, "patch": 12, "dropout": 0.2, "steps": 1500},
+        _NOT_LOOKING | {"layers", "pooling", "directions", "scales", "wander"},
+    ),
+    Preset(
+        "grid-lstm",
+        "Pictures: a two-dimensional LSTM that reads squares of pixels from every corner (Graves 2009).",
+        {**_LOOKED, "patch": 4, "hidden": 48, "pooling": "mean", "dropout": 0.2, "steps": 1500},
+        _NOT_LOOKING | {"glimpses", "scales", "wander"},
     ),
 )
 
@@ -187,7 +230,7 @@ CLASSIFY = TaskInfo(
     name="Classifier",
     summary="a whole sequence to a class, to several or to a number: sentiment, topics, digits, recordings",
     data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, "
-    "a list or folders of .npy/.csv files, two IDX files",
+    "a list or folders of .npy/.csv files, two IDX files; pictures the same",
     settings=ClassifierSettings,
     presets={preset.name: preset for preset in _PRESETS},
     default_preset="lstm",

@@ -1,4 +1,4 @@
-"""What a classifier reads, as numbers: texts by a tokenizer, vectors by their mean and scale; both are learnt."""
+"""What a classifier reads, as numbers: texts by a tokenizer, vectors and pictures by their mean and scale; all learnt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from anaphora.data.labelled_batches import Input
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.vectors import Array, as_sequence
+from anaphora.data.vectors import Array, as_sequence, picture_size
 from anaphora.errors import DataError
 
 
@@ -38,19 +38,23 @@ class TextInputs:
 
 @dataclass(frozen=True)
 class VectorInputs:
-    """Vectors as (x − mean)/scale, feature by feature."""
+    """Vectors as (x − mean)/scale, feature by feature; pictures channel by channel, all of one ``size``."""
 
     mean: Array
     scale: Array
+    size: tuple[int, int] | None = None
+    """Rows and columns of a picture; None for sequences."""
     kind = "vectors"
 
     @classmethod
     def learn(cls, sequences: Sequence[Array], how: str) -> VectorInputs:
         """Mean and standard deviation of the training data; a feature that never changes is only shifted."""
-        features = sequences[0].shape[1]
+        size = sequences[0].shape[:2] if sequences[0].ndim == 3 else None
+        features = sequences[0].shape[-1]
         if how == "none":
-            return cls(np.zeros(features, np.float32), np.ones(features, np.float32))
+            return cls(np.zeros(features, np.float32), np.ones(features, np.float32), size)
         axis = 0 if how == "features" else None
+        sequences = [x.reshape(-1, features) for x in sequences]
         steps = sum(len(x) for x in sequences)
         count = steps if how == "features" else steps * features
         mean = sum(x.sum(axis, dtype=np.float64) for x in sequences) / count
@@ -59,28 +63,38 @@ class VectorInputs:
         return cls(
             np.broadcast_to(mean, features).astype(np.float32),
             np.broadcast_to(scale, features).astype(np.float32),
+            size,
         )
 
     @property
     def sizes(self) -> dict[str, int]:
-        return {"features": len(self.mean)}
+        if self.size is None:
+            return {"features": len(self.mean)}
+        return {"rows": self.size[0], "columns": self.size[1], "channels": len(self.mean)}
 
     def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
         found = [as_sequence(x, f"input {i}", scan=scan) for i, x in enumerate(given, start=1)]
         for number, x in enumerate(found, start=1):
-            if x.shape[1] != len(self.mean):
+            if self.size is not None and x.shape != (shape := (*self.size, len(self.mean))):
                 raise DataError(
-                    f"input {number} has {x.shape[1]} features where the model was trained on {len(self.mean)}; "
+                    f"input {number} has {picture_size(x.shape)} where the model was trained on pictures with "
+                    f"{picture_size(shape)}; bring it to that size."
+                )
+            if x.shape[-1] != len(self.mean):
+                raise DataError(
+                    f"input {number} has {x.shape[-1]} features where the model was trained on {len(self.mean)}; "
                     "give the same."
                 )
         return [(x - self.mean) / self.scale for x in found]
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "mean": _shortest(self.mean), "scale": _shortest(self.scale)}
+        size = {} if self.size is None else {"size": list(self.size)}
+        return {"kind": self.kind, "mean": _shortest(self.mean), "scale": _shortest(self.scale), **size}
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> VectorInputs:
-        return cls(np.array(given["mean"], np.float32), np.array(given["scale"], np.float32))
+        size = None if "size" not in given else (int(given["size"][0]), int(given["size"][1]))
+        return cls(np.array(given["mean"], np.float32), np.array(given["scale"], np.float32), size)
 
 
 Inputs = TextInputs | VectorInputs

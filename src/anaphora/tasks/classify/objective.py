@@ -15,6 +15,8 @@ from anaphora.data.labelled_batches import Input, LabelledBatch
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.models.classifier import SequenceClassifier
+from anaphora.models.looking import LookingClassifier
+from anaphora.tasks.classify.choices import choice_loss, mistakes
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, number_scores, several_scores
 from anaphora.tasks.classify.outputs import answers, score_inputs
@@ -29,6 +31,8 @@ class ClassificationObjective:
     - class: −log softmax(z)_y, times the weight of class y if classes are balanced;
     - classes: Σ_k of −log σ(z_k) for those it has and −log(1 − σ(z_k)) for the others;
     - number: (z − (y − mean)/scale)².
+
+    Places that a model chooses to look at are learnt beside it (see `choices`), which leaves the value of the loss alone.
 
     ``dev`` are inputs and labels; ``texts`` what stands for the first of them in the samples.
     """
@@ -57,9 +61,19 @@ class ClassificationObjective:
         source, lengths = batch.tensors(device)
         if model.training and self.settings.word_dropout and source.dim() == 2:
             source = drop_words(source, self.settings.word_dropout)
-        scores = model(source, lengths).float()
+        truth = torch.from_numpy(batch.targets).to(device)
+        looks = None
+        if isinstance(model, LookingClassifier):
+            scores, looks = model.look(source)
+        else:
+            scores = model(source, lengths)
         smoothing = self.settings.label_smoothing if model.training else 0.0
-        return self.loss_of(scores, torch.from_numpy(batch.targets).to(device), smoothing)
+        found = self.loss_of(scores.float(), truth, smoothing)
+        if looks is not None and looks.log_prob is not None:
+            found.total = found.total + choice_loss(
+                looks, mistakes(self.targets.kind, scores.detach(), truth)
+            )
+        return found
 
     def loss_of(self, scores: Tensor, truth: Tensor, smoothing: float = 0.0) -> LossSum:
         """The loss of scores ``(batch, outputs)`` where ``truth`` (see `Targets.encode`) is right."""

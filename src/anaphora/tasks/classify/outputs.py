@@ -13,6 +13,7 @@ from anaphora.data.labelled_targets import Targets
 from anaphora.models.classifier import SequenceClassifier
 
 BATCH = 16_384  # symbols or vectors that are read together; results do not depend on it
+PIXELS = 1 << 17  # the same for pictures
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -21,7 +22,8 @@ def score_inputs(model: SequenceClassifier, inputs: Sequence[Input]) -> Numbers:
     """Scores ``(n, outputs)`` of all inputs, in their order."""
     device = next(model.parameters()).device
     found = np.zeros((len(inputs), model.output.out_features + model.binary))
-    for rows in in_order(inputs, BATCH):
+    together = BATCH if not inputs or inputs[0].ndim < 3 else PIXELS // inputs[0].shape[1]
+    for rows in in_order(inputs, together):
         source, lengths = tensors_of([inputs[i] for i in rows], device)
         found[rows] = model(source, lengths).double().cpu().numpy()
     return found

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.vectors import as_sequence, picture_size
 from anaphora.errors import DataError
+from anaphora.models.looking import LookingClassifier
+from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.classify.inputs import TextInputs, cut
@@ -28,14 +33,10 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
     inputs = m.inputs_
     if not isinstance(inputs, TextInputs) and isinstance(x, str):
         x = numbers(x)
-    (encoded,) = cut(m._encode([x]), m.settings_.max_tokens)
+    (encoded,) = cut(m._encode([x]), m._longest)
     if not len(encoded):
         raise DataError("the input is empty; give something to look at.")
     source, lengths = tensors_of([encoded], next(m.model_.parameters()).device)
-    if isinstance(inputs, TextInputs):
-        places = [*inputs.tokenizer.pieces(encoded.tolist()), "</s>"]
-    else:
-        places = [str(t + 1) for t in range(len(encoded))]
     chosen = _class(m, target)
 
     def losses(scores: Tensor) -> Tensor:
@@ -44,20 +45,71 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
         answer = scores.argmax(-1) if chosen is None else torch.tensor([chosen], device=scores.device)
         return F.cross_entropy(scores, answer, reduction="none")
 
-    text = x if isinstance(x, str) else f"{len(encoded)} steps"
+    text = x if isinstance(x, str) else _outline(encoded)
     trace, scores = probe_reading(
         m.model_,
         lambda: m.model_(source, lengths),
-        places=places,
+        places=_places(m, encoded),
         facts=facts_of(m, text),
         losses=losses,
         what=what,
     )
+    if encoded.ndim == 3:
+        trace = replace(trace, arrays={**trace.arrays, **looked_at(m, x, source)})
     if m.targets_.kind == "number":
         return trace
     shares = probabilities(m.targets_, scores.double().cpu().numpy())[0]
     arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
-    return replace(trace, tokens={**trace.tokens, "symbol": m.classes_}, arrays=arrays)
+    tokens = {**trace.tokens, "symbol": m.classes_, **({"label": m.classes_} if "beliefs" in arrays else {})}
+    return replace(trace, tokens=tokens, arrays=arrays)
+
+
+def looked_at(m: Classifier, x: Any, source: Tensor) -> dict[str, Array]:
+    """The ``picture`` (row, column, channel) to be shown; of a model that looks several times ``glimpses`` (step,
+    coordinate), x, y and side of each window, and its ``beliefs`` (step, label)."""
+    arrays = {
+        "picture": Array(("row", "column", "channel"), as_colours(as_sequence(x, "input 1", scan="picture")))
+    }
+    if isinstance(m.model_, LookingClassifier):
+        m.model_.eval()
+        with torch.no_grad():
+            _, looks = m.model_.look(source)
+            beliefs = m.model_.beliefs(looks)[0].double().cpu().numpy()
+        arrays["glimpses"] = Array(("step", "coordinate"), as_numpy(looks.windows[0]))
+        if m.targets_.kind != "number":
+            arrays["beliefs"] = Array(("step", "label"), probabilities(m.targets_, beliefs))
+    return arrays
+
+
+def as_colours(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Numbers ``(rows, columns, channels)`` of any range as grey, or red, green and blue, from 0 to 255.
+
+    Numbers from 0 to 255 stay, those from 0 to 1 are spread over that range, others from their least to their greatest.
+    Of other than one or three channels the mean is shown.
+    """
+    low, high = float(picture.min()), float(picture.max())
+    if low >= 0 and high <= 255:
+        low, high = 0.0, 255.0 if high > 1 else 1.0
+    if picture.shape[2] not in (1, 3):
+        picture = picture.mean(2, keepdims=True)
+    found: NDArray[np.uint8] = np.rint((picture - low) * (255.0 / max(high - low, 1e-30))).astype(np.uint8)
+    return found
+
+
+def _places(m: Classifier, encoded: Any) -> list[str]:
+    """A name for each state: the symbols, the numbers of steps or looks, or row and column of squares of a picture."""
+    if isinstance(m.inputs_, TextInputs):
+        return [*m.inputs_.tokenizer.pieces(encoded.tolist()), "</s>"]
+    if isinstance(m.model_, LookingClassifier):
+        return [str(look + 1) for look in range(m.settings_.glimpses)]
+    if encoded.ndim == 3:
+        rows, columns = (-(-side // m.settings_.patch) for side in encoded.shape[:2])
+        return [f"{i + 1},{j + 1}" for i in range(rows) for j in range(columns)]
+    return [str(t + 1) for t in range(len(encoded))]
+
+
+def _outline(encoded: Any) -> str:
+    return picture_size(encoded.shape) if encoded.ndim == 3 else f"{len(encoded)} steps"
 
 
 def _class(m: Classifier, target: str | None) -> int | None:

@@ -1,0 +1,136 @@
+"""The waves in C, where there is a compiler, and the way back by hand."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from anaphora.kernels import compiler
+from anaphora.kernels.recurrence import workspace
+from anaphora.kernels.recurrence.source import PRELUDE
+
+Directions = tuple[tuple[bool, bool], ...]
+_GROUP = 8  # pictures that go through a wave together, as in the prelude
+
+
+@cache
+def library(double: bool) -> ctypes.CDLL | None:
+    """``waves.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
+    kind = "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
+    own = resources.files(__package__).joinpath("waves.c").read_text(encoding="utf-8")
+    try:
+        loaded = compiler.load(kind + PRELUDE.read_text() + own, "grid")
+    except compiler.CannotCompile:
+        return None
+    loaded.packed_size.restype = ctypes.c_longlong
+    loaded.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
+    return loaded
+
+
+def ready(*tensors: Tensor) -> bool:
+    """Whether `waves` can be used on these tensors."""
+    dtype = tensors[0].dtype
+    known = dtype in (torch.float32, torch.float64) and all(
+        tensor.dtype == dtype and tensor.device.type == "cpu" for tensor in tensors
+    )
+    return known and library(dtype == torch.float64) is not None
+
+
+def waves(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
+    """States ``(batch, rows, columns, directions, hidden)``; arguments as for `waves.grid_states`."""
+    found: Tensor = _Waves.apply(x, weight, bias, recurrent, directions)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Waves(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions: Directions
+    ) -> Tensor:
+        x, recurrent = x.contiguous(), recurrent.contiguous()
+        hidden, places = recurrent.shape[-1], x.shape[:3].numel()
+        gates = workspace.take(x, places * len(weight)).view(places, len(weight))
+        cells = workspace.take(x, gates.numel() // 5)
+        states = x.new_empty(*x.shape[:3], len(directions), hidden)
+        torch.addmm(bias, x.view(places, -1), weight.T, out=gates)
+        packed = _packed(recurrent, (5 * hidden, hidden, hidden, 1))
+        _call("grid_forward", _sizes(states, directions), (gates, packed, cells, states))
+        ctx.save_for_backward(x, weight, recurrent, states)
+        ctx.directions, ctx.kept = directions, workspace.Lease((gates, cells))
+        return states
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, recurrent, states = ctx.saved_tensors
+        gates, cells = ctx.kept.buffers
+        hidden, needed = recurrent.shape[-1], ctx.needs_input_grad
+        of_gates = workspace.take(x, gates.numel()).view_as(gates)
+        of_states = workspace.take(x, cells.numel()).view_as(states).copy_(of_output)
+        of_cells = workspace.take(x, cells.numel()).zero_()
+        packed = _packed(recurrent, (hidden, 5 * hidden, 1, hidden))
+        given = (gates, cells, packed, of_states, of_cells, of_gates)
+        _call("grid_backward", _sizes(states, ctx.directions), given)
+        found = (
+            (of_gates @ weight).view_as(x) if needed[0] else None,
+            of_gates.T @ x.view(len(gates), -1) if needed[1] else None,
+            of_gates.sum(0) if needed[2] else None,
+            _outer_products(of_gates, states, recurrent, ctx.directions) if needed[3] else None,
+        )
+        workspace.give_back((of_gates, of_states, of_cells))
+        return (*found, None)
+
+
+def _outer_products(of_gates: Tensor, states: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
+    """∂L/∂U: the sum over all places of ∂L/∂a_ij h_{i−1,j}ᵀ, and of ∂L/∂a_ij h_{i,j−1}ᵀ, ``(directions, 2, 5H, H)``."""
+    batch, rows, columns, count, hidden = states.shape
+    found = torch.empty_like(recurrent)
+    places = torch.arange(batch * rows * columns).view(batch, rows, columns)
+    threads = max(1, min(torch.get_num_threads(), 5 * hidden // 128))
+    for k, (bottom, right) in enumerate(directions):
+        with_up = places[:, :-1] if bottom else places[:, 1:]
+        with_left = places[:, :, :-1] if right else places[:, :, 1:]
+        away = (columns if bottom else -columns, 1 if right else -1)
+        for side, (chosen, distance) in enumerate(zip((with_up, with_left), away, strict=True)):
+            chosen = chosen.flatten().contiguous()  # flattening alone may leave a stride
+            sizes = (5 * hidden, hidden, len(chosen), threads, count * 5 * hidden, count * hidden)
+            # Row r of the gradient meets row r + distance of the states: both are counted by r.
+            neighbours = states.data_ptr() + (distance * count + k) * hidden * states.element_size()
+            gradients = of_gates.data_ptr() + k * 5 * hidden * of_gates.element_size()
+            pointers = (gradients, neighbours, found[k, side].data_ptr(), chosen.data_ptr())
+            _run("outer", found, sizes, pointers)
+    return found
+
+
+def _packed(recurrent: Tensor, how: tuple[int, int, int, int]) -> Tensor:
+    """Every matrix of U in the order products read it; ``how``: columns, inner size and the strides of both."""
+    loaded = library(recurrent.dtype == torch.float64)
+    assert loaded is not None
+    matrices = recurrent.flatten(0, 1)
+    packed = recurrent.new_empty(len(matrices), loaded.packed_size(how[0], how[1]))
+    for matrix, place in zip(matrices, packed, strict=True):
+        _run("pack", recurrent, how, (matrix.data_ptr(), place.data_ptr()))
+    return packed
+
+
+def _sizes(states: Tensor, directions: Directions) -> tuple[int, ...]:
+    jobs = len(directions) * -(-states.shape[0] // _GROUP)
+    flips = (bottom + 2 * right for bottom, right in directions)
+    return (*states.shape, max(1, min(torch.get_num_threads(), jobs)), *flips)
+
+
+def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
+    _run(name, tensors[0], sizes, tuple(tensor.data_ptr() for tensor in tensors))
+
+
+def _run(name: str, like: Tensor, sizes: tuple[int, ...], pointers: tuple[int, ...]) -> None:
+    function = getattr(library(like.dtype == torch.float64), name)
+    n, p = (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(pointers))(*pointers)
+    if function(n, p) and name != "pack":  # what packs returns nothing
+        raise MemoryError("a two-dimensional LSTM ran out of memory; use smaller batches or pictures")
