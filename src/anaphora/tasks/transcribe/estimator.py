@@ -185,15 +185,11 @@ class Transcriber(Estimator):
 
         ``options`` are those of `TranscribeOptions`: ``beam``, ``lexicon``, ``lm`` and others.
         """
-        return [found[0].text for found in self.transcribe(inputs, **options)]
+        return self._listening(self._options(options)).texts(self._all(inputs))
 
     def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
-        self._check_trained()
-        asked = self._options(options)
-        given = sources(inputs) if isinstance(inputs, str | Path) else list(inputs)
-        heard = [self._hear(x, number) for number, x in enumerate(given, start=1)]
-        return self._listening(asked).transcripts(heard)
+        return self._listening(self._options(options)).transcripts(self._all(inputs))
 
     def score(
         self,
@@ -206,7 +202,6 @@ class Transcriber(Estimator):
     ) -> dict[str, Any]:
         """Word and character error in percent (WER, CER), the share of texts without an error, the errors of each kind,
         the commonest ones, and the texts with most errors, each error in brackets: ``(wanted→given)``."""
-        self._check_trained()
         asked = self._options(options)
         rows = open_recordings(
             data,
@@ -217,7 +212,7 @@ class Transcriber(Estimator):
             target_field=target_field,
         )
         heard = [self.ear_.hear(item) for item in rows.items]
-        outputs = [found[0].text for found in self._listening(asked).transcripts(heard)]
+        outputs = self._listening(asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
         skipped = {"skipped": rows.skipped} if rows.skipped else {}
         return transcription_scores(rows.names, references, outputs) | skipped
@@ -227,7 +222,6 @@ class Transcriber(Estimator):
 
         Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1 ``path⇥score⇥text``.
         """
-        self._check_trained()
         asked = self._options(options)
         listening, files = self._listening(asked), sources(source)
         skipped = 0
@@ -259,6 +253,10 @@ class Transcriber(Estimator):
         x = dev.load(number) if self.ear_.kind == "features" else dev.wave(number)
         return x, dev.transcripts[number]
 
+    def _all(self, inputs: Any) -> list[Any]:
+        given = sources(inputs) if isinstance(inputs, str | Path) else list(inputs)
+        return [self._hear(x, number) for number, x in enumerate(given, start=1)]
+
     def _hear(self, x: Any, number: int = 1) -> Any:
         """The frames of one input as the model reads them."""
         return self.ear_.hear(as_item(x, number, self.ear_.rate))
@@ -284,5 +282,6 @@ class Transcriber(Estimator):
         )
 
     def _options(self, given: Mapping[str, Any]) -> TranscribeOptions:
+        self._check_trained()
         asked = {key: value for key, value in given.items() if value is not None}
         return build(TranscribeOptions, asked, owner="predict")

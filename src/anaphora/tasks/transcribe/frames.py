@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.audio.augment import SpecAugment, drawn_speed, noise, speed
+from anaphora.data.audio.augment import SpecAugment, noise, speed
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
 from anaphora.data.audio.normalise import normalise
@@ -71,7 +71,7 @@ class Ear:
         """
         s, draw = self.settings, random_of(*place)
         if self.features is not None and (s.speed or s.noise):
-            wave = speed(data.wave(i), drawn_speed(s.speed, draw))
+            wave = speed(data.wave(i), float(draw.uniform(1 - s.speed, 1 + s.speed)))
             wave = noise(wave, float(draw.uniform(0, s.noise)), draw) if s.noise else wave
             found = frames_of(wave, self.features)
         else:

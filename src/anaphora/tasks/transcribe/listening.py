@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anaphora.data.tokenizers import Tokenizer
@@ -17,7 +17,7 @@ from anaphora.tasks.transcribe.decoding import (
     search_symbols,
 )
 from anaphora.tasks.transcribe.windows import Window, cut, join_log_probs
-from anaphora.tasks.transcribe.words import Transcript, Word, transcript
+from anaphora.tasks.transcribe.words import Transcript, Word, text_of, transcript
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,33 @@ class Listening:
     window: float = 30.0
     overlap: float = 8.0
 
+    def texts(self, inputs: Sequence[Frames]) -> list[str]:
+        """The best text of each input, in order. An input's never depends on the others."""
+        return [self._best(windows, heard) for windows, heard in self._heard(inputs)]
+
     def transcripts(self, inputs: Sequence[Frames]) -> list[list[Transcript]]:
-        """The best transcripts of each input, best first. An input's never depend on the others."""
+        """The best transcripts of each input, best first, with the time and the confidence of each word."""
+        return [self._joined(windows, heard) for windows, heard in self._heard(inputs)]
+
+    def _heard(self, inputs: Sequence[Frames]) -> Iterator[tuple[list[Window], list[Heard]]]:
+        """What was heard in each input: once in all of it from CTC, else once in each of its windows."""
         windows = [self._windows(len(x)) for x in inputs]
         parts = [x[w.start : w.end] for x, of in zip(inputs, windows, strict=True) for w in of]
         self.model.eval()
         if isinstance(self.model, CTCModel):
             log_probs = iter(frame_log_probs(self.model, parts))
-            found = []
-            for of in windows:
+            for x, of in zip(inputs, windows, strict=True):
                 whole = join_log_probs(of, [next(log_probs) for _ in of], self.factor)
-                found.append(self._written(Heard(search_frames(whole, self.search), whole)))
-            return found
-        heard = iter(search_symbols(self.model, parts, self.search))
-        return [self._joined(of, [next(heard) for _ in of]) for of in windows]
+                yield cut(len(x), len(x), 0, 1), [Heard(search_frames(whole, self.search), whole)]
+        else:
+            heard = iter(search_symbols(self.model, parts, self.search))
+            for of in windows:
+                yield of, [next(heard) for _ in of]
+
+    def _best(self, windows: Sequence[Window], heard: Sequence[Heard]) -> str:
+        if len(windows) > 1:
+            return self._joined(windows, heard)[0].text
+        return text_of(heard[0].hypotheses[0], self.tokenizer)
 
     def _windows(self, frames: int) -> list[Window]:
         return cut(frames, round(self.window / self.hop), round(self.overlap / self.hop), self.factor)

@@ -50,8 +50,13 @@ def transcript(
         start, end = marks[places[0]].start, marks[places[-1]].end
         sure = math.exp(sum(math.log(max(marks[i].confidence, 1e-30)) for i in places) / len(places))
         words.append(Word(word, round(begin + start * seconds, 3), round(begin + end * seconds, 3), sure))
+    return Transcript(text_of(h, tokenizer), words, h.score, h.log_prob)
+
+
+def text_of(h: Hypothesis, tokenizer: Tokenizer) -> str:
+    """What a hypothesis says: its words with single spaces between them."""
     text = " ".join(h.words) if isinstance(h, WordHypothesis) else tokenizer.decode(h.tokens)
-    return Transcript(text, words, h.score, h.log_prob)
+    return tokenizer.normalized(text)
 
 
 @dataclass(frozen=True)
