@@ -11,7 +11,10 @@ from anaphora.errors import DataError
 
 FLOOR = 1e-10
 """Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
-_TOGETHER = 512  # frames that are transformed at once: their spectra stay in the cache, whatever the length
+_TOGETHER = 512  # frames that are transformed at once on a CPU: their spectra stay in its cache
+_BANDS = (
+    4  # filters lie beside each other: each quarter of them is multiplied with the frequencies it hears only
+)
 
 
 class LogMel(nn.Module):
@@ -29,6 +32,9 @@ class LogMel(nn.Module):
     normalisation of areas). A frame begins at every multiple of H at which a whole window fits, so frame t needs no
     sample after tH + W and sound can be read as it arrives; a sound shorter than a window is one frame, filled up
     with zeros.
+
+    Spectra are computed in float64, because in a frame with a loud tone the quiet filters would otherwise hear
+    nothing but rounding; the features are float32. No gradient flows through them.
 
     rate: samples per second. window, hop: seconds. bins: how many filters. low, high: Hz (None: half the rate).
     preemphasis: α, from 0 to below 1.
@@ -72,8 +78,10 @@ class LogMel(nn.Module):
                 f"{bins} filters are too many for a window of {window:g} s at {rate} Hz: some would hear nothing; "
                 "ask for fewer."
             )
-        self.register_buffer("window", torch.hann_window(self.size, periodic=True), persistent=False)
+        window_shape = torch.hann_window(self.size, periodic=True, dtype=torch.float64)
+        self.register_buffer("window", window_shape, persistent=False)
         self.register_buffer("filters", filters.float(), persistent=False)
+        self._parts = [_extent(filters, part) for part in _parts(bins)]
 
     @property
     def width(self) -> int:
@@ -84,49 +92,68 @@ class LogMel(nn.Module):
         """How many frames a sound of ``samples`` samples has: T = 1 + ⌊(n − W) / H⌋, at least one if n > 0."""
         return 1 + max(samples - self.size, 0) // self.hop if samples > 0 else 0
 
+    @torch.no_grad()
     def forward(self, waves: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """``waves`` (B, N), of which the first ``lengths`` (B,) samples are real (None: all).
 
         Returns the features (B, T, F), zero after the end of each, and the numbers of frames (B,).
         """
+        counts = self._counts(waves, lengths)
+        if not (total := self.frames(waves.shape[1])):
+            return self.filters.new_zeros(len(waves), 0, self.width), counts
+        waves = waves.double()
+        waves = self.emphasised(waves, waves.new_zeros(len(waves), 1))
+        if lengths is not None and int(lengths.min()) < self.size:
+            # Only a sound that is shorter than a window is filled up, and so only its padding can be heard.
+            real = torch.arange(waves.shape[1], device=waves.device) < lengths[:, None]
+            waves = torch.where(real, waves, waves.new_zeros(()))
+        found = self.of_emphasised(waves)
         if lengths is None:
-            lengths = torch.full((len(waves),), waves.shape[1], device=waves.device)
-        real = torch.arange(waves.shape[1], device=waves.device) < lengths[:, None]
-        waves = torch.where(real, waves, waves.new_zeros(()))
-        counts = (1 + (lengths - self.size).clamp_min(0) // self.hop) * (lengths > 0)
-        total = self.frames(waves.shape[1])
-        if not total:
-            return waves.new_zeros(len(waves), 0, self.width), counts
-        found = self._of_frames(self._framed(self._emphasised(waves, waves.new_zeros(len(waves), 1))))
+            return found, counts
         kept = torch.arange(total, device=waves.device) < counts[:, None]
         return torch.where(kept[..., None], found, found.new_zeros(())), counts
+
+    def _counts(self, waves: Tensor, lengths: Tensor | None) -> Tensor:
+        if lengths is None:
+            return torch.full((len(waves),), self.frames(waves.shape[1]), device=waves.device)
+        return (1 + (lengths - self.size).clamp_min(0) // self.hop) * (lengths > 0)
 
     def stream(self) -> FeatureStream:
         """A reader of one sound that arrives piece by piece."""
         return FeatureStream(self)
 
-    def _emphasised(self, waves: Tensor, before: Tensor) -> Tensor:
-        """Pre-emphasis of ``waves`` (…, n), which follow the samples ``before`` (…, 1)."""
+    def emphasised(self, waves: Tensor, before: Tensor) -> Tensor:
+        """Pre-emphasis x' of ``waves`` (B, n), which follow the samples ``before`` (B, 1)."""
         if not self.preemphasis:
             return waves
-        return waves - self.preemphasis * torch.cat((before, waves[..., :-1]), dim=-1)
+        follows = torch.cat((before, waves[:, :-1]), dim=1)
+        return torch.add(waves, follows, alpha=-self.preemphasis)
 
-    def _framed(self, waves: Tensor) -> Tensor:
-        """(…, T, W), a view where a whole window fits."""
-        missing = self.size - waves.shape[-1]
+    def of_emphasised(self, waves: Tensor) -> Tensor:
+        """The features (B, T, F) of samples (B, n) that are emphasised already."""
+        missing = self.size - waves.shape[1]
         if missing > 0:
             waves = nn.functional.pad(waves, (0, missing))
-        return waves.unfold(-1, self.size, self.hop)
+        frames = waves.unfold(1, self.size, self.hop)  # (B, T, W), a view
+        together = max(1, _TOGETHER // len(frames)) if frames.device.type == "cpu" else frames.shape[1]
+        windowed = frames.new_zeros(len(frames), min(together, frames.shape[1]), self._points)
+        found = self.filters.new_empty(len(frames), frames.shape[1], self.width)
+        for begin in range(0, frames.shape[1], together):
+            some = frames[:, begin : begin + together]
+            # The samples after the window stay zero.
+            torch.mul(some, self.window, out=windowed[:, : some.shape[1], : self.size])
+            found[:, begin : begin + together] = self._of_windowed(windowed[:, : some.shape[1]])
+        return found
 
-    def _of_frames(self, frames: Tensor) -> Tensor:
-        """The features (…, T, F) of the samples ``frames`` (…, T, W)."""
-        parts = [self._log_energies(part) for part in torch.split(frames, _TOGETHER, dim=-2)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
-
-    def _log_energies(self, frames: Tensor) -> Tensor:
-        squares = torch.view_as_real(torch.fft.rfft(frames * self.window, n=self._points)).square_()
-        energies: Tensor = (squares[..., 0] + squares[..., 1]) @ self.filters
-        return energies.clamp_min(FLOOR).log_()
+    def _of_windowed(self, windowed: Tensor) -> Tensor:
+        """The features (B, t, F) of windows (B, t, N) that are filled up with zeros."""
+        squares = torch.view_as_real(torch.fft.rfft(windowed)).square_()
+        powers = self.filters.new_empty(squares.shape[:-1])
+        torch.add(squares[..., 0], squares[..., 1], out=powers)
+        energies = powers.new_empty(*powers.shape[:-1], self.bins)
+        for bins, heard in self._parts:
+            energies[..., bins] = powers[..., heard] @ self.filters[heard, bins]
+        return energies.clamp_min_(FLOOR).log_()
 
 
 class MFCC(LogMel):
@@ -169,8 +196,8 @@ class MFCC(LogMel):
     def width(self) -> int:
         return self.count
 
-    def _log_energies(self, frames: Tensor) -> Tensor:
-        return super()._log_energies(frames) @ self.transform
+    def _of_windowed(self, windowed: Tensor) -> Tensor:
+        return super()._of_windowed(windowed) @ self.transform
 
 
 class FeatureStream:
@@ -181,32 +208,34 @@ class FeatureStream:
 
     def __init__(self, features: LogMel):
         self._features = features
-        nothing = features.window.new_zeros(0)
-        self._rest, self._last = nothing, features.window.new_zeros(1)
+        self._rest = features.window.new_zeros(1, 0)  # emphasised samples that belong to frames to come
+        self._last = features.window.new_zeros(1, 1)
         self._given = 0
 
+    @torch.no_grad()
     def push(self, samples: Tensor) -> Tensor:
         """The features (t, F) of the frames that ``samples`` (n,) complete; t may be 0."""
         f = self._features
-        if samples.numel():
-            emphasised = f._emphasised(samples.to(self._rest), self._last)
-            self._rest = torch.cat((self._rest, emphasised))
-            self._last = samples[-1:].to(self._last)
-        if len(self._rest) < f.size:
-            return self._rest.new_zeros(0, f.width)
-        found = f._of_frames(f._framed(self._rest))
-        self._rest = self._rest[len(found) * f.hop :]
+        if len(samples):
+            new = samples.to(self._rest)[None]
+            self._rest = torch.cat((self._rest, f.emphasised(new, self._last)), dim=1)
+            self._last = new[:, -1:]
+        if self._rest.shape[1] < f.size:
+            return f.filters.new_zeros(0, f.width)
+        found = f.of_emphasised(self._rest)[0]
+        self._rest = self._rest[:, len(found) * f.hop :]
         self._given += len(found)
         return found
 
+    @torch.no_grad()
     def finish(self) -> Tensor:
         """What is left at the end, (t, F): one frame if the whole sound was shorter than a window, else none."""
         f, rest = self._features, self._rest
-        self._rest = rest[:0]
-        if self._given or not len(rest):
-            return rest.new_zeros(0, f.width)
+        self._rest = rest[:, :0]
+        if self._given or not rest.shape[1]:
+            return f.filters.new_zeros(0, f.width)
         self._given = 1
-        return f._of_frames(f._framed(rest))
+        return f.of_emphasised(rest)[0]
 
 
 def mel_corners(bins: int, low: float, high: float) -> Tensor:
@@ -223,3 +252,15 @@ def mel_filters(rate: int, points: int, corners: Tensor) -> Tensor:
     left, peak, right = corners[:-2], corners[1:-1], corners[2:]
     rising, falling = (frequencies - left) / (peak - left), (right - frequencies) / (right - peak)
     return torch.minimum(rising, falling).clamp_min(0)
+
+
+def _parts(bins: int) -> list[slice]:
+    """The filters in a few groups of neighbours."""
+    size = -(-bins // _BANDS)
+    return [slice(begin, min(begin + size, bins)) for begin in range(0, bins, size)]
+
+
+def _extent(filters: Tensor, part: slice) -> tuple[slice, slice]:
+    """A group of filters, and the frequencies that any of them hears."""
+    heard = filters[:, part].any(dim=1).nonzero().flatten()
+    return part, slice(int(heard[0]), int(heard[-1]) + 1)
