@@ -1,0 +1,240 @@
+"""The two passes of a plan through its kernels: what they are given, and what follows for all steps at once.
+
+Axes: B batch, T time, H units. Every array with a row per step is ``(B·T, ·)``, a step at the place of its input, so
+that neither a direction nor lengths need anything to be moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.persistent import nvrtc
+from anaphora.kernels.recurrence.persistent.ahead import reductions_ahead
+from anaphora.kernels.recurrence.persistent.columns import Key, Program
+from anaphora.kernels.recurrence.persistent.driver import Loaded, check_report, report
+from anaphora.kernels.recurrence.persistent.packing import pack_depth, pack_rows, unpack_rows
+from anaphora.kernels.recurrence.persistent.program import Programs, together
+from anaphora.kernels.recurrence.persistent.source import NAME, Kernel
+from anaphora.kernels.recurrence.persistent.tiling import Tiling
+from anaphora.kernels.recurrence.precision import recurrent_precision
+from anaphora.kernels.recurrence.reference import States
+
+Arrays = dict[str, Tensor | None]
+
+
+@dataclass
+class Pass:
+    """One pass for certain sizes on one GPU: its kernel, compiled when it is first run."""
+
+    kernel: Kernel
+    device: torch.device
+    architecture: str
+    processors: int
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        code = nvrtc.machine_code(self.kernel.source(), self.architecture, "steps")
+        tiling = self.kernel.tiling
+        return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps)
+
+    @property
+    def tiling(self) -> Tiling:
+        return self.kernel.tiling
+
+    @property
+    def program(self) -> Program:
+        return self.kernel.program
+
+    def run(self, arrays: Arrays, time: int, batch: int, reverse: bool) -> None:
+        """Launch; ``arrays`` by the names of the kernel's parameters."""
+        index = self.device.index or 0
+        arrays["REPORT"] = report(index)
+        pointers = [arrays.get(name) for _, name in self.kernel.parameters]
+        with torch.cuda.device(self.device):
+            grid = self.tiling.grid(batch, self.processors)
+            self.loaded.launch(grid, pointers, [time, batch, int(reverse), self.tiling.groups(batch)])
+
+    def shared_arrays(self, like: Tensor, rows: int) -> Arrays:
+        """What blocks exchange through, filled with the word that stands for nothing yet."""
+        width, sums = self.kernel.shared_width, self.kernel.reductions.width * self.tiling.slices
+        arrays: Arrays = {}
+        if width:
+            shared = torch.empty(rows, width, dtype=like.dtype, device=like.device)
+            shared.view(torch.int32).fill_(-1)
+            arrays["SHARED"] = shared
+        if sums:
+            arrays["ROWS"] = torch.full((rows, sums), -1, dtype=torch.int32, device=like.device)
+        return arrays
+
+
+@dataclass
+class Kept:
+    """What the forward pass leaves for the backward pass: by the names of the kernels' parameters."""
+
+    arrays: Arrays
+    given: Arrays
+
+
+class Passes:
+    """Both passes of a plan; ``programs`` say what each number is."""
+
+    def __init__(self, programs: Programs, forward: Pass, backward: Pass, running: Pass):
+        self.programs, self.plan, self.hidden = programs, programs.plan, programs.hidden
+        self.forward_pass, self.backward_pass, self.running_pass = forward, backward, running
+
+    # ------------------------------------------------------------------ forward
+    def forward(self, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
+        """y ``(B, T, H)``, the last states ``(B, H)``, and what the backward pass needs."""
+        check_report(given.steps[0].device.index or 0)
+        run = self.forward_pass if keep else self.running_pass
+        x, program = given.steps[0], run.program
+        batch, time = x.shape[:2]
+        rows, kernel = batch * time, run.kernel
+        with recurrent_precision():
+            fixed = self._inputs(call, given)
+        arrays = {**fixed, **run.shared_arrays(x, rows), **self._matrices(run, given)}
+        arrays["Y"] = x.new_empty(batch, time, self.hidden)
+        if program.keep:
+            arrays["KEEP"] = x.new_empty(rows, self.hidden * kernel.kept)
+        if program.keep_rows:
+            arrays["KROW"] = x.new_empty(rows, kernel.kept_rows, dtype=torch.float32)
+        last = tuple(torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial)
+        for k, (start, end) in enumerate(zip(given.initial, last, strict=True)):
+            arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = start.contiguous(), end
+        run.run(arrays, time, batch, call.reverse)
+        y = arrays["Y"]
+        assert y is not None
+        left = {name: arrays.get(name) for name in ("KEEP", "KROW")} | {"OPERAND": arrays.get("SHARED")}
+        return y, last, Kept(left, fixed)
+
+    def _inputs(self, call: Call, given: Arguments) -> Arrays:
+        """What both kernels read and nobody writes: parameters, inputs, and products of inputs for all steps."""
+        arrays: Arrays = {}
+        places = [*self.forward_pass.program.places, *self.backward_pass.program.places]
+        for name, group, kind in (
+            ("P", given.vectors, "vector"),
+            ("Q", given.rows, "row"),
+            ("S", given.steps, "step"),
+        ):
+            arrays |= {
+                f"{name}{i}": group[i].contiguous() for i in {p.index for p in places if p.kind == kind}
+            }
+        nodes = self.forward_pass.program.columns.nodes | self.backward_pass.program.columns.nodes
+        x = given.steps
+        for number in {p.index for p in places if p.kind == "product"}:
+            node = nodes[number]
+            source = x[node.args[0].index]
+            arrays[f"X{number}"] = source.reshape(-1, source.shape[2]) @ given.matrices[node.index].t()
+        wanted = [nodes[number] for number in {p.index for p in places if p.kind == "ahead"}]
+        arrays |= {f"A{n.number}": v for n, v in reductions_ahead(wanted, given, arrays)}
+        if call.lengths is not None:
+            arrays["LENGTHS"] = call.lengths.to(x[0].device, torch.int32).clamp(0, x[0].shape[1]).contiguous()
+        return arrays
+
+    def _matrices(self, run: Pass, given: Arguments) -> Arrays:
+        arrays: Arrays = {}
+        for k, e in enumerate(run.program.products):
+            start = run.program.start(e)
+            entries = run.program.shared[start : start + len(set(e.operands))]
+            matrix = given.matrices[e.matrix] if e.matrix >= 0 else given.matrices[-1 - e.matrix].t()
+            arrays[f"M{k}"] = pack_depth(matrix.detach(), e.operands, entries, self.hidden, run.tiling.padded)
+        return arrays
+
+    # ------------------------------------------------------------------ backward
+    def backward(
+        self, call: Call, given: Arguments, kept: Kept, grads: Sequence[Tensor | None], needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The gradient of every tensor of ``given``, in its order."""
+        run, x = self.backward_pass, given.steps[0]
+        batch, time = x.shape[:2]
+        arrays = {
+            **kept.given,
+            **kept.arrays,
+            **run.shared_arrays(x, batch * time),
+            **self._matrices(run, given),
+        }
+        arrays["DY"] = None if grads[0] is None else grads[0].contiguous()
+        dstates = [torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial]
+        for k, (end, start) in enumerate(zip(grads[1:], dstates, strict=True)):
+            arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = None if end is None else end.contiguous(), start
+        sums = None
+        if run.program.sums:
+            blocks = run.tiling.grid(batch, run.processors) // run.tiling.slices
+            threads = 32 * run.tiling.warps // run.tiling.columns
+            shape = (len(run.program.sums), blocks * threads, run.tiling.padded)
+            sums = arrays["SUMS"] = x.new_empty(shape, dtype=torch.float32)
+        run.run(arrays, time, batch, call.reverse)
+        with recurrent_precision():
+            matrices, dx = self._after(call, given, kept, arrays["SHARED"], needs)
+        vectors = self._vector_gradients(given, sums)
+        nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
+        return [*matrices, *vectors, dx, *nothing, *dstates]
+
+    def _vector_gradients(self, given: Arguments, sums: Tensor | None) -> list[Tensor | None]:
+        found: list[Tensor | None] = [None] * len(given.vectors)
+        if sums is None:
+            return found
+        total = sums.sum(1)
+        keys = self.backward_pass.program.sums
+        for index, wanted in self.programs.vector_gradients.items():
+            like = given.vectors[index]
+            parts = [total[keys.index(key)][: self.hidden] for key in wanted]
+            value = parts[0] if len(parts) == 1 else torch.cat(parts)
+            found[index] = (value.sum(0, keepdim=True) if like.shape[0] == 1 else value).to(like.dtype)
+        return found
+
+    def _after(
+        self, call: Call, given: Arguments, kept: Kept, shared: Tensor | None, needs: Sequence[bool]
+    ) -> tuple[list[Tensor | None], Tensor | None]:
+        """The gradients of matrices and of x: products over all rows and steps."""
+        matrices: list[Tensor | None] = [None] * len(given.matrices)
+        wants_x = needs[len(given.matrices) + len(given.vectors)]
+        x, dx = given.steps[0], None
+        if shared is None:
+            return matrices, dx
+        entries, padded, h = self.backward_pass.program.shared, self.backward_pass.tiling.padded, self.hidden
+        for product, wanted in self.programs.products:
+            start = together(entries, wanted)
+            here = entries[start : start + len(set(wanted))]
+            g = shared[:, start * padded : (start + len(here)) * padded]
+            m, source = product.index, product.args[0]
+            if needs[m]:
+                operand, columns = self._operand(call, given, kept, product.args[0].number)
+                found = unpack_rows(g.t() @ operand, wanted, here, h, padded)
+                matrices[m] = self._natural(found, columns) if columns else found
+            if source.op == "step" and source.index == 0 and wants_x:
+                through = g @ pack_rows(given.matrices[m].detach(), wanted, here, h, padded)
+                dx = through if dx is None else dx + through
+        for k, key in enumerate(self.programs.step_gradient if wants_x else ()):
+            at = entries.index(key) * padded
+            dx = torch.zeros_like(x).view(-1, x.shape[2]) if dx is None else dx
+            dx[:, k * h : (k + 1) * h] += shared[:, at : at + h]
+        return matrices, None if dx is None else dx.view(x.shape)
+
+    def _operand(self, call: Call, given: Arguments, kept: Kept, number: int) -> tuple[Tensor, list[Key]]:
+        """What a product multiplied, at all steps, and its entries where it was exchanged."""
+        node = next(p.args[0] for p in self.plan.products if p.args[0].number == number)
+        if node.op == "step":
+            value = given.steps[node.index]
+            if call.lengths is not None:  # what lies past a row's end may be anything
+                time = torch.arange(value.shape[1], device=value.device)
+                real = time < call.lengths.to(value.device)[:, None]
+                value = torch.where(real[:, :, None], value, value.new_zeros(()))
+            return value.reshape(-1, value.shape[2]), []
+        run = self.forward_pass
+        keys = run.program.columns.keys(node)
+        start, padded = together(run.program.shared, keys), run.tiling.padded
+        shared = kept.arrays["OPERAND"]
+        assert shared is not None
+        self._entries = run.program.shared[start : start + len(set(keys))]
+        return shared[:, start * padded : (start + len(self._entries)) * padded], keys
+
+    def _natural(self, gradient: Tensor, keys: list[Key]) -> Tensor:
+        padded = self.forward_pass.tiling.padded
+        return unpack_rows(gradient.t(), keys, self._entries, self.hidden, padded).t()

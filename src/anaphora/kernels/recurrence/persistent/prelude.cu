@@ -1,0 +1,181 @@
+// What every generated kernel begins with: number types, fast functions, publishing, polling, and the product.
+//
+// Rows of the batch go by eights, the narrow side of the tensor cores' product; a block of threads owns HS columns of
+// NT such tiles and keeps its slice of every matrix in registers, what does not fit there in shared memory. Whatever
+// other blocks need is published by plain stores to an array filled with NONE beforehand, a NaN that arithmetic never
+// makes; who needs it reads until it is there. No barrier, counter or fence is involved.
+typedef unsigned int u32;
+typedef long long L;
+typedef float R;
+#define K(x) ((float)(x))
+#define NONE 0xFFFFFFFFu
+#define HALF (KIND!=0)
+#define NTH (WARPS*32)
+#define BM (8*NT)
+#define CELLS (BM*HS)
+#define EPT ((CELLS+NTH-1)/NTH)
+#define NSL (HP/HS)
+#define VEC ((int)(16/sizeof(elem)))
+#define KBLK (4*VEC)
+#define IN __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define EACH UNROLL for(int i=0;i<EPT;i++)if((tid&~31)+i*NTH<CELLS)
+#define SPIN 4000000
+
+#if KIND==1
+struct alignas(2) elem{unsigned short u;};
+IN float tof(elem v){return __uint_as_float((u32)v.u<<16);}
+IN elem toe(float v){elem r;asm("cvt.rn.bf16.f32 %0,%1;":"=h"(r.u):"f"(v));return r;}
+IN u32 pack(float a,float b){u32 r;asm("cvt.rn.bf16x2.f32 %0,%1,%2;":"=r"(r):"f"(b),"f"(a));return r;}
+#elif KIND==2
+struct alignas(2) elem{unsigned short u;};
+IN float tof(elem v){float r;asm("cvt.f32.f16 %0,%1;":"=f"(r):"h"(v.u));return r;}
+IN elem toe(float v){elem r;asm("cvt.rn.f16.f32 %0,%1;":"=h"(r.u):"f"(v));return r;}
+IN u32 pack(float a,float b){u32 r;asm("cvt.rn.f16x2.f32 %0,%1,%2;":"=r"(r):"f"(b),"f"(a));return r;}
+#else
+typedef float elem;
+IN float tof(elem v){return v;}
+IN elem toe(float v){return v;}
+#endif
+
+// ---------------------------------------------------------------- functions
+#if HALF
+IN float r_tanh(float v){float r;asm("tanh.approx.f32 %0,%1;":"=f"(r):"f"(v));return r;}
+IN float r_sigmoid(float v){return fmaf(r_tanh(0.5f*v),0.5f,0.5f);}
+#else
+IN float r_sigmoid(float v){return __fdividef(1.f,1.f+__expf(-v));}
+IN float r_tanh(float v){return 1.f-__fdividef(2.f,1.f+__expf(2.f*v));}
+#endif
+IN float r_exp(float v){return expf(v);}
+IN float r_log(float v){return logf(v);}
+IN float r_log1p(float v){return log1pf(v);}
+IN float r_relu(float v){return v<=0.f?0.f:v;}
+IN float r_abs(float v){return fabsf(v);}
+IN float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:v;}
+IN float r_sqrt(float v){return sqrtf(v);}
+IN float r_rsqrt(float v){return rsqrtf(v);}
+IN float r_sin(float v){return sinf(v);}
+IN float r_cos(float v){return cosf(v);}
+IN float r_erf(float v){return erff(v);}
+IN float r_max(float a,float b){return a!=a?a:b!=b?b:a>b?a:b;}
+IN float r_min(float a,float b){return a!=a?a:b!=b?b:a<b?a:b;}
+
+// ---------------------------------------------------------------- publishing and polling
+template<int N> struct Wide{static constexpr int b=N*(int)sizeof(elem),v=b%16==0?16:b%8==0?8:b%4==0?4:(int)sizeof(elem);};
+template<int N> struct alignas(Wide<N>::v) Record{elem v[N];};
+IN u32 word(float v){return v!=v?0x7FFFFFFFu:__float_as_uint(v);}  // a NaN, but not NONE
+IN void store(void*p,u32 a){asm volatile("st.relaxed.gpu.global.u32 [%0],%1;"::"l"(p),"r"(a):"memory");}
+IN uint4 load4(const void*p){uint4 v;asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"l"(p):"memory");return v;}
+IN u32 load1(const void*p){u32 v;asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];":"=r"(v):"l"(p):"memory");return v;}
+IN bool ready(uint4 v){return v.x!=NONE&&v.y!=NONE&&v.z!=NONE&&v.w!=NONE;}
+// One number of this column; neighbouring columns share a word when numbers are 16 bits wide.
+IN void put(elem*p,float v,bool on){
+#if HALF
+  float mate=__shfl_xor_sync(~0u,v,1);
+  if(on&&!(threadIdx.x&1))store(p,pack(v,mate));
+#else
+  if(on)store(p,word(v));
+#endif
+}
+// Two numbers of this column at p and q: even columns write the words of p, odd ones those of q.
+IN void put2(elem*p,elem*q,float v,float w,bool on){
+#if HALF
+  bool odd=threadIdx.x&1;
+  float got=__shfl_xor_sync(~0u,odd?v:w,1);
+  if(on)store(odd?q-1:p,odd?pack(got,w):pack(v,got));
+#else
+  if(on){store(p,word(v));store(q,word(w));}
+#endif
+}
+
+// ---------------------------------------------------------------- reductions of a row
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7F800000)
+#endif
+IN float real_columns(int slice){int n=H_-slice*HS;return (float)(n<HS?n:HS);}
+IN float row_sum(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
+IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
+// N numbers of one slice of a row, as soon as they are there.
+template<int N> IN void take(const float*p,float*to,bool&dead){
+  u32 v[N];bool ok;int spin=0;
+  do{ok=true;
+    if constexpr(N%4==0){UNROLL for(int k=0;k<N;k+=4){uint4 q=load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}}
+    else{UNROLL for(int k=0;k<N;k++)v[k]=load1(p+k);}
+    UNROLL for(int k=0;k<N;k++)ok=ok&&v[k]!=NONE;
+    if(++spin>SPIN)dead=true;
+  }while(!ok&&!dead);
+  UNROLL for(int k=0;k<N;k++)to[k]=__uint_as_float(v[k]);
+}
+
+// ---------------------------------------------------------------- the product
+IN u32 operand(u32 v){
+#if HALF
+  return v;
+#else
+  u32 r;asm("cvt.rna.tf32.f32 %0,%1;":"=r"(r):"f"(__uint_as_float(v)));return r;
+#endif
+}
+IN uint4 operand(uint4 v){return make_uint4(operand(v.x),operand(v.y),operand(v.z),operand(v.w));}
+IN void mma(float*c,u32 a0,u32 a1,u32 a2,u32 a3,u32 b0,u32 b1){
+#if KIND==1
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+#elif KIND==2
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+#else
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+#endif
+  :"+f"(c[0]),"+f"(c[1]),"+f"(c[2]),"+f"(c[3]):"r"(a0),"r"(a1),"r"(a2),"r"(a3),"r"(b0),"r"(b1));
+}
+// This block's rows of a matrix (out·HP, DEPTH): OUT·HS of them, MT tiles of 16. Lane q of four holds VEC neighbours
+// along the depth, so that a load of 16 bytes is what the tensor cores want. Each warp owns KB blocks of the depth,
+// the first KREG of them in registers.
+template<int DEPTH,int OUT,int MT,int KB,int KREG> IN void load_matrix(const elem*m,int slice,u32*a,uint4*spill){
+  int lane=threadIdx.x&31,w=threadIdx.x>>5,q=lane&3;
+  UNROLL for(int kb=0;kb<KB;kb++)UNROLL for(int mt=0;mt<MT;mt++){
+    int k=(w*KB+kb)*KBLK+q*VEC,r0=mt*16+(lane>>2),r1=r0+8;uint4 lo=make_uint4(0,0,0,0),hi=lo;
+    if(k<DEPTH&&r0<OUT*HS)lo=operand(*(const uint4*)(m+((L)(r0/HS)*HP+slice*HS+r0%HS)*DEPTH+k));
+    if(k<DEPTH&&r1<OUT*HS)hi=operand(*(const uint4*)(m+((L)(r1/HS)*HP+slice*HS+r1%HS)*DEPTH+k));
+    if(kb<KREG){u32*d=a+(kb*MT+mt)*8;d[0]=lo.x;d[1]=hi.x;d[2]=lo.y;d[3]=hi.y;d[4]=lo.z;d[5]=hi.z;d[6]=lo.w;d[7]=hi.w;}
+    else{uint4*d=spill+((w*(KB-KREG)+kb-KREG)*MT+mt)*64+lane;d[0]=lo;d[32]=hi;}
+  }
+}
+// Each warp's share of the product of rows p[] (already at this lane's place), into part[warp][row][column].
+template<int DEPTH,int MT,int KB,int KREG,int CH,int AC> IN void product(const u32*a,const uint4*spill,const elem*const*p,float*part,bool&dead){
+  int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MT*16+4;constexpr bool PAD=DEPTH!=WARPS*KB*KBLK;
+  int left=DEPTH-w*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
+  #define GET(c,n) (!PAD||(k0+(c))*KBLK<left?load4(p[n]+(k0+(c))*KBLK):make_uint4(0,0,0,0))
+  float acc[AC][NT][MT][4];
+  UNROLL for(int c=0;c<AC;c++)UNROLL for(int n=0;n<NT;n++)UNROLL for(int m=0;m<MT;m++)UNROLL for(int i=0;i<4;i++)acc[c][n][m][i]=0.f;
+  UNROLL for(int k0=0;k0<KB;k0+=CH){
+    uint4 v[CH][NT];bool ok;int spin=0;
+    UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)v[c][n]=GET(c,n);
+    do{ok=true;  // fetch again only what is missing
+      UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)if(!ready(v[c][n])){ok=false;v[c][n]=GET(c,n);}
+      if(++spin>SPIN)dead=true;
+    }while(!ok&&!dead);
+    __syncwarp();
+    UNROLL for(int c=0;c<CH;c++)if(k0+c<KB){
+      const int kb=k0+c;u32 f[MT][8];
+      UNROLL for(int n=0;n<NT;n++)v[c][n]=operand(v[c][n]);
+      UNROLL for(int m=0;m<MT;m++){
+        if(kb<KREG){UNROLL for(int i=0;i<8;i++)f[m][i]=a[(kb*MT+m)*8+i];}
+        else{const uint4*d=spill+((w*(KB-KREG)+kb-KREG)*MT+m)*64+lane;uint4 lo=d[0],hi=d[32];f[m][0]=lo.x;f[m][1]=hi.x;f[m][2]=lo.y;f[m][3]=hi.y;f[m][4]=lo.z;f[m][5]=hi.z;f[m][6]=lo.w;f[m][7]=hi.w;}
+      }
+      UNROLL for(int m=0;m<MT;m++)UNROLL for(int n=0;n<NT;n++)mma(acc[(2*kb)%AC][n][m],f[m][0],f[m][1],f[m][2],f[m][3],v[c][n].x,v[c][n].y);
+      UNROLL for(int m=0;m<MT;m++)UNROLL for(int n=0;n<NT;n++)mma(acc[(2*kb+1)%AC][n][m],f[m][4],f[m][5],f[m][6],f[m][7],v[c][n].z,v[c][n].w);
+    }
+  }
+  float*o=part+(w*BM+(lane&3)*2)*ROWP+(lane>>2);
+  UNROLL for(int n=0;n<NT;n++)UNROLL for(int m=0;m<MT;m++)UNROLL for(int i=0;i<4;i++){
+    float s=acc[0][n][m][i];
+    UNROLL for(int c=1;c<AC;c++)s+=acc[c][n][m][i];
+    o[(n*8+(i&1))*ROWP+m*16+(i>>1)*8]=s;
+  }
+}
+// What all warps have of one number of the product: fixed order, so that every run gives the same bits.
+template<int MT> IN float total(const float*part,int row,int column){
+  constexpr int ROWP=MT*16+4;float s=0.f;
+  UNROLL for(int w=0;w<WARPS;w++)s+=part[(w*BM+row)*ROWP+column];
+  return s;
+}
+IN int place(int t,int length,int reverse){return reverse&&t<length?length-1-t:t;}

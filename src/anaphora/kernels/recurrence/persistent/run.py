@@ -1,0 +1,124 @@
+"""A plan run by its persistent kernels, and when it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.compiler import CannotCompile
+from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.bptt import gradient_by_torch
+from anaphora.kernels.recurrence.persistent import nvrtc
+from anaphora.kernels.recurrence.persistent.columns import Program, Unsuitable
+from anaphora.kernels.recurrence.persistent.passes import Pass, Passes
+from anaphora.kernels.recurrence.persistent.program import Programs, make_programs
+from anaphora.kernels.recurrence.persistent.source import Kernel
+from anaphora.kernels.recurrence.persistent.tiling import choose
+from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.kernels.recurrence.reference import States
+
+_KINDS = {torch.float32: "tf32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def why_not(plan: Plan, given: Arguments) -> str | None:
+    """Why persistent kernels cannot serve this plan with these tensors; None when they can."""
+    x = given.steps[0]
+    if not x.is_cuda or torch.version.hip:
+        return "there is no NVIDIA GPU"
+    if torch.cuda.get_device_capability(x.device)[0] != 9:
+        return "the GPU is no Hopper (compute capability 9)"
+    if x.dtype not in _KINDS or any(t.dtype != x.dtype for t in given.flat()):
+        return "its numbers are not all float32, all bfloat16 or all float16"
+    if x.dtype == torch.float32 and not tf32_allowed():
+        return "float32 products must be exact (torch.backends.cudnn.allow_tf32 is off)"
+    reason = _no_compiler()
+    if reason is not None:
+        return reason
+    try:
+        _passes(plan, x.shape[0], x.dtype, x.device)
+    except Unsuitable as reason_found:
+        return str(reason_found)
+    return None
+
+
+@cache
+def _no_compiler() -> str | None:
+    try:
+        nvrtc.library()
+    except CannotCompile as reason:
+        return str(reason)
+    return None
+
+
+def run_persistent(
+    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, States]:
+    """Run a plan over time; shapes as in the reference. ``why_not`` must have had nothing against it."""
+    call = Call(given.counts(), lengths, reverse)
+    tensors = given.flat()
+    x = given.steps[0]
+    passes = _passes(plan, x.shape[0], x.dtype, x.device)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        y, *last = _Persistent.apply(passes, call, *tensors)  # type: ignore[no-untyped-call]
+        return y, tuple(last)
+    y, ends, _ = passes.forward(call, given, keep=False)
+    return y, ends
+
+
+class _Persistent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, passes: Passes, call: Call, *tensors: Tensor) -> Any:
+        y, last, ctx.kept = passes.forward(call, call.arguments(tensors), keep=True)
+        ctx.passes, ctx.call = passes, call
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return y, *last
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        if torch.is_grad_enabled():
+            return None, None, *gradient_by_torch(ctx.passes.plan, ctx.call, tensors, needs, grads)
+        found = ctx.passes.backward(ctx.call, ctx.call.arguments(tensors), ctx.kept, grads, needs)
+        return None, None, *(g if need else None for g, need in zip(found, needs, strict=True))
+
+
+def _passes(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device) -> Passes:
+    """The kernels for a plan, batch and type; raises :class:`Unsuitable`."""
+    known: dict[Hashable, Any] = plan.__dict__.setdefault("_persistent", {})
+    key = (batch, dtype, device)
+    if key not in known:
+        if len(known) > 1024:
+            known.clear()
+        known[key] = _made(plan, known, batch, dtype, device)
+    found: Passes = known[key]
+    return found
+
+
+def _made(
+    plan: Plan, known: dict[Hashable, Any], batch: int, dtype: torch.dtype, device: torch.device
+) -> Passes:
+    if "programs" not in known:
+        known["programs"] = make_programs(plan)
+    programs: Programs = known["programs"]
+    facts = torch.cuda.get_device_properties(device)
+    processors, kind = facts.multi_processor_count, _KINDS[dtype]
+    architecture = f"sm_{facts.major}{facts.minor}a"
+
+    def made(program: Program, before: Kernel | None = None) -> Pass:
+        tiling = choose(program, programs.hidden, batch, kind != "tf32", processors)
+        if tiling is None:
+            raise Unsuitable(f"recurrent weights of {programs.hidden} units do not fit on the GPU's chip")
+        same = ("pass", id(program), tiling, before and before.tiling, kind, device)
+        if same not in known:
+            known[same] = Pass(Kernel(program, tiling, kind, before), device, architecture, processors)
+        found: Pass = known[same]
+        return found
+
+    forward = made(programs.forward)
+    return Passes(programs, forward, made(programs.backward, forward.kernel), made(programs.running))
