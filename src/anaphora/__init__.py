@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
     from anaphora.tasks.answer.estimator import Answerer as Answerer
+    from anaphora.tasks.caption.estimator import Captioner as Captioner
     from anaphora.tasks.classify.estimator import Classifier as Classifier
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
@@ -60,6 +61,7 @@ _HOMES = {
     "WordVectors": "anaphora.models.embeddings.vectors",
     "LanguageModel": "anaphora.tasks.language.estimator",
     "Answerer": "anaphora.tasks.answer.estimator",
+    "Captioner": "anaphora.tasks.caption.estimator",
     "Classifier": "anaphora.tasks.classify.estimator",
     "Forecaster": "anaphora.tasks.forecast.estimator",
     "Tagger": "anaphora.tasks.tag.estimator",
@@ -75,6 +77,7 @@ __all__ = [
     "VAR",
     "AnaphoraError",
     "Answerer",
+    "Captioner",
     "Classifier",
     "Forecaster",
     "GloVe",

@@ -15,7 +15,7 @@ import anaphora as an
 from anaphora.errors import AnaphoraError
 from anaphora.probe.classical import probe_hmm, probe_kalman
 from anaphora.probe.ctc import probe_ctc
-from anaphora.probe.seq2seq import _search_tables
+from anaphora.probe.seq2seq import search_tables
 from anaphora.probe.trace import Trace
 from anaphora.probe.vectors import probe_vectors
 from anaphora.search import beam, ctc_loss
@@ -233,7 +233,7 @@ def test_the_beam_tree_shows_every_hypothesis_with_its_score():
     start = torch.tensor([2])
     options = {"eos": 3, "width": 2, "max_length": 8, "length_penalty": 0.0, "n_best": 2, "keep_tree": True}
     (nbest,) = beam(lecture_step, torch.zeros(1, 0, dtype=torch.long), start=start, **options)
-    trace = Trace({}, {}, {}, _search_tables(nbest, lambda ids: [WORDS[i] for i in ids]))
+    trace = Trace({}, {}, {}, search_tables(nbest, lambda ids: [WORDS[i] for i in ids]))
     drawn = picture(trace, "beam")
     nodes = drawn.chart.nodes
 

@@ -77,6 +77,20 @@ class Bridge(nn.Module):
         return tuple(first)
 
 
+class LearntStart(nn.Module):
+    """s_0 is learnt and knows nothing of the source: all that is to be said of it must be looked for."""
+
+    def __init__(self, decoder: Recurrent):
+        super().__init__()
+        shape = (decoder.layers, decoder.hidden)
+        self.first = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for _ in decoder.state)
+
+    def forward(self, memory: Memory) -> tuple[Tensor, ...]:
+        """A tuple with one ``(layers, batch, hidden)`` per decoder state."""
+        batch = memory.annotations.shape[0]
+        return tuple(state[:, None].expand(-1, batch, -1).contiguous() for state in self.first)
+
+
 def fits(encoder: Recurrent, decoder: Recurrent) -> bool:
     """Whether the encoder's final states can be the decoder's first ones as they are."""
     return not encoder.bidirectional and (encoder.state, encoder.layers, encoder.hidden) == (

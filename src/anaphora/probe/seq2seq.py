@@ -88,7 +88,7 @@ def probe_seq2seq(
     spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
     tables = {"top": _top_table(top.indices, top.values, spell)}
     if nbest is not None:
-        tables |= _search_tables(nbest, spell)
+        tables |= search_tables(nbest, spell)
     return Trace(tokens, arrays, {**known, **(facts or {})}, tables)
 
 
@@ -173,7 +173,7 @@ def _top_table(
     ]
 
 
-def _search_tables(nbest: NBest, spell: Callable[[list[int]], list[str]]) -> dict[str, list[dict[str, Any]]]:
+def search_tables(nbest: NBest, spell: Callable[[list[int]], list[str]]) -> dict[str, list[dict[str, Any]]]:
     """The beam tree, a record per node: `parent` is the rank of its parent among those kept a step before."""
     best = [
         {

@@ -9,6 +9,7 @@ from typing import Any
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, build, suggestion, written
 from anaphora.tasks.answer.info import ANSWER
+from anaphora.tasks.caption.info import CAPTION
 from anaphora.tasks.classify.info import CLASSIFY
 from anaphora.tasks.forecast.info import FORECAST
 from anaphora.tasks.info import Preset, TaskInfo
@@ -20,7 +21,7 @@ from anaphora.tasks.translator_info import TRANSLATE
 __all__ = ["TASKS", "Preset", "TaskInfo", "estimator", "meaningful", "resolve"]
 
 TASKS: dict[str, TaskInfo] = {
-    task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE, ANSWER)
+    task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE, CAPTION, ANSWER)
 }
 
 

@@ -14,7 +14,7 @@ from anaphora.nn.attention.attended import Attended
 from anaphora.nn.attention.base import Attention, masked_softmax
 from anaphora.nn.attention.bilinear import Bilinear
 from anaphora.nn.attention.dot import Dot
-from anaphora.nn.attention.hard import Draw, Hard, one_hot_draw, score_function
+from anaphora.nn.attention.hard import Draw, Hard, one_hot_draw, score_function, score_function_in_time
 from anaphora.nn.attention.multihead import KeyValues, MultiHead
 from anaphora.nn.attention.scaled_dot import ScaledDot, scaled_dot
 
@@ -34,4 +34,5 @@ __all__ = [
     "one_hot_draw",
     "scaled_dot",
     "score_function",
+    "score_function_in_time",
 ]

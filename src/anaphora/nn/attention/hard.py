@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +37,9 @@ class Hard(Attention):
     Notes ``weights`` (the draw), ``probabilities`` (α) and ``log_prob``.
     """
 
+    _mixes = False
+    _followed: list[Tensor] | None = None
+
     def __init__(self, attention: Attention, *, straight_through: bool = True):
         super().__init__()
         self.attention = attention
@@ -56,6 +61,8 @@ class Hard(Attention):
         prepared: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The context and the weights of a `draw`; arguments as for every attention."""
+        if self._mixes:
+            return self.attention(query, keys, mask, values, prepared=prepared)  # type: ignore[no-any-return]
         drawn = self.draw(query, keys, mask, values, prepared=prepared)
         return drawn.context, drawn.weights
 
@@ -79,9 +86,30 @@ class Hard(Attention):
         ).log()  # the mask of an empty row, before the logarithm
         if self.straight_through:
             weights = weights + (probabilities - probabilities.detach())  # adds an exact zero
+        if self._followed is not None:
+            self._followed.append(log_prob)
         for name, value in (("probabilities", probabilities), ("weights", weights), ("log_prob", log_prob)):
             inside.note(self, name, value)
         return Draw(torch.matmul(weights, keys if values is None else values), weights, log_prob)
+
+    @contextmanager
+    def mixing(self) -> Iterator[None]:
+        """In the block nothing is drawn: the context is the expected one, Σ_j α_j v_j."""
+        self._mixes = True
+        try:
+            yield
+        finally:
+            self._mixes = False
+
+    @contextmanager
+    def following(self) -> Iterator[list[Tensor]]:
+        """The ``log_prob`` ``(batch, queries)`` of every draw in the block, with its gradient, in order."""
+        drawn: list[Tensor] = []
+        self._followed = drawn
+        try:
+            yield drawn
+        finally:
+            self._followed = None
 
 
 def one_hot_draw(probabilities: Tensor, *, sample: bool) -> Tensor:
@@ -103,3 +131,17 @@ def score_function(cost: Tensor, log_prob: Tensor, baseline: Tensor | float = 0.
     """
     credit = (cost - baseline).detach() * log_prob
     return cost + (credit - credit.detach())
+
+
+def score_function_in_time(cost: Tensor, log_prob: Tensor, baseline: Tensor) -> Tensor:
+    """The sum of costs ``(batch, T)`` of draws that follow one another, as a loss with the gradient of its expectation:
+
+        ∇ E[Σ_t c_t] = E[Σ_t ∇c_t + Σ_t (Σ_{u≥t} (c_u − b_u)) ∇ log p(z_t)]
+
+    A draw answers for the costs of its own step and of later ones. log_prob and baseline ``(batch, T)``; b may depend on
+    no draw. What is padding must cost 0 and have a baseline of 0.
+    """
+    beyond = (cost - baseline).detach()
+    to_go = beyond.flip(1).cumsum(1).flip(1)
+    credit = (to_go * log_prob).sum()
+    return cost.sum() + (credit - credit.detach())

@@ -1,0 +1,1 @@
+"""The task `caption`: a picture into a sentence about it."""

@@ -1,0 +1,83 @@
+"""The settings of a captioner become an encoder-decoder here, and only here."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from anaphora.models.bridge import LearntStart
+from anaphora.models.decoders import BahdanauDecoder, ConditionedDecoder, TransformerDecoder
+from anaphora.models.seeing import PictureEncoder
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import transformer
+from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, Hard, MultiHead
+from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.positions import Sinusoidal
+from anaphora.tasks.caption.info import CaptionerSettings
+from anaphora.tasks.parts import encoder_layer, make_recurrent, picture_encoder
+
+
+def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
+    """The model a preset names, with fresh weights, for a vocabulary of this size."""
+    if s.model == "transformer":
+        return _transformer(s, symbols)
+    embedding = Embedding(symbols, s.embedding, scaled=True)
+    output = Output(s.embedding if s.tie else s.hidden, symbols, tied=embedding if s.tie else None)
+    encoder = picture_encoder(s, s.hidden)
+    layer = make_recurrent(s, s.embedding + encoder.width, bidirectional=False)
+    start = LearntStart(layer)
+    if s.model == "lstm":
+        return Seq2Seq(encoder, ConditionedDecoder(embedding, layer, output, bridge=start, dropout=s.dropout))
+    attention = _attention(s, encoder.width)
+    if s.model == "lstm-hard":
+        attention = Hard(attention, straight_through=False)
+    decoder = BahdanauDecoder(
+        embedding,
+        layer,
+        attention,
+        output,
+        bridge=start,
+        annotations=encoder.width,
+        dropout=s.dropout,
+    )
+    return Seq2Seq(encoder, decoder)
+
+
+def _attention(s: CaptionerSettings, annotations: int) -> Attention:
+    if s.attention == "dot":
+        return Dot()
+    if s.attention == "bilinear":
+        return Bilinear(s.hidden, annotations)
+    # The tanh of every place and word is most of what a step costs, and a quarter of the units do as well.
+    return Additive(s.hidden, annotations, max(1, s.hidden // 4))
+
+
+def _transformer(s: CaptionerSettings, symbols: int) -> Seq2Seq:
+    def heads() -> MultiHead:
+        return MultiHead(s.hidden, s.heads)
+
+    embedding = Embedding(symbols, s.hidden, scaled=True)
+    output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
+    reader = transformer.TransformerEncoder(encoder_layer(s), s.layers)
+    encoder: nn.Module = picture_encoder(s, s.hidden, patches=True, stack=reader)
+    layer = transformer.DecoderLayer(
+        heads(),
+        heads(),
+        transformer.FeedForward(s.hidden, s.feedforward),
+        dropout=s.dropout,
+        norm_first=s.norm_first,
+    )
+    decoder = TransformerDecoder(
+        embedding,
+        transformer.TransformerDecoder(layer, s.layers),
+        output,
+        positions=Sinusoidal(s.hidden),
+        dropout=s.dropout,
+    )
+    return Seq2Seq(encoder, decoder)
+
+
+def picture_encoder_of(model: Seq2Seq) -> PictureEncoder:
+    """The part that sees."""
+    encoder = model.encoder
+    assert isinstance(encoder, PictureEncoder)
+    return encoder

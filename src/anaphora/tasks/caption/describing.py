@@ -1,0 +1,72 @@
+"""From pictures to hypotheses, and to where the model looked while it wrote them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from anaphora.data.batching import padded
+from anaphora.data.pictures import Pixels
+from anaphora.data.symbols import BOS
+from anaphora.errors import SettingsError
+from anaphora.models.packed import packed
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import inside
+from anaphora.search import NBest
+from anaphora.settings.base import build
+from anaphora.settings.search import CompleteSearch
+from anaphora.tasks.caption.batches import images_of
+from anaphora.tasks.decoding import ROWS, search_memory
+
+
+@torch.no_grad()
+def describe_pictures(
+    model: Seq2Seq, pictures: Sequence[Pixels], *, n_best: int = 1, keep_tree: bool = False, **settings: Any
+) -> list[NBest]:
+    """The best captions of every picture, in order; ``settings`` are `SearchSettings`."""
+    asked = build(CompleteSearch, settings, owner="predict")
+    if asked.coverage and not model.decoder.attentions:
+        raise SettingsError(
+            [
+                f"coverage = {asked.coverage:g} needs a model with attention: train lstm-attention or transformer instead."
+            ]
+        )
+    device = next(model.parameters()).device
+    engine = model if inside.recording() else packed(model, int8=asked.int8)
+    found: list[NBest] = []
+    limit = max(asked.max_length, asked.min_length)
+    for begin in range(0, len(pictures), ROWS):
+        some = pictures[begin : begin + ROWS]
+        memory = engine.encoder(images_of(some, device))
+        seeds = [_seed(asked.seed, picture) for picture in some]
+        found += search_memory(engine, memory, [limit] * len(some), seeds, asked, n_best, keep_tree)
+    return found
+
+
+@torch.no_grad()
+def where_it_looked(
+    model: Seq2Seq, pictures: Sequence[Pixels], captions: Sequence[Sequence[int]]
+) -> list[np.ndarray[Any, Any]]:
+    """For every picture the weights ``(symbols and EOS, places)`` while the model writes these symbols about it: of
+    several layers the highest, of several heads their mean."""
+    device = next(model.parameters()).device
+    found: list[np.ndarray[Any, Any]] = []
+    for begin in range(0, len(pictures), ROWS):
+        some = captions[begin : begin + ROWS]
+        images = images_of(pictures[begin : begin + ROWS], device)
+        target = padded([[BOS, *symbols] for symbols in some], device)
+        weights = model.alignment(images, torch.ones(len(some), dtype=torch.long, device=device), target)
+        table = weights.float().cpu().numpy()
+        found += [row[: len(symbols) + 1] for row, symbols in zip(table, some, strict=True)]
+    return found
+
+
+def _seed(seed: int, picture: Pixels) -> int:
+    """A seed for each picture of its own, which depends on nothing but the two."""
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8)
+    digest.update(np.ascontiguousarray(picture).tobytes())
+    return int.from_bytes(digest.digest())

@@ -1,0 +1,282 @@
+"""``an.Captioner``: learn to say what is in a picture."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
+from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.pictures_list import PictureList
+from anaphora.data.pictures_readers import open_pictures, open_training_pictures, reopen_training_pictures
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.models.seeing import read_picture_weights
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.trace import Trace
+from anaphora.settings import SearchSettings, build
+from anaphora.settings.search import CompleteSearch
+from anaphora.tasks.caption.batches import CaptionBatches
+from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
+from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
+from anaphora.tasks.caption.info import CaptionerSettings
+from anaphora.tasks.caption.measures import caption_scores, share_on_objects
+from anaphora.tasks.caption.objective import CaptionObjective
+from anaphora.tasks.caption.places import named_objects
+from anaphora.tasks.caption.probing import probe_captioner
+from anaphora.tasks.caption.reading import picture_batches
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.response import Response
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y | picture)."""
+
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+
+
+class Captioner(Estimator):
+    """Say what is in a picture: p(y | picture) = ∏_τ p(y_τ | y_<τ, picture).
+
+        m = an.Captioner(model="lstm-attention")
+        m.fit("captions.tsv", out="runs/captions")
+        m.predict(["scene.png"])
+
+    A picture is a path, or an array ``(height, width, 3)``; it may have any number of captions. ``anaphora models
+    caption`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "caption"
+    settings_: CaptionerSettings
+    model_: Seq2Seq
+    tokenizer_: Tokenizer
+
+    # ------------------------------------------------------------------ training
+
+    @property
+    def _size(self) -> Size:
+        return self.settings_.picture_size, self.settings_.picture_size
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[PictureList, PictureList]:
+        s = self.settings_
+        return open_training_pictures(
+            data,
+            valid,
+            seed=s.seed,
+            holdout=s.holdout,
+            size=self._size,
+            texts="captions",
+            bad_rows=s.bad_rows,
+            spill=spill,
+        )
+
+    def _learn(self, data: PictureList) -> None:
+        s = self.settings_
+        texts = (text for rows in data.texts for (text,) in rows)
+        self.tokenizer_ = Tokenizer.train(
+            texts, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase
+        )
+
+    def _symbols(self, data: PictureList) -> float:
+        return float(sum(len(ids) + 1 for ids in self._captions(data)[0]))
+
+    def _fresh_model(self) -> Seq2Seq:
+        seed_everything(self.settings_.seed, "model")
+        return build_captioner(self.settings_, self.tokenizer_.size)
+
+    def _inherited(self) -> dict[str, Tensor]:
+        path = self.settings_.picture_weights
+        if not path:
+            return {}
+        network = picture_encoder_of(self.model_).network
+        return read_picture_weights(path, network, prefix="encoder.network.")
+
+    def _lesson(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
+        s = self.settings_
+        batches = CaptionBatches(
+            data,
+            *self._captions(data),
+            Augmentation(s.augment, s.mirror, s.seed),
+            batch_tokens=s.batch_tokens,
+            max_tokens=s.max_tokens,
+            seed=s.seed,
+        )
+        shown = [(dev.load(i), _texts(dev, i)) for i in range(min(len(dev), s.valid_examples))]
+        return CaptionObjective(s, self.tokenizer_, shown), batches
+
+    def _captions(self, data: PictureList) -> tuple[list[list[int]], list[int]]:
+        """All captions as symbols, and to which picture each belongs."""
+        owners = [i for i, rows in enumerate(data.texts) for _ in rows]
+        return self.tokenizer_.encode_batch([text for rows in data.texts for (text,) in rows]), owners
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
+        return reopen_training_pictures(config.data, spill=run.path / "data")
+
+    def _write_learnt(self, run: RunFolder) -> None:
+        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+
+    def _read_learnt(self, run: RunFolder) -> None:
+        try:
+            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
+        except DataError as error:
+            raise RunError(f"{run.tokenizer}: {error}") from None
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {"symbols": self.tokenizer_.size}
+
+    # ------------------------------------------------------------------ use
+
+    def predict(self, pictures: Iterable[Any], **options: Any) -> list[str]:
+        """The best caption of each picture (a path, or an array); ``options`` are search settings, ``beam`` first of
+        all. What is not given is as in training."""
+        return [captions[0].text for captions in self.search(pictures, **options)]
+
+    def search(self, pictures: Iterable[Any], *, n_best: int = 1, **options: Any) -> list[list[Caption]]:
+        """The ``n_best`` captions of each picture with their scores, best first; options are those of `predict`."""
+        return self._describe(self._see(pictures), n_best, options)
+
+    def _describe(
+        self, pictures: Sequence[Pixels], n_best: int, options: Mapping[str, Any]
+    ) -> list[list[Caption]]:
+        if not 1 <= n_best <= 1000:
+            raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
+        found = describe_pictures(self.model_, pictures, n_best=n_best, **self._searching(options))
+        decode = self.tokenizer_.decode
+        return [
+            [Caption(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found
+        ]
+
+    def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:
+        """BLEU and exact match with any reference (in percent) and CIDEr-D (0 to 10) of the captions for ``data``.
+
+        Where the data are an embedded corpus that knows the places of objects, and the model has attention: of the
+        words that name an object in exact captions, the share during which the strongest place lay on that object.
+        """
+        self._check_trained()
+        skip = bad_rows or self.settings_.bad_rows
+        rows = open_pictures(data, role="test", size=self._size, texts="captions", bad_rows=skip)
+        pictures = [rows.load(i) for i in range(len(rows))]
+        references = [
+            [self.tokenizer_.normalized(text) for text in _texts(rows, i)] for i in range(len(rows))
+        ]
+        options.pop("n_best", None)
+        outputs = [captions[0].text for captions in self._describe(self._see(pictures), 1, options)]
+        scores = caption_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        scores |= self._looked(rows.facts, pictures, outputs, references)
+        skipped = sum((rows.facts.get("skipped") or {}).values())
+        return scores | ({"skipped": skipped} if skipped else {})
+
+    def _looked(
+        self,
+        facts: Mapping[str, Any],
+        pictures: Sequence[Pixels],
+        outputs: Sequence[str],
+        references: Sequence[Sequence[str]],
+    ) -> dict[str, float]:
+        if not self.model_.decoder.attentions or self.tokenizer_.kind != "word":
+            return {}
+        named = named_objects(facts, outputs, references, self._size)
+        weights = where_it_looked(
+            self.model_,
+            [pictures[i] for i in named],
+            self.tokenizer_.encode_batch([outputs[i] for i in named]),
+        )
+        grid = picture_encoder_of(self.model_).grid
+        return share_on_objects(zip(weights, named.values(), strict=True), grid=grid, size=self._size)
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """One response for each picture that ``source`` names (see `picture_batches`), in order.
+
+        With ``n_best`` above 1 each caption is a line ``number⇥score⇥text``.
+        """
+        self._check_trained()
+        given = dict(options)
+        skip, n_best = given.pop("bad_rows", "strict") == "skip", given.pop("n_best", 1)
+        number = bad = 0
+        for some in picture_batches(source, self._size):
+            for _, seen in some:
+                if isinstance(seen, DataError) and not skip:
+                    raise seen
+            usable = [seen for _, seen in some if not isinstance(seen, DataError)]
+            found = iter(self._describe(usable, n_best, given) if usable else [])
+            for name, seen in some:
+                number += 1
+                if isinstance(seen, DataError):
+                    bad += 1
+                    yield Response("", {"line": number, "picture": name, "output": None, "error": str(seen)})
+                else:
+                    yield _response(number, name, next(found), many=n_best > 1)
+        if bad:
+            warnings.warn(f"{bad} of {number} pictures could not be read and were left out", stacklevel=2)
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "file"
+
+    def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
+        return dev.load(number), _texts(dev, number)[0]
+
+    def probe(self, picture: Any, target: str | None = None, *, beam: int | None = None) -> Trace:
+        """What happens inside while a picture becomes the best caption, or the ``target`` given."""
+        (pixels,) = self._see([picture])
+        return probe_captioner(
+            self, pixels, str(picture) if isinstance(picture, str | Path) else "", target, beam
+        )
+
+    def probe_embeddings(self) -> Trace:
+        """The vectors of the words, for the view embeddings."""
+        self._check_trained()
+        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
+        return symbol_vectors(self, embedding, self.tokenizer_)
+
+    def _see(self, pictures: Iterable[Any]) -> list[Pixels]:
+        self._check_trained()
+        if isinstance(pictures, str | Path):
+            raise DataError("predict takes a list of pictures: write [picture] for a single one.")
+        self.model_.eval()
+        return [
+            read_picture(picture, size=self._size)
+            if isinstance(picture, str | Path)
+            else as_picture(picture, f"input {number}", size=self._size)
+            for number, picture in enumerate(pictures, start=1)
+        ]
+
+    def _searching(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The search settings, with what this call asks for in their place."""
+        usual = {key: getattr(self.settings_, key) for key in SearchSettings.model_fields}
+        given = {key: value for key, value in asked.items() if value is not None}
+        return build(CompleteSearch, {**usual, **given}, owner="predict").model_dump()
+
+
+def _texts(data: PictureList, index: int) -> list[str]:
+    return [text for (text,) in data.texts[index]]
+
+
+def _response(number: int, name: str, captions: Sequence[Caption], *, many: bool) -> Response:
+    shown = [" ".join(caption.text.splitlines()) for caption in captions]
+    text = shown[0]
+    if many:
+        text = "\n".join(f"{number}\t{c.score:.4f}\t{line}" for c, line in zip(captions, shown, strict=True))
+    record = {
+        "line": number,
+        "picture": name,
+        "output": captions[0].text,
+        "outputs": [vars(caption) for caption in captions],
+    }
+    return Response(text, record)

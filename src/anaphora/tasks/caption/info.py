@@ -1,0 +1,128 @@
+"""The captioner as the registry knows it: its settings and presets. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from anaphora.settings import (
+    PictureSettings,
+    SearchSettings,
+    Seq2SeqSettings,
+    TextSettings,
+    TrainingSettings,
+)
+from anaphora.settings.network import transformer_problem
+from anaphora.settings.search import search_problem
+from anaphora.tasks.info import Preset, TaskInfo
+
+_MOST_WORDS = "Most symbols in a caption."
+
+
+class CaptionerSettings(TextSettings, PictureSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
+    model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
+    metric: Literal["cider", "bleu", "exact_match", "loss"] = Field(
+        "cider", description="The dev measure that decides which weights are best."
+    )
+    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"] = Field(
+        "13a",
+        description="How sacrebleu splits text before counting; `none` for text that is tokenized already.",
+    )
+    max_length: int = Field(60, ge=1, description=_MOST_WORDS)
+    soft_share: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description="How much of the loss of hard attention is that of the expected context (soft attention) instead of "
+        "drawn places; 0.5 as in Xu 2015.",
+    )
+    holdout: int = Field(
+        0, ge=0, description="Pictures held out where no dev data are given; 0 = a twentieth, at most 1000."
+    )
+    valid_examples: int = Field(
+        500, ge=1, description="Most dev pictures captioned at each evaluation while training."
+    )
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> CaptionerSettings:
+        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
+        problem = problem or search_problem(self)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+
+class CaptionOptions(SearchSettings):
+    """What ``predict`` takes: how to search, how many captions to give, and what to do with broken pictures."""
+
+    max_length: int = Field(60, ge=1, description=_MOST_WORDS)
+    n_best: int = Field(1, ge=1, le=1000, description="Captions given for each picture, best first.")
+    bad_rows: Literal["strict", "skip"] = Field(
+        "strict", description="Stop at a picture that cannot be read, or leave it out and count it."
+    )
+
+
+_NEVER = frozenset({"joint", "reverse_source", "input_feeding", "bidirectional"})
+_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
+_ATTENDING = frozenset({"attention"})
+_HARD_ONLY = frozenset({"soft_share"})
+_COMMON = {
+    "tokens": "word",
+    "hidden": 128,
+    "embedding": 128,
+    "channels": 16,
+    "dropout": 0.0,
+    "label_smoothing": 0.0,
+    "lr": 4e-3,
+    "warmup": 100,
+    "batch_tokens": 1024,
+    "steps": 2000,
+    "valid_every": 500,
+    "length_penalty": 0.0,
+}
+_PRESETS = (
+    Preset(
+        "lstm",
+        "One vector of the whole picture enters every step of an LSTM (cell=elman: h=tanh(W_xh x+W_hh h+W_ih v)).",
+        _COMMON,
+        _NEVER | _TRANSFORMER_ONLY | _ATTENDING | _HARD_ONLY | {"coverage"},
+    ),
+    Preset(
+        "lstm-attention",
+        "Before each word an LSTM looks at the places of a grid and takes their weighted mean (soft; Xu 2015).",
+        _COMMON | {"attention": "additive"},
+        _NEVER | _TRANSFORMER_ONLY | _HARD_ONLY,
+    ),
+    Preset(
+        "lstm-hard",
+        "Before each word one place of the grid is drawn; trained by the score function with a baseline (Xu 2015).",
+        _COMMON | {"attention": "additive"},
+        _NEVER | _TRANSFORMER_ONLY | {"teacher_forcing"},
+    ),
+    Preset(
+        "transformer",
+        "Patches of the picture in, words out, attention only (Vaswani 2017, Dosovitskiy 2021).",
+        _COMMON | {"layers": 3, "feedforward": 512, "lr": 1e-3, "warmup": 400, "steps": 4000},
+        _NEVER | _ATTENDING | _HARD_ONLY | {"cell", "embedding", "channels"},
+    ),
+)
+
+CAPTION = TaskInfo(
+    command="caption",
+    name="Captioner",
+    summary="a picture into a sentence about it",
+    data_help="TSV path⇥caption (further captions in columns or rows), an embedded corpus, or (picture, captions) pairs",
+    settings=CaptionerSettings,
+    presets={preset.name: preset for preset in _PRESETS},
+    default_preset="lstm-attention",
+    home="anaphora.tasks.caption.estimator",
+    predicting=CaptionOptions,
+    fields=(),
+    folders=True,
+    example="captions.tsv",
+    next_steps=(
+        ("Use it:", "predict {run} PICTURE"),
+        ("Look inside:", "inspect {run} --view captions --text '#1'"),
+    ),
+)
