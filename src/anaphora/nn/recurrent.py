@@ -13,6 +13,7 @@ from anaphora.kernels.recurrence.reference import States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
+from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
@@ -91,6 +92,7 @@ class Recurrent(nn.Module):
                 made.append(cell if layer == direction == 0 else cell.another(width))
         self.cells = nn.ModuleList(made)
         self._stream: Stream | None = None
+        self._numbers = [number_of(cell) for cell in self.cells]
         carried = layers - 1 if connections == "highway" else 0
         self.carry = nn.ModuleList([_carry_gate(self.output_size) for _ in range(carried)])
 
@@ -157,6 +159,10 @@ class Recurrent(nn.Module):
             if noisy:
                 extra = tuple(zoneout_mask(x, (*x.shape[:2], self.hidden), p) for p in self.zoneout)
         step = LayerStep(cell, masked=bool(rows), zoneout=zoneout, keep=self.zoneout)
+        if opaque(x):
+            named = {**dict(cell.named_parameters()), **dict(cell.named_buffers()), **(params or {})}
+            given = list(named.values())
+            return run_opaque(step, self._numbers[k], given, (x, *extra), rows, initial, lengths, reverse)
         return run_layer(step, params, (x, *extra), rows, initial, lengths, reverse)
 
     def _connect(self, layer: int, y: Tensor, below: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -237,6 +243,10 @@ class Recurrent(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Without compiled code, which a copy finds for itself."""
         return {**self.__dict__, "_stream": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._numbers = [number_of(cell) for cell in self.cells]
 
     def _zone_out(self, old: States, new: States) -> States:
         if not self.training:

@@ -38,15 +38,15 @@ def native_weights(cell: Cell, params: Params | None = None) -> tuple[Tensor, Te
     given = {**dict(cell.named_parameters()), **(params or {})}
     if isinstance(cell, GRU):
         # Our update gate u is 1 − z of PyTorch: negate that block's weights.
-        sign = torch.ones(2 * cell.hidden, 1, dtype=_bias(cell.gates).dtype, device=_bias(cell.gates).device)
+        w, u, bias = given["gates.weights.0"], given["gates.weights.1"], given["gates.bias"]
+        sign = torch.ones(2 * cell.hidden, 1, dtype=bias.dtype, device=bias.device)
         sign[cell.hidden :] = -1
-        w, u = given["gates.weights.0"], given["gates.weights.1"]
-        gates = _bias(cell.gates) * sign[:, 0]
+        gates = bias * sign[:, 0]
         return (
             torch.cat((w * sign, given["candidate.weights.0"])),
             torch.cat((u * sign, given["recurrent.weights.0"])),
-            torch.cat((gates, _bias(cell.candidate))),
-            torch.cat((torch.zeros_like(gates), _bias(cell.recurrent))),
+            torch.cat((gates, given["candidate.bias"])),
+            torch.cat((torch.zeros_like(gates), given["recurrent.bias"])),
         )
     name = "gates" if isinstance(cell, LSTM) else "affine"
     bias = given[f"{name}.bias"]

@@ -15,6 +15,7 @@ from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell
+from anaphora.nn.recurrent_cuda import run_cuda
 from anaphora.nn.recurrent_native import native_form, run_native
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -37,11 +38,15 @@ def run_layer(
     x = steps[0]
     plain = not rows and not step.zoneout
     native = plain and not transformed() and native_form(step.cell) is not None
-    if native and x.is_cuda:
-        return run_native(step.cell, x, initial, lengths, reverse, params)
-    if _engine_serves(step.cell, x, initial) and not transformed():
+    if x.is_cuda and not transformed():
+        found = run_cuda(
+            engine_of(step), step, _all(step.cell, params), steps, rows, initial, lengths, reverse
+        )
+        if found is not None:
+            return found
+    elif _engine_serves(step.cell, x) and not transformed():
         engine = engine_of(step)
-        given = {**dict(step.cell.named_parameters()), **dict(step.cell.named_buffers()), **(params or {})}
+        given = _all(step.cell, params)
         if torch.is_autocast_enabled("cpu"):  # compiled kernels keep to the weights' precision
             dtype = _weight_type(step.cell, x)
             steps, rows, initial = (tuple(t.to(dtype) for t in group) for group in (steps, rows, initial))
@@ -53,10 +58,12 @@ def run_layer(
     return _run_eager(step, params, steps, rows, initial, lengths, reverse)
 
 
-def _engine_serves(cell: Cell, x: Tensor, initial: States) -> bool:
-    """The engine computes in the weights' precision; on CUDA it leaves autocast to torch."""
-    if x.device.type == "cuda":
-        return not torch.is_autocast_enabled("cuda") and all(s.dtype == x.dtype for s in initial)
+def _all(cell: Cell, params: Params | None) -> Params:
+    return {**dict(cell.named_parameters()), **dict(cell.named_buffers()), **(params or {})}
+
+
+def _engine_serves(cell: Cell, x: Tensor) -> bool:
+    """On CPU the engine computes in the weights' precision."""
     return x.device.type == "cpu" and _weight_type(cell, x) in (torch.float32, torch.float64)
 
 

@@ -1,4 +1,4 @@
-"""Back-propagation through time in torch operations, from the same plan the compiled kernels come from."""
+"""Back-propagation through time by a plan's two passes: in torch operations, or in what else computes them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.loop import backward_loop, forward_loop
+from anaphora.kernels.recurrence.loop import LOOP_PASSES, Passes, forward_loop
 from anaphora.kernels.recurrence.plan import Plan
 from anaphora.kernels.recurrence.reference import States
 
 
-def run_bptt(plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, States]:
-    """Run a plan over time in torch operations, with its derived backward pass."""
+def run_bptt(
+    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, passes: Passes = LOOP_PASSES
+) -> tuple[Tensor, States]:
+    """Run a plan over time by its two passes, the backward one derived."""
     call = Call(given.counts(), lengths, reverse)
     tensors = given.flat()
     if not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
-        return differentiable(plan, call, given)
-    y, *last = _Bptt.apply(plan, call, *tensors)  # type: ignore[no-untyped-call]
+        y, ends, _ = passes.forward(plan, call, given, False)
+        return y, ends
+    y, *last = _Bptt.apply(plan, call, passes, *tensors)  # type: ignore[no-untyped-call]
     return y, tuple(last)
 
 
@@ -44,16 +47,19 @@ def gradient_by_torch(
 
 class _Bptt(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, plan: Plan, call: Call, *tensors: Tensor) -> Any:
-        y, last, ctx.kept = forward_loop(plan, call, call.arguments(tensors), keep=True)
-        ctx.plan, ctx.call = plan, call
+    def forward(ctx: Any, plan: Plan, call: Call, passes: Passes, *tensors: Tensor) -> Any:
+        y, last, ctx.kept = passes.forward(plan, call, call.arguments(tensors), True)
+        ctx.plan, ctx.call, ctx.passes = plan, call, passes
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         return y, *(s.clone() for s in last)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
-            return None, None, *gradient_by_torch(ctx.plan, ctx.call, tensors, needs, grads)
-        return None, None, *backward_loop(ctx.plan, ctx.call, ctx.call.arguments(tensors), ctx.kept, grads)
+            found = gradient_by_torch(ctx.plan, ctx.call, tensors, needs, grads)
+        else:
+            given = ctx.call.arguments(tensors)
+            found = ctx.passes.backward(ctx.plan, ctx.call, given, ctx.kept, grads)
+        return None, None, None, *found

@@ -17,23 +17,29 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.bptt import gradient_by_torch, run_bptt
-from anaphora.kernels.recurrence.loop import backward_loop, forward_loop
+from anaphora.kernels.recurrence.loop import LOOP_PASSES, Passes
 from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.recordings import Recordings
 from anaphora.kernels.recurrence.reference import States
 
 Result = TypeVar("Result")
 
 
-def run_graphed(plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, States]:
-    """Run a plan over time on a GPU; by the loop for shapes seen for the first time, or inside another capture."""
+def run_graphed(
+    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, passes: Passes = LOOP_PASSES
+) -> tuple[Tensor, States]:
+    """Run a plan over time on a GPU; kernel by kernel for shapes seen for the first time, or inside another capture.
+
+    ``passes`` launch the kernels: torch's operations, or kernels printed for the plan.
+    """
     tensors = given.flat()
     grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     if lengths is not None:
         lengths = lengths.to(given.steps[0].device, torch.int64)
-    recording = _recording(plan, given, lengths, reverse, grad)
+    recording = _recording(plan, given, lengths, reverse, grad, passes)
     if recording is None:
-        return run_bptt(plan, given, lengths, reverse)
+        return run_bptt(plan, given, lengths, reverse, passes)
     call = Call(given.counts(), lengths, reverse)
     if not grad:
         y, *last = recording.forward(tensors, lengths)
@@ -44,15 +50,16 @@ def run_graphed(plan: Plan, given: Arguments, lengths: Tensor | None, reverse: b
 
 
 def _recording(
-    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, grad: bool
+    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, grad: bool, passes: Passes
 ) -> Recording | None:
     tensors = given.flat()
     if not recordable(tensors[0].device):
         return None
     shapes = tuple((t.shape, t.dtype) for t in tensors)
-    key = (shapes, given.counts(), lengths is not None, reverse, grad, tensors[0].device, current_stream())
+    place = (tensors[0].device, current_stream(), tf32_allowed())
+    key = (shapes, given.counts(), lengths is not None, reverse, grad, passes, *place)
     call = Call(given.counts(), lengths, reverse)
-    return RECORDINGS.take(key, plan, lambda: Recording(key, plan, call, tensors, grad))
+    return RECORDINGS.take(key, plan, lambda: Recording(key, plan, call, tensors, grad, passes))
 
 
 class Recording:
@@ -62,8 +69,15 @@ class Recording:
     """
 
     def __init__(
-        self, key: tuple[Hashable, ...], plan: Plan, call: Call, tensors: Sequence[Tensor], grad: bool
+        self,
+        key: tuple[Hashable, ...],
+        plan: Plan,
+        call: Call,
+        tensors: Sequence[Tensor],
+        grad: bool,
+        passes: Passes = LOOP_PASSES,
     ):
+        self.passes = passes
         self.key, self.owner, self.generation = key, id(plan), 0
         # Tensors made in inference mode could not be written to outside it.
         with torch.inference_mode(False), torch.no_grad():
@@ -73,7 +87,7 @@ class Recording:
             self.given = self.call.arguments(self.inputs)
             self._copy_in(tensors, call.lengths)
             self.pool = graph_pool()
-            work = partial(forward_loop, plan, self.call, self.given, grad)
+            work = partial(passes.forward, plan, self.call, self.given, grad)
             self._forward, (y, last, self.kept) = capture(work, self.pool)
             self.outputs = [y, *last]
         self.dys: list[Tensor] = []
@@ -114,7 +128,7 @@ class Recording:
                     mine.zero_()
                 else:
                     mine.copy_(theirs)
-            work = partial(backward_loop, plan, self.call, self.given, self.kept, self.dys)
+            work = partial(self.passes.backward, plan, self.call, self.given, self.kept, self.dys)
             if self._backward is None:
                 try:
                     self._backward, self.gradients = capture(work, self.pool)
@@ -142,8 +156,8 @@ class _Replay(torch.autograd.Function):
             found = gradient_by_torch(plan, call, tensors, ctx.needs_input_grad[3:], grads)
         elif recording.generation != ctx.generation or not recordable(tensors[0].device):
             given = call.arguments(tensors)
-            _, _, kept = forward_loop(plan, call, given, keep=True)
-            found = backward_loop(plan, call, given, kept, grads)
+            _, _, kept = recording.passes.forward(plan, call, given, True)
+            found = recording.passes.backward(plan, call, given, kept, grads)
         else:
             found = recording.backward(plan, grads)
             ctx.lease.end()  # a second backward pass finds what was kept, or computes it again

@@ -2,15 +2,15 @@
 
 1. The step is traced and planned (once per function and widths), and the plan is written as C and compiled (once
    per structure, kept on disk).
-2. On a GPU the same plan is run by torch operations, recorded and replayed as a CUDA graph; without a compiler the
-   loop of these operations runs as it is.
+2. On a GPU the same plan becomes kernels of its own, or torch operations recorded and replayed as a CUDA graph
+   (:mod:`~anaphora.kernels.recurrence.choose` says when); without a compiler the loop of these operations runs as it is.
 3. What cannot be traced is run by the reference loop, and the engine says so once.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,8 +19,9 @@ from torch import Tensor
 from anaphora.kernels import compiler
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.bptt import run_bptt
+from anaphora.kernels.recurrence.choose import choose
 from anaphora.kernels.recurrence.compiled import CompiledPlan, run_compiled
-from anaphora.kernels.recurrence.cuda_graph import run_graphed
+from anaphora.kernels.recurrence.gpu import case_of, run_on_gpu
 from anaphora.kernels.recurrence.graph import CannotTrace
 from anaphora.kernels.recurrence.plan import Plan, make_plan
 from anaphora.kernels.recurrence.reference import Params, States, StepFunction, run_reference
@@ -101,19 +102,36 @@ class Engine:
         initial: States,
         lengths: Tensor | None = None,
         reverse: bool = False,
+        peer: Callable[[], tuple[Tensor, States]] | None = None,
     ) -> tuple[Tensor, States]:
-        """As :func:`~anaphora.kernels.recurrence.reference.run_reference`, with the same result."""
+        """As :func:`~anaphora.kernels.recurrence.reference.run_reference`, with the same result.
+
+        ``peer`` computes the same by PyTorch's own layer on a GPU, where it has one.
+        """
         ready = self.prepared(params, steps, rows, initial)
+        if ready is None and peer is not None:
+            return peer()
         if ready is None or not steps[0].shape[0] or not steps[0].shape[1]:
             return run_reference(self.function, params, steps, rows, initial, lengths, reverse)
-        matrices, vectors = ready.trace.boundary(params)
-        stacked = [_stack([matrices[p] for p in m.parts]) for m in ready.plan.matrices]
-        given = Arguments(stacked, vectors, tuple(steps), tuple(rows), tuple(initial))
+        given = _arguments(ready, params, steps, rows, initial)
         if ready.compiled is not None:
             return run_compiled(ready.compiled, given, lengths, reverse)
         if steps[0].is_cuda:
-            return run_graphed(ready.plan, given, lengths, reverse)
+            way = choose(case_of(ready.plan, given, peer is not None))
+            if way == "cudnn" and peer is not None:
+                return peer()
+            if way == "reference":
+                return run_reference(self.function, params, steps, rows, initial, lengths, reverse)
+            return run_on_gpu(way, ready.plan, given, lengths, reverse)
         return run_bptt(ready.plan, given, lengths, reverse)
+
+
+def _arguments(
+    ready: Prepared, params: Params, steps: Sequence[Tensor], rows: Sequence[Tensor], initial: States
+) -> Arguments:
+    matrices, vectors = ready.trace.boundary(params)
+    stacked = [_stack([matrices[p] for p in m.parts]) for m in ready.plan.matrices]
+    return Arguments(stacked, vectors, tuple(steps), tuple(rows), tuple(initial))
 
 
 def _stack(parts: list[Tensor]) -> Tensor:

@@ -5,7 +5,8 @@ Axes: T time, B batch. Inside, time comes first, so that a step's values lie tog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,13 +22,20 @@ Values = dict[int, Tensor]  # by a node's number
 Kept = dict[int, Tensor]  # (T, B, ·)
 
 
+class Passes(NamedTuple):
+    """One way to run a plan over time: the functions below, or others with the same arguments and results."""
+
+    forward: Callable[[Plan, Call, Arguments, bool], tuple[Tensor, States, Kept]]
+    backward: Callable[[Plan, Call, Arguments, Kept, Sequence[Tensor | None]], list[Tensor | None]]
+
+
 def forward_loop(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
     """y ``(B, T, H)``, the last states, and the values the backward pass needs when ``keep``."""
     schedule = forward_schedule(plan)
     steps = [_time_first(s, call) for s in given.steps]
     like = given.initial[0]
     still = _once(schedule, given, like)
-    ahead = _ahead(schedule, given, steps, {})
+    ahead = values_ahead(schedule.ahead, given, steps, {})
     inner = leaves(schedule.loop)
     reads = {node.number: steps[i].unbind(0) for (kind, i), node in inner.items() if kind == "step"}
     reads |= {number: value.unbind(0) for number, value in ahead.items()}
@@ -73,12 +81,34 @@ def backward_loop(
     schedule = backward_schedule(plan)
     steps = [_time_first(s, call) for s in given.steps]
     dstates, collected = _backward_steps(call, given, steps, schedule, kept, grads)
-    rows = steps[0].shape[0] * steps[0].shape[1]
-    values = {number: value.reshape(rows, -1) for number, value in {**kept, **collected}.items()}
-    values.update(_leaf_values(schedule.after, given, steps))
-    like = steps[0].reshape(rows, -1)
-    found = Evaluator(schedule.after, values)(values, given.matrices, like)
     real = _real(given.steps[0], call)
+    values = {**kept, **collected}
+    matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, real)
+    if dx is not None:
+        dx = dx.transpose(0, 1).contiguous()
+        dx = reverse_rows(dx, call.lengths) if call.reverse else dx
+    nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
+    return [*matrices, *vectors, dx, *nothing, *dstates]
+
+
+def gradients_after(
+    plan: Plan,
+    after: Sequence[Node],
+    given: Arguments,
+    steps: list[Tensor],
+    known: Kept,
+    real: Tensor | None,
+) -> tuple[list[Tensor | None], list[Tensor | None], Tensor | None]:
+    """The gradients of matrices and vectors and of x ``(T, B, ·)``, for all steps at once.
+
+    ``steps`` ``(T, B, ·)``; ``known``: what was kept and collected of every step; ``real`` ``(T·B, 1)``: which steps
+    are, where ``known`` and ``steps`` are not zero elsewhere already.
+    """
+    rows = steps[0].shape[0] * steps[0].shape[1]
+    values = {number: value.reshape(rows, -1) for number, value in known.items()}
+    values.update(_leaf_values(after, given, steps))
+    like = steps[0].reshape(rows, -1)
+    found = Evaluator(after, values)(values, given.matrices, like)
     at_end = iter([_only(real, g) for g in found])
     dsteps = {index: next(at_end) for index in plan.backward.steps}
     dvectors: list[Tensor | None] = [None] * len(given.vectors)
@@ -93,14 +123,10 @@ def backward_loop(
                 through = g @ given.matrices[product.index]
                 dsteps[0] = dsteps[0] + through if 0 in dsteps else through
         else:
-            operand = kept[source.number].reshape(rows, -1)
+            operand = known[source.number].reshape(rows, -1)
         dmatrices[product.index] = g.t() @ _only(real, operand)
-    dx = None
-    if 0 in dsteps:
-        dx = dsteps[0].view(*steps[0].shape[:2], -1).transpose(0, 1).contiguous()
-        dx = reverse_rows(dx, call.lengths) if call.reverse else dx
-    nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
-    return [*dmatrices, *dvectors, dx, *nothing, *dstates]
+    dx = dsteps[0].view(*steps[0].shape[:2], -1) if 0 in dsteps else None
+    return dmatrices, dvectors, dx
 
 
 def _backward_steps(
@@ -116,7 +142,7 @@ def _backward_steps(
     dys = None if grads[0] is None else _time_first(grads[0], call).unbind(0)
     dstates = [torch.zeros_like(s) if g is None else g for s, g in zip(given.initial, grads[1:], strict=True)]
     still = _once(schedule, given, like)
-    ahead = _ahead(schedule, given, steps, kept)
+    ahead = values_ahead(schedule.ahead, given, steps, kept)
     reads = {number: value.unbind(0) for number, value in ahead.items()}
     roots = [*schedule.loop, *schedule.collected]
     seeds = [(n.number, i) for (kind, i), n in leaves(roots).items() if kind == "gradient"]
@@ -152,14 +178,14 @@ def _once(schedule: Schedule, given: Arguments, like: Tensor) -> Values:
     return {n.number: values[n.number] for n in schedule.once}
 
 
-def _ahead(schedule: Schedule, given: Arguments, steps: list[Tensor], known: Kept) -> Kept:
+def values_ahead(nodes: Sequence[Node], given: Arguments, steps: list[Tensor], known: Kept) -> Kept:
     """Values of every step that are known before the loop, all steps at once: ``(T, B, ·)``."""
     time, batch = steps[0].shape[:2]
     values = {number: value.reshape(time * batch, -1) for number, value in known.items()}
-    values.update(_leaf_values(schedule.ahead, given, steps))
+    values.update(_leaf_values(nodes, given, steps))
     like = steps[0].reshape(time * batch, -1)
-    found = Evaluator(schedule.ahead, values)(values, given.matrices, like)
-    return {n.number: v.reshape(time, batch, -1) for n, v in zip(schedule.ahead, found, strict=True)}
+    found = Evaluator(nodes, values)(values, given.matrices, like)
+    return {n.number: v.reshape(time, batch, -1) for n, v in zip(nodes, found, strict=True)}
 
 
 def _leaf_values(roots: Sequence[Node], given: Arguments, steps: list[Tensor]) -> Values:
@@ -185,3 +211,6 @@ def _real(x: Tensor, call: Call) -> Tensor | None:
 def _only(real: Tensor | None, value: Tensor) -> Tensor:
     """Zero past each row's end."""
     return value if real is None else torch.where(real, value, value.new_zeros(()))
+
+
+LOOP_PASSES = Passes(forward_loop, backward_loop)

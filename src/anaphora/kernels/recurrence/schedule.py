@@ -34,7 +34,7 @@ def forward_schedule(plan: Plan) -> Schedule:
     outputs = [new[n.number] for n in plan.outputs]
     wanted = {n.number: new[n.number] for n in (*plan.keep, *(source for _, source in plan.operands))}
     roots = [*outputs, *wanted.values()]
-    once, ahead = _crossing(roots, _tiers(until(roots, ()), {}), {})
+    once, ahead = _crossing(roots, tiers(until(roots, ()), {}), {})
     return Schedule(once, ahead, outputs, list(wanted.values()))
 
 
@@ -45,29 +45,30 @@ def backward_schedule(plan: Plan) -> Schedule:
     new = widen(until(old, known), known, plan.views)
     roots = [new[n.number] for n in old]
     states, after = roots[: len(plan.state_widths)], roots[len(plan.state_widths) :]
-    tiers = _tiers(until(roots, known), known)
-    once, ahead = _crossing(states, tiers, known)
-    looped = {n.number for n in until(states, known) if tiers[n.number] == LOOP}
+    when = tiers(until(roots, known), known)
+    once, ahead = _crossing(states, when, known)
+    looped = {n.number for n in until(states, known) if when[n.number] == LOOP}
     looped |= {n.number for n in until(roots, known) if n.op == "gradient"}
     collected = [n for n in until(after, {*known, *looped}) if n.number in looped]
     return Schedule(once, ahead, states, collected, after)
 
 
-def _tiers(nodes: Iterable[Node], known: Mapping[int, int]) -> dict[int, int]:
-    tiers = dict(known)
+def tiers(nodes: Iterable[Node], known: Mapping[int, int]) -> dict[int, int]:
+    """When each node can be computed, by number: ONCE, AHEAD or LOOP; ``known`` says it of some."""
+    found = dict(known)
     for node in nodes:
-        if node.number not in tiers:
-            tiers[node.number] = max((tiers[a.number] for a in node.args), default=_LEAVES.get(node.op, ONCE))
-    return tiers
+        if node.number not in found:
+            found[node.number] = max((found[a.number] for a in node.args), default=_LEAVES.get(node.op, ONCE))
+    return found
 
 
 def _crossing(
-    roots: list[Node], tiers: Mapping[int, int], known: Mapping[int, int]
+    roots: list[Node], when: Mapping[int, int], known: Mapping[int, int]
 ) -> tuple[list[Node], list[Node]]:
     """The nodes known before the loop that the loop, or whoever asks for the roots, reads."""
     read = {n.number: n for n in roots}
     for node in until(roots, known):
-        if tiers[node.number] == LOOP:
+        if when[node.number] == LOOP:
             read |= {a.number: a for a in node.args}
     found = list(read.values())
-    return [n for n in found if tiers[n.number] == ONCE], [n for n in found if tiers[n.number] == AHEAD]
+    return [n for n in found if when[n.number] == ONCE], [n for n in found if when[n.number] == AHEAD]

@@ -1,0 +1,76 @@
+"""Which way a recurrence takes on a GPU: the one place where that is decided.
+
+- ``persistent``: one kernel for all steps that keeps the recurrent weights on the chip. The fastest wherever the
+  weights fit: what a step costs otherwise is mostly waiting for memory and for the next kernel.
+- ``triton``: kernels printed for the cell, a few per step, recorded as a CUDA graph. For cells too wide to stay on the
+  chip, and for batches so large that a step is real work.
+- ``cudnn``: PyTorch's own layer, for the cells it has, where neither of the two can serve (float64, say).
+- ``graph``: torch's operations, recorded as a CUDA graph: any cell, any type, many kernels per step.
+- ``reference``: the loop of torch operations as it stands. Never chosen here; whoever differentiates twice gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from anaphora.errors import AnaphoraError
+
+Way = Literal["persistent", "triton", "graph", "cudnn", "reference"]
+_forced: ContextVar[Way | None] = ContextVar("forced", default=None)
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that the choice looks at. Reasons are None where a way can serve."""
+
+    time: int
+    batch: int
+    hidden: int
+    native: bool  # PyTorch has this very cell
+    no_persistent: str | None
+    no_triton: str | None
+
+
+def choose(case: Case) -> Way:
+    """The fastest way that can serve, or the forced one."""
+    forced = _forced.get()
+    if forced is not None:
+        _check(forced, case)
+        return forced
+    if case.no_persistent is None:
+        return "persistent"
+    if case.no_triton is None:
+        return "triton"
+    return "cudnn" if case.native else "graph"
+
+
+def _check(way: Way, case: Case) -> None:
+    reasons = {
+        "persistent": case.no_persistent,
+        "triton": case.no_triton,
+        "cudnn": None if case.native else "PyTorch has no layer for this cell",
+    }
+    reason = reasons.get(way)
+    if reason is not None:
+        raise AnaphoraError(
+            f"Recurrent: the way {way!r} was asked for, but {reason}; leave the choice to the library."
+        )
+
+
+@contextmanager
+def force(way: Way | None) -> Iterator[None]:
+    """Within, recurrences on a GPU go this way, or say why they cannot: ``with force("triton"): …``.
+
+    For tests and measurements; ``None`` leaves the choice to the library again.
+    """
+    if way is not None and way not in get_args(Way):
+        raise ValueError(f"force: the ways are {', '.join(get_args(Way))}, got {way!r}.")
+    token = _forced.set(way)
+    try:
+        yield
+    finally:
+        _forced.reset(token)

@@ -1,0 +1,57 @@
+"""A plan on a GPU: what can serve it, and running it the chosen way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.choose import Case, Way
+from anaphora.kernels.recurrence.cuda_graph import run_graphed
+from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.kernels.recurrence.reference import States
+from anaphora.kernels.recurrence.triton_step import run as triton_step
+
+Run = Callable[[Plan, Arguments, Tensor | None, bool], tuple[Tensor, States]]
+
+
+def case_of(plan: Plan, given: Arguments, native: bool) -> Case:
+    """What there is to choose from for these tensors; found once per plan and shapes."""
+    x = given.steps[0]
+    known: dict[Hashable, Case] = plan.__dict__.setdefault("_cases", {})
+    key = (x.shape, x.dtype, x.device, tf32_allowed(), native)
+    if key not in known:
+        if len(known) > 4096:
+            known.clear()
+        persistent = _persistent()
+        known[key] = Case(
+            time=x.shape[1],
+            batch=x.shape[0],
+            hidden=given.initial[0].shape[1],
+            native=native,
+            no_persistent=persistent.why_not(plan, given) if persistent else "it is not installed",
+            no_triton=triton_step.why_not(plan, given),
+        )
+    return known[key]
+
+
+def run_on_gpu(
+    way: Way, plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, States]:
+    """Run a plan over time the given way."""
+    run: Run = run_graphed
+    if way == "persistent":
+        run = _persistent().run_persistent
+    elif way == "triton":
+        run = triton_step.run_triton
+    return run(plan, given, lengths, reverse)
+
+
+def _persistent() -> Any:
+    name = "anaphora.kernels.recurrence.persistent.run"
+    return import_module(name) if find_spec(name) else None

@@ -1,0 +1,222 @@
+"""The kernels of a pass as the text of a Python module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anaphora.kernels.recurrence.graph import Node
+from anaphora.kernels.recurrence.triton_step.stages import Item, Pass
+from anaphora.kernels.recurrence.triton_step.writer import (
+    EARLIER,
+    NOW,
+    Kernel,
+    When,
+    name_of,
+    number_of,
+    width_of,
+)
+
+_OPENING = '''"""Written by anaphora from the equations of a recurrent cell."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tanh(v):
+    return 2.0 * tl.sigmoid(2.0 * v) - 1.0
+'''
+_SCALARS = "LENGTHS, t, p, n, B, low, high"
+_CONSTANTS = ("H", "REV", "RAGGED", "KEEP", "BM", "BN")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kernel of a step: what it is given, the products to be made before it, and how it takes its columns."""
+
+    name: str
+    arrays: tuple[str, ...]
+    products: tuple[Node, ...]  # made before it
+    earlier: bool  # its products belong to the step before
+    whole_rows: bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """The kernels of a pass. ``first`` runs before the loop and ``last`` after it where two steps share a kernel."""
+
+    text: str
+    first: Part | None
+    each: tuple[Part, ...]
+    last: Part | None
+    scratch: tuple[tuple[str, bool], ...]  # (name, whether as wide as a state; one number otherwise)
+    passed: Pass
+
+
+def print_pass(passed: Pass) -> Program:
+    """The kernels of a pass."""
+    end = passed.last
+    bodies: list[Kernel] = []
+    needed: dict[tuple[int, int], Item] = {}
+    for stage in range(end, -1, -1):
+        kernel = _write(passed, f"stage{stage}", [(stage, NOW)], needed)
+        bodies.insert(0, kernel)
+        needed |= kernel.crossing
+    scratch = tuple((f"C{name_of(item)}", item.node.width > 1) for _, item in sorted(needed.items()))
+    first, last, each = None, None, bodies
+    head = bodies[0]
+    if end and not _products(passed, 0):  # nothing to wait for between a step's end and the next one's start
+        both = _write(passed, "between", [(end, EARLIER), (0, NOW)], needed)
+        first, last, each = head, bodies[-1], [*bodies[1:-1], both]
+    order = each if first is None or last is None else [first, *each, last]
+    text = _OPENING + "".join(_function(k) for k in order)
+    parts = {id(k): _part(passed, k) for k in order}
+    return Program(
+        text,
+        None if first is None else parts[id(first)],
+        tuple(parts[id(k)] for k in each),
+        None if last is None else parts[id(last)],
+        scratch,
+        passed,
+    )
+
+
+def _products(passed: Pass, stage: int) -> list[Node]:
+    """The products that belong to a stage."""
+    found: dict[int, Node] = {}
+    stack = [*passed.roots, *passed.stored]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if node.number in seen or passed.is_array(node):
+            continue
+        seen.add(node.number)
+        if node.op == "product" and passed.stage(node) == stage:
+            found[node.number] = node
+        stack.extend(node.args)
+    return [found[k] for k in sorted(found)]
+
+
+def _write(
+    passed: Pass, name: str, parts: list[tuple[int, When]], needed: dict[tuple[int, int], Item]
+) -> Kernel:
+    kernel = Kernel(passed, name)
+    for stage, when in parts:
+        for node in passed.stored:
+            for chunk in range(passed.chunks(node)):
+                item = passed.resolve(node, chunk)
+                if passed.stage(item.node) == stage:
+                    value = f"tl.where({when.live}, {kernel.ask(item, stage, when)}, 0.0)"
+                    name, width = f"N{number_of(node)}", width_of(passed, node)
+                    kernel.store(name, when.here, width, chunk, node.width > 1, value)
+        for item in needed.values():
+            if passed.stage(item.node) == stage:
+                value = kernel.ask(item, stage, when)
+                wide = item.node.width > 1
+                kernel.store(f"C{name_of(item)}", when.slot, "H" if wide else "1", 0, wide, value)
+        if passed.backward and stage == 0:
+            _keep_old(kernel, when)
+        if stage == passed.last:
+            finish = _finish_backward if passed.backward else _finish_forward
+            finish(kernel, stage, when, joined=len(parts) > 1)
+    return kernel
+
+
+def _keep_old(kernel: Kernel, when: When) -> None:
+    """Gradients of the states as they came, for rows that have ended."""
+    if not kernel.passed.last:
+        return
+    for i in range(len(kernel.passed.roots)):
+        old = kernel.incoming.get(i) or kernel.load(f"D{i}", when.slot, "H", 0, True)
+        kernel.lines.append("if RAGGED:")
+        kernel.store(f"OLD{i}", when.slot, "H", 0, True, old)
+        kernel.lines[-1] = "    " + kernel.lines[-1]
+
+
+def _finish_forward(kernel: Kernel, stage: int, when: When, joined: bool) -> None:
+    """The new states: kept as they are where a row has ended."""
+    passed = kernel.passed
+    for i, root in enumerate(passed.roots):
+        value = kernel.ask(passed.resolve(root, 0), stage, when)
+        name = f"new{i}"
+        old = kernel.load(f"S{i}", when.before, "H", 0, True)
+        kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
+        kernel.lines.append(f"if RAGGED:\n        {name} = tl.where({when.live}, {name}, {old})")
+        kernel.store(f"S{i}", when.after, "H", 0, True, name)
+    if joined:
+        _hand_on(kernel, "state", "new")
+
+
+def _finish_backward(kernel: Kernel, stage: int, when: When, joined: bool) -> None:
+    """The gradients of the states before the step."""
+    passed = kernel.passed
+    for i, root in enumerate(passed.roots):
+        value = kernel.ask(passed.resolve(root, 0), stage, when)
+        name = f"new{i}"
+        where = f"OLD{i}" if passed.last else f"D{i}"
+        old = kernel.load(where, when.slot, "H", 0, True)
+        kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
+        kernel.lines.append(f"if RAGGED:\n        {name} = tl.where({when.live}, {name}, {old})")
+        if not joined:
+            kernel.store(f"D{i}", when.other, "H", 0, True, name)
+    if joined:
+        _hand_on(kernel, "gradient", "new")
+
+
+def _hand_on(kernel: Kernel, op: str, name: str) -> None:
+    """What the next step of the same kernel finds as its states, or their gradients."""
+    passed = kernel.passed
+    for node in _leaves(passed, op):
+        text = f"{name}{node.index}"
+        if op == "gradient" and node.index == 0:
+            kernel.lines.append(f"seed0 = {text} + {kernel.load('DY', NOW.time, 'H', 0, True)}")
+            text = "seed0"
+        kernel.known[NOW.prefix, node.number, 0] = text
+    if op == "gradient":
+        for i in range(len(passed.roots)):
+            kernel.incoming[i] = f"{name}{i}"
+
+
+def _leaves(passed: Pass, op: str) -> list[Node]:
+    found: dict[int, Node] = {}
+    stack, seen = [*passed.roots, *passed.stored], set()
+    while stack:
+        node = stack.pop()
+        if node.number in seen or node.number in passed.kept:
+            continue
+        seen.add(node.number)
+        if node.op == op:
+            found[node.number] = node
+        stack.extend(node.args)
+    return list(found.values())
+
+
+def _part(passed: Pass, kernel: Kernel) -> Part:
+    stage = passed.last if kernel.name == "between" else int(kernel.name.removeprefix("stage"))
+    products = tuple(_products(passed, stage))
+    return Part(kernel.name, tuple(kernel.arrays), products, kernel.name == "between", kernel.reduces)
+
+
+def _function(kernel: Kernel) -> str:
+    arguments = ", ".join((*kernel.arrays, _SCALARS, *(f"{c}: tl.constexpr" for c in _CONSTANTS)))
+    opening = [
+        "rm = low + tl.program_id(1) * BM + tl.arange(0, BM)",
+        "rn = tl.program_id(0) * BN + tl.arange(0, BN)",
+        "row = (rm < high)[:, None]",
+        "ok = row & (rn < H)[None, :]",
+        "at = (t * B + rm)[:, None].to(tl.int64)",
+        "at_p = (p * B + rm)[:, None].to(tl.int64)",
+        "before, after = at + REV * B, at + (1 - REV) * B",
+        "before_p, after_p = at_p + REV * B, at_p + (1 - REV) * B",
+        "slot = ((n & 1) * B + rm)[:, None].to(tl.int64)",
+        "other = ((1 - (n & 1)) * B + rm)[:, None].to(tl.int64)",
+        "here = at if KEEP else slot",
+        "here_p = at_p if KEEP else other",
+        "live, live_p = row, row",
+        "if RAGGED:",
+        "    ends = tl.load(LENGTHS + rm, mask=rm < high, other=0)[:, None]",
+        "    live, live_p = t < ends, p < ends",
+    ]
+    lines = "\n    ".join([*opening, *kernel.lines])
+    unspecialised = '@triton.jit(do_not_specialize=["t", "p", "n", "B", "low", "high"])'
+    return f"\n\n{unspecialised}\ndef {kernel.name}({arguments}):\n    {lines}\n"

@@ -1,0 +1,43 @@
+"""How much of a step one program of a kernel computes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Tile(NamedTuple):
+    """Rows, columns and warps."""
+
+    rows: int
+    columns: int
+    warps: int
+
+    def grid(self, batch: int, hidden: int) -> tuple[int, int]:
+        return -(-hidden // self.columns), -(-batch // self.rows)
+
+
+def power(least: int) -> int:
+    """The power of two not below ``least``."""
+    return 1 << max(0, least - 1).bit_length()
+
+
+def tile(batch: int, hidden: int) -> Tile:
+    """Kernels that compute columns: about a thousand values a program."""
+    columns = min(power(hidden), 256)
+    return Tile(max(1, min(1024 // columns, power(batch))), columns, 4)
+
+
+def row_tile(hidden: int) -> Tile:
+    """Kernels that sum over whole rows."""
+    columns = power(hidden)
+    return Tile(max(1, 512 // columns), columns, 8 if columns > 2048 else 4)
+
+
+def groups(batch: int, hidden: int) -> list[tuple[int, int]]:
+    """Rows that go through the loop side by side: while one group's product is computed, another's gates are.
+
+    Rows do not see one another, so this only pays off where a product alone does not fill the GPU.
+    """
+    count = 2 if batch >= 128 else 1
+    size = -(-batch // count)
+    return [(low, min(low + size, batch)) for low in range(0, batch, size)]

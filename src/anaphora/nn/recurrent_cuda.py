@@ -1,0 +1,48 @@
+"""One layer on a GPU: the type it computes in, and PyTorch's own layer among the ways to run it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.engine import Engine
+from anaphora.kernels.recurrence.reference import Params, States
+from anaphora.nn.recurrent_native import native_form, run_native
+from anaphora.nn.recurrent_step import LayerStep
+
+
+def run_cuda(
+    engine: Engine,
+    step: LayerStep,
+    params: Params,
+    steps: States,
+    rows: States,
+    initial: States,
+    lengths: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, States] | None:
+    """Run a layer; ``params``: all of the cell's. None where the types do not fit together, for torch to complain.
+
+    Under autocast the whole layer, its states included, is computed in autocast's type (sums and everything between
+    the products in float32 all the same), as PyTorch's own layers are.
+    """
+    if torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+        with torch.autocast("cuda", enabled=False):
+            params = {name: _cast(p, dtype) for name, p in params.items()}
+            steps, rows, initial = (tuple(_cast(t, dtype) for t in g) for g in (steps, rows, initial))
+            return run_cuda(engine, step, params, steps, rows, initial, lengths, reverse)
+    x = steps[0]
+    if any(p.is_floating_point() and p.dtype != x.dtype for p in params.values()):
+        return None
+    initial = tuple(s.to(x.dtype) for s in initial)
+
+    def by_cudnn() -> tuple[Tensor, States]:
+        return run_native(step.cell, x, initial, lengths, reverse, params)
+
+    plain = not rows and not step.zoneout and native_form(step.cell) is not None
+    return engine(params, steps, rows, initial, lengths, reverse, peer=by_cudnn if plain else None)
+
+
+def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:
+    return value.to(dtype) if value.is_floating_point() else value
