@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from anaphora.kernels.recurrence.graph import POINTWISE, REDUCTIONS, Node
+from anaphora.kernels.recurrence.persistent.linear import is_centred
 
 Key = tuple[int, int]  # (number of the node, block of H columns); block 0 of a value one wide
 
@@ -165,14 +166,9 @@ class Columns:
     def centred(self, node: Node) -> Node | None:
         """Σ x when ``node`` is Σ (x − x̄)²: both come out of one exchange, by merging what slices have."""
         inner = node.args[0] if node.op == "sum" else node
-        if inner.op != "mul" or inner.args[0] is not inner.args[1]:
+        if inner.op != "mul" or inner.args[0] is not inner.args[1] or not is_centred(inner.args[0]):
             return None
-        away = inner.args[0]
-        if away.op != "sub" or away.args[1].op != "mul":
-            return None
-        total, share = away.args[1].args
-        same = total.op == "sum" and total.args[0] is away.args[0] and share.op == "const"
-        return total if same and abs(share.value * away.width - 1) < 1e-9 else None
+        return inner.args[0].args[1].args[0]
 
     def depends_on_steps(self, keys: Iterable[Key]) -> bool:
         """Whether some numbers are made of what differs from step to step besides the states."""

@@ -17,7 +17,7 @@ from anaphora.kernels.recurrence.persistent.columns import (
     Unsuitable,
     find,
 )
-from anaphora.kernels.recurrence.persistent.linear import split_sums
+from anaphora.kernels.recurrence.persistent.linear import rearrange_sums
 from anaphora.kernels.recurrence.plan import Plan
 
 MOST_ORDERED = 6  # columns whose every order is tried
@@ -81,16 +81,14 @@ def _backward(plan: Plan, hidden: int, forward: Program) -> Programs:
         *derived.vectors.values(),
         *(g for _, g in derived.products),
     ]
-    linear = split_sums(plan.graph, roots, set(kept_numbers(kept)))
+    linear = rearrange_sums(plan.graph, roots, set(kept_numbers(kept)))
     new = dict(zip((r.number for r in roots), linear, strict=True))
     results = [columns.key(new[n.number], 0) for n in derived.states]
     steps = [columns.keys(new[n.number]) for n in derived.steps.values()]
     vectors = {i: columns.keys(new[n.number]) for i, n in derived.vectors.items()}
     products = [(p, columns.keys(new[g.number])) for p, g in derived.products]
-    probe = Program(columns, True, len(results), results, [], [], [], [])
-    probe = Program(
-        columns, True, len(results), [*results, *(k for _, keys in products for k in keys)], [], [], [], []
-    )
+    gradients = [k for _, keys in products for k in keys]
+    probe = Program(columns, True, len(results), [*results, *gradients], [], [], [], [])
     exchanged = [e.operands for e in probe.products]
     shared = _arranged(exchanged, [tuple(keys) for _, keys in products] + [tuple(k) for k in steps])
     sums = list(dict.fromkeys(k for keys in vectors.values() for k in keys))
