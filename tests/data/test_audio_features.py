@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_what_arrives_in_pieces_is_the_whole(kind, cuts, length):
     x = torch.from_numpy(SPEECH[0][4000 : 4000 + length])
     stream = features.stream()
     places = [0, *sorted(min(cut, length) for cut in cuts), length]
-    parts = [stream.push(x[a:b]) for a, b in zip(places, places[1:], strict=False)]
+    parts = [stream.push(x[a:b]) for a, b in itertools.pairwise(places)]
     parts.append(stream.finish())
     whole = features(x[None])[0][0]
     assert torch.cat(parts).shape == whole.shape == (features.frames(length), features.width)

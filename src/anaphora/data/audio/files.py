@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ LARGEST = 1 << 28
 _BLOCK = 1 << 20
 _STREAMED = 0x7FFF_0000
 """A WAV chunk that claims more was written to a pipe, where its length was not known: read to the end."""
+
+_OGG_PAGE = 65_307  # bytes of the largest page
 
 
 def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]:
@@ -79,7 +81,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise DataError(f"{path} is not a file; give a WAV, FLAC or OGG file.")
-        _check_wav(path)
+        _check_head(path)
         with soundfile.SoundFile(os.fspath(path)) as file:
             yield file
     except FileNotFoundError:
@@ -122,26 +124,41 @@ def _cut_off(path: str | Path) -> DataError:
     return DataError(f"{path} is damaged or was cut off: it does not hold what it promises; make it again.")
 
 
-def _check_wav(path: str | Path) -> None:
-    """A `DataError` for a WAV file whose head cannot be true, in words clearer than the library's."""
+def _check_head(path: str | Path) -> None:
+    """A `DataError` for a file whose head or end cannot be true, in words clearer than the library's."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
             raise DataError(f"{path} is empty; give a WAV, FLAC or OGG file.")
         head = file.read(12)
-        if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        if head[:4] == b"RIFF" and head[8:] == b"WAVE":
+            _check_wav(path, file, size)
+        elif head[:4] == b"OggS":
+            _check_ogg(path, file, size)
+
+
+def _check_wav(path: str | Path, file: BinaryIO, size: int) -> None:
+    while len(chunk := file.read(8)) == 8:
+        name, claimed = chunk[:4], struct.unpack("<I", chunk[4:])[0]
+        if name == b"fmt " and claimed >= 16 and len(form := file.read(16)) == 16:
+            _, channels, rate, *_ = struct.unpack("<HHIIHH", form)
+            if channels == 0:
+                raise DataError(f"{path} says that it has no channels; record or convert it again.")
+            if rate == 0:
+                raise DataError(f"{path} says that it has 0 samples a second; correct its rate.")
+            claimed -= 16
+        elif name == b"data":
+            if size - file.tell() < claimed < _STREAMED:
+                raise _cut_off(path)
             return
-        while len(chunk := file.read(8)) == 8:
-            name, claimed = chunk[:4], struct.unpack("<I", chunk[4:])[0]
-            if name == b"fmt " and claimed >= 16 and len(form := file.read(16)) == 16:
-                _, channels, rate, *_ = struct.unpack("<HHIIHH", form)
-                if channels == 0:
-                    raise DataError(f"{path} says that it has no channels; record or convert it again.")
-                if rate == 0:
-                    raise DataError(f"{path} says that it has 0 samples a second; correct its rate.")
-                claimed -= 16
-            elif name == b"data":
-                if size - file.tell() < claimed < _STREAMED:
-                    raise _cut_off(path)
-                return
-            file.seek(claimed + claimed % 2, os.SEEK_CUR)
+        file.seek(claimed + claimed % 2, os.SEEK_CUR)
+
+
+def _check_ogg(path: str | Path, file: BinaryIO, size: int) -> None:
+    """The last page must be whole and say that it is the last."""
+    file.seek(max(size - _OGG_PAGE, 0))
+    tail = file.read()
+    page = tail[tail.rfind(b"OggS") :]
+    segments = page[27 : 27 + page[26]] if len(page) > 26 else b""
+    if not segments or not page[5] & 4 or len(page) < 27 + len(segments) + sum(segments):
+        raise _cut_off(path)
