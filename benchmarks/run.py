@@ -28,6 +28,7 @@ BENCHMARKS = (
     "recurrence",
     "streaming",
     "crf",
+    "mdlstm",
     "cost_table",
     "ctc_loss",
     "ctc_beam",

@@ -1,4 +1,5 @@
-"""Building blocks: recurrent cells and layers, attention and Transformers, and the way to look inside them."""
+"""Building blocks: recurrent cells and layers in one and two dimensions, attention and Transformers, looks at pictures, and
+the way to look inside them."""
 
 from anaphora.nn import attention, inside, positions
 from anaphora.nn.affine import Affine
@@ -9,7 +10,10 @@ from anaphora.nn.cells.lstm import LSTM
 from anaphora.nn.cells.shortcut import Shortcut
 from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP
 from anaphora.nn.crf import CRF
+from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding, OneHot, Output
+from anaphora.nn.glimpse import Glimpses, Retina
+from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.highway import Highway
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import (
@@ -32,14 +36,19 @@ __all__ = [
     "Convolution",
     "DecoderLayer",
     "DilatedStack",
+    "DrawReader",
     "Elman",
     "Embedding",
     "EncoderLayer",
     "FeedForward",
+    "GaussianRead",
+    "Glimpses",
+    "GridLSTM",
     "Highway",
     "OneHot",
     "Output",
     "Recurrent",
+    "Retina",
     "Shortcut",
     "SimpleGRU",
     "SwiGLU",

@@ -12,6 +12,7 @@ from anaphora.data.corpora import (
     kin,
     names,
     numbers,
+    numerals,
     parity,
     python_source,
     recall,
@@ -38,6 +39,7 @@ _ALL: tuple[Embedded, ...] = (
     python_source.CORPUS,
     recall.CORPUS,
     adding.CORPUS,
+    numerals.CORPUS,
     shapes.CORPUS,
     tones.CORPUS,
 )
