@@ -201,7 +201,7 @@ def _pair(example: Any) -> tuple[Any, str]:
         return example[0], example[1]
     if isinstance(example, str | Path | np.ndarray) or (isinstance(example, tuple) and len(example) == 2):
         return example, ""
-    raise DataError(f"it is a {type(example).__name__}; give pairs of an input and its transcript")
+    raise DataError(f"it is no pair of an input and its transcript but of the type {type(example).__name__}.")
 
 
 def as_item(source: Any, number: int, rate: int) -> Item:
