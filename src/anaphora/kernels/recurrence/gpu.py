@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
 
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.choose import Case, Way
 from anaphora.kernels.recurrence.cuda_graph import run_graphed
+from anaphora.kernels.recurrence.persistent import run as persistent
 from anaphora.kernels.recurrence.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.reference import States
@@ -28,13 +26,12 @@ def case_of(plan: Plan, given: Arguments, native: bool) -> Case:
     if key not in known:
         if len(known) > 4096:
             known.clear()
-        persistent = _persistent()
         known[key] = Case(
             time=x.shape[1],
             batch=x.shape[0],
             hidden=given.initial[0].shape[1],
             native=native,
-            no_persistent=persistent.why_not(plan, given) if persistent else "it is not installed",
+            no_persistent=persistent.why_not(plan, given),
             no_triton=triton_step.why_not(plan, given),
         )
     return known[key]
@@ -46,12 +43,7 @@ def run_on_gpu(
     """Run a plan over time the given way."""
     run: Run = run_graphed
     if way == "persistent":
-        run = _persistent().run_persistent
+        run = persistent.run_persistent
     elif way == "triton":
         run = triton_step.run_triton
     return run(plan, given, lengths, reverse)
-
-
-def _persistent() -> Any:
-    name = "anaphora.kernels.recurrence.persistent.run"
-    return import_module(name) if find_spec(name) else None
