@@ -101,7 +101,7 @@ def _one(trace: Trace, name: str, values: NDArray[np.float32], layer: int, head:
 def _kind(trace: Trace, of: str) -> str:
     if of and of not in KINDS:
         raise AnaphoraError(f"of must be one of {', '.join(KINDS)}, not {of!r}.")
-    there = [name for name in KINDS if name in trace.arrays]
+    there = [name for name in KINDS if name in trace.arrays and "head" in trace.arrays[name].axes]
     if of and of not in there:
         raise AnaphoraError(
             f"This trace holds no {of}; it holds {', '.join(there) or 'no attention of heads'}."

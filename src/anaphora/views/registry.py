@@ -53,6 +53,8 @@ class View:
     """What the probe must be asked for besides what it always looks at."""
     any_of: tuple[str, ...] = ()
     """Ends of names of arrays of which the trace must hold at least one."""
+    axis: str = ""
+    """An axis that this one must have: attention over a picture has no heads, say."""
     typed: bool = True
     """Whether its input can be typed; otherwise it is a file, or a dev example by its number."""
 
@@ -63,7 +65,10 @@ class View:
     def missing(self, trace: Trace) -> str | None:
         """None if this view can be drawn, else a sentence that says why not."""
         absent = [name for name in self.needs if name not in trace.arrays and name not in trace.tables]
-        if self.any_of and not any(name.endswith(self.any_of) for name in trace.arrays):
+        if self.any_of and not any(
+            name.endswith(self.any_of) and self.axis in ("", *array.axes)
+            for name, array in trace.arrays.items()
+        ):
             return f"The view {self.name} cannot be drawn of this trace: {self.without}"
         if not absent:
             return None
@@ -165,6 +170,7 @@ VIEWS = {
             heads.heads,
             what=("ablation",),
             any_of=tuple(heads.KINDS),
+            axis="head",
         ),
         View(
             "positions",
