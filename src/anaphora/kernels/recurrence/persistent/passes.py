@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.graph import Node
 from anaphora.kernels.recurrence.persistent import nvrtc
 from anaphora.kernels.recurrence.persistent.ahead import reductions_ahead
 from anaphora.kernels.recurrence.persistent.columns import Key, Program
@@ -171,7 +172,7 @@ class Passes:
             sums = arrays["SUMS"] = x.new_empty(shape, dtype=torch.float32)
         run.run(arrays, time, batch, call.reverse)
         with recurrent_precision():
-            matrices, dx = self._after(call, given, kept, arrays["SHARED"], needs)
+            matrices, dx = self._after(call, given, kept, arrays.get("SHARED"), needs)
         vectors = self._vector_gradients(given, sums)
         nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
         return [*matrices, *vectors, dx, *nothing, *dstates]
@@ -205,9 +206,11 @@ class Passes:
             g = shared[:, start * padded : (start + len(here)) * padded]
             m, source = product.index, product.args[0]
             if needs[m]:
-                operand, columns = self._operand(call, given, kept, product.args[0].number)
+                operand, keys, order = self._operand(call, given, kept, source)
                 found = unpack_rows(g.t() @ operand, wanted, here, h, padded)
-                matrices[m] = self._natural(found, columns) if columns else found
+                if keys:
+                    found = unpack_rows(found.t(), keys, order, h, self.forward_pass.tiling.padded).t()
+                matrices[m] = found
             if source.op == "step" and source.index == 0 and wants_x:
                 through = g @ pack_rows(given.matrices[m].detach(), wanted, here, h, padded)
                 dx = through if dx is None else dx + through
@@ -217,24 +220,20 @@ class Passes:
             dx[:, k * h : (k + 1) * h] += shared[:, at : at + h]
         return matrices, None if dx is None else dx.view(x.shape)
 
-    def _operand(self, call: Call, given: Arguments, kept: Kept, number: int) -> tuple[Tensor, list[Key]]:
-        """What a product multiplied, at all steps, and its entries where it was exchanged."""
-        node = next(p.args[0] for p in self.plan.products if p.args[0].number == number)
-        if node.op == "step":
-            value = given.steps[node.index]
+    def _operand(
+        self, call: Call, given: Arguments, kept: Kept, source: Node
+    ) -> tuple[Tensor, list[Key], list[Key]]:
+        """What a product multiplied, at all steps; its numbers, and in which order they lie, where it was exchanged."""
+        if source.op == "step":
+            value = given.steps[source.index]
             if call.lengths is not None:  # what lies past a row's end may be anything
                 time = torch.arange(value.shape[1], device=value.device)
                 real = time < call.lengths.to(value.device)[:, None]
                 value = torch.where(real[:, :, None], value, value.new_zeros(()))
-            return value.reshape(-1, value.shape[2]), []
-        run = self.forward_pass
-        keys = run.program.columns.keys(node)
-        start, padded = together(run.program.shared, keys), run.tiling.padded
-        shared = kept.arrays["OPERAND"]
+            return value.reshape(-1, value.shape[2]), [], []
+        run, shared = self.forward_pass, kept.arrays["OPERAND"]
         assert shared is not None
-        self._entries = run.program.shared[start : start + len(set(keys))]
-        return shared[:, start * padded : (start + len(self._entries)) * padded], keys
-
-    def _natural(self, gradient: Tensor, keys: list[Key]) -> Tensor:
-        padded = self.forward_pass.tiling.padded
-        return unpack_rows(gradient.t(), keys, self._entries, self.hidden, padded).t()
+        keys, padded = run.program.columns.keys(source), run.tiling.padded
+        start = together(run.program.shared, keys)
+        order = run.program.shared[start : start + len(set(keys))]
+        return shared[:, start * padded : (start + len(order)) * padded], keys, order

@@ -1,0 +1,132 @@
+"""Persistent kernels' statements, compiled as C, against the reference loop: forward and backward, every cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from persistent_host import host_passes
+from recurrence_results import CELLS, inputs, reference, results
+from test_recurrence_drawn import PROGRAMS, Drawn
+from torch import Tensor
+
+from anaphora import nn
+from anaphora.kernels import compiler
+from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.persistent import passes as passes_module
+from anaphora.kernels.recurrence.persistent import run
+from anaphora.kernels.recurrence.persistent.columns import Unsuitable
+from anaphora.kernels.recurrence.plan import Plan, make_plan
+from anaphora.kernels.recurrence.reference import Params, States, run_reference
+from anaphora.kernels.recurrence.trace import trace
+from anaphora.nn.recurrent_step import LayerStep
+
+pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here")
+LENGTHS = torch.tensor([4, 1, 0, 6, 2])
+
+
+class OnHost:
+    """Runs a step through the persistent kernels' passes, as the engine would on a GPU."""
+
+    def __init__(self, step: LayerStep):
+        self.step = step
+
+    def __call__(
+        self,
+        params: Params,
+        steps: States,
+        rows: States,
+        initial: States,
+        lengths: Tensor | None = None,
+        reverse: bool = False,
+    ) -> tuple[Tensor, States]:
+        traced = trace(self.step, params, steps, rows, initial)
+        widths = [[t.shape[-1] for t in group] for group in (steps, rows, initial)]
+        plan = make_plan(traced, *widths, {0})
+        matrices, vectors = traced.boundary(params)
+        stacked = [torch.cat([matrices[p] for p in m.parts]) for m in plan.matrices]
+        return run.run_persistent(plan, Arguments(stacked, vectors, steps, rows, initial), lengths, reverse)
+
+
+@pytest.fixture(autouse=True)
+def _host(monkeypatch: pytest.MonkeyPatch) -> None:
+    def passes(plan: Plan, batch: int, *_: Any) -> Any:
+        return host_passes(plan, batch)
+
+    monkeypatch.setattr(run, "_passes", passes)
+    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f not in ("-O3", "-march=native")))
+    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+def _close(ours: list[Tensor], theirs: list[Tensor], allowed: float = 5e-5) -> None:
+    """In norm: a single number may be the small difference of large ones."""
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape
+        apart, size = (a - b).norm().item(), b.norm().item()
+        assert apart <= allowed * size + 1e-6
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_every_cell_equals_the_reference(name: str, reverse: bool) -> None:
+    cell = CELLS[name]()
+    with torch.no_grad():
+        for p in cell.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    x, initial = inputs(cell, torch.float32, 5, 6)
+    lengths = LENGTHS if reverse else None
+    ours = results(OnHost(LayerStep(cell)), cell, x, initial, lengths, reverse)
+    _close(ours, results(reference(cell), cell, x, initial, lengths, reverse))
+
+
+def test_noise_is_among_the_inputs() -> None:
+    """Dropout masks belong to a row, zoneout's to a step."""
+    cell, masks = nn.LSTM(3, 8), (torch.randint(2, (5, 8)) * 2.0,)
+    x, initial = inputs(cell, torch.float32, 5, 6)
+    kept = tuple(torch.randint(2, (5, 6, 8)).float() for _ in cell.state)
+    step = LayerStep(cell, masked=True, zoneout="sample")
+
+    def with_noise(run_it: Any) -> Any:
+        return lambda params, steps, rows, *rest: run_it(params, (*steps, *kept), masks, *rest)
+
+    def plain(params: Params, steps: States, rows: States, *rest: Any) -> tuple[Tensor, States]:
+        return run_reference(step, params, steps, rows, *rest)
+
+    ours = results(with_noise(OnHost(step)), cell, x, initial, LENGTHS)
+    _close(ours, results(with_noise(plain), cell, x, initial, LENGTHS))
+
+
+def test_without_gradients_nothing_is_kept() -> None:
+    cell = nn.GRU(3, 8)
+    x, initial = inputs(cell, torch.float32, 5, 6)
+    params = dict(cell.named_parameters())
+    with torch.no_grad():
+        y, (last,) = OnHost(LayerStep(cell))(params, (x,), (), initial)
+        y0, (last0,) = reference(cell)(params, (x,), (), initial)
+    _close([y, last], [y0, last0])
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([4, 9]))
+def test_random_cells_equal_the_reference(
+    program: list[tuple[str, int, int]], states: int, hidden: int
+) -> None:
+    torch.manual_seed(len(program))
+    cell = Drawn(3, hidden, states=states, program=program)
+    x, initial = inputs(cell, torch.float32, 5, 6)
+    try:
+        ours = results(OnHost(LayerStep(cell)), cell, x, initial, LENGTHS)
+    except Unsuitable:  # a value cut within the state's width
+        return
+    _close(ours, results(reference(cell), cell, x, initial, LENGTHS), allowed=1e-3)
