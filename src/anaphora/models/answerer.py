@@ -13,15 +13,38 @@ from anaphora.models.pooling import LastState
 from anaphora.models.seeing import PictureEncoder
 from anaphora.nn.attention.base import Attention
 from anaphora.nn.recurrent import Recurrent
-from anaphora.nn.transformer import TransformerEncoder
+from anaphora.nn.transformer import DecoderLayer
+from anaphora.nn.transformer.stack import fresh_copies
+
+
+class ByPicture:
+    """Brings the questions about one picture together, so that whatever depends on the picture alone is computed once.
+
+    ``which`` ``(questions,)`` says what picture each question is about; it must not decrease.
+    """
+
+    def __init__(self, which: Tensor, pictures: int):
+        counts = torch.bincount(which, minlength=pictures)
+        self.pictures, self.most = pictures, int(counts.max()) if len(which) else 0
+        before = counts.cumsum(0) - counts
+        self.place = which * self.most + torch.arange(len(which), device=which.device) - before[which]
+
+    def together(self, x: Tensor) -> Tensor:
+        """``(questions, …)`` -> ``(pictures, most, …)``, with zeros where a picture has fewer questions than others."""
+        table = x.new_zeros(self.pictures * self.most, *x.shape[1:]).index_copy(0, self.place, x)
+        return table.view(self.pictures, self.most, *x.shape[1:])
+
+    def apart(self, x: Tensor) -> Tensor:
+        """``(pictures, most, …)`` -> ``(questions, …)``."""
+        return x.reshape(-1, *x.shape[2:]).index_select(0, self.place)
 
 
 class Reader(Protocol):
-    """What makes one vector ``(batch, width)`` of a question and of the places of its picture."""
+    """What makes one vector ``(questions, width)`` of the questions and the places of their pictures."""
 
     width: int
 
-    def __call__(self, asked: Memory, lengths: Tensor, seen: Tensor | None) -> Tensor: ...
+    def __call__(self, asked: Memory, lengths: Tensor, seen: Tensor, groups: ByPicture) -> Tensor: ...
 
 
 class PictureAnswerer(nn.Module):
@@ -52,12 +75,12 @@ class PictureAnswerer(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, images: Tensor, which: Tensor, question: Tensor, lengths: Tensor) -> Tensor:
-        """images ``(pictures, 3, H, W)``; which ``(batch,)``, the picture that each question is about; question
-        ``(batch, time)`` of symbols, lengths ``(batch,)`` -> scores ``(batch, answers)``."""
+        """images ``(pictures, 3, H, W)``; which ``(questions,)``, the picture that each question is about, in order;
+        question ``(questions, time)`` of symbols, lengths ``(questions,)`` -> scores ``(questions, answers)``."""
         asked: Memory = self.encoder(question, lengths)
-        seen = None if self.pictures is None else self.pictures(images).annotations[which]
-        read = self.dropout(F.relu(self.hidden(self.reader(asked, lengths, seen))))
-        scores: Tensor = self.output(read)
+        seen = images if self.pictures is None else self.pictures(images).annotations
+        read = self.reader(asked, lengths, seen, ByPicture(which, len(images)))
+        scores: Tensor = self.output(self.dropout(F.relu(self.hidden(read))))
         return scores
 
 
@@ -69,7 +92,7 @@ class QuestionOnly(nn.Module):
         self.width = width
         self.pooling = LastState()
 
-    def forward(self, asked: Memory, lengths: Tensor, seen: Tensor | None = None) -> Tensor:
+    def forward(self, asked: Memory, lengths: Tensor, seen: Tensor, groups: ByPicture) -> Tensor:
         last: Tensor = self.pooling(asked)
         return last
 
@@ -93,35 +116,45 @@ class WordByWord(nn.Module):
         self.norm = nn.LayerNorm(picture, elementwise_affine=False)
         self.modulation = nn.Linear(question, 2 * picture)
 
-    def forward(self, asked: Memory, lengths: Tensor, seen: Tensor | None) -> Tensor:
-        """asked: states ``(batch, time, question)``; seen ``(batch, places, picture)``."""
-        assert seen is not None
-        context, _ = self.attention(asked.annotations, seen)
+    def forward(self, asked: Memory, lengths: Tensor, seen: Tensor, groups: ByPicture) -> Tensor:
+        """asked: states ``(questions, time, question)``; seen ``(pictures, places, picture)``."""
+        words = groups.together(asked.annotations)  # (pictures, most, time, question)
+        context, _ = self.attention(words.flatten(1, 2), seen)
+        context = groups.apart(context.unflatten(1, words.shape[1:3]))
         _, last = self.recurrent(torch.cat((asked.annotations, context), -1), lengths)
-        gain, shift = self.modulation(self.pooling(asked)).unsqueeze(1).chunk(2, -1)
-        found = F.relu((1 + gain) * self.norm(self.places(seen)) + shift).mean(1)
-        return torch.cat((last[0][-1], found), -1)
+        wanted = groups.together(self.modulation(self.pooling(asked))).unsqueeze(2)
+        gain, shift = wanted.chunk(2, -1)  # (pictures, most, 1, picture)
+        found = F.relu((1 + gain) * self.norm(self.places(seen)).unsqueeze(1) + shift).mean(2)
+        return torch.cat((last[0][-1], groups.apart(found)), -1)
 
 
-class JointReader(nn.Module):
-    """Self-attention over the words of the question and the places of the picture as one sequence (Li et al. 2019); the
-    vector is the state of the question's first word.
+class CrossReader(nn.Module):
+    """Layers of a Transformer in which the words of a question attend to each other, then to the places of the picture;
+    the vector is the state of the first word."""
 
-    A learnt vector is added to all words, and another to all places, to tell them apart.
-    """
-
-    def __init__(self, stack: TransformerEncoder):
+    def __init__(self, layer: DecoderLayer, layers: int):
         super().__init__()
-        self.stack = stack
-        self.width = stack.width
-        self.kinds = nn.Parameter(torch.empty(2, stack.width))
-        nn.init.normal_(self.kinds, std=0.3)
+        self.width = layer.width
+        self.layers = nn.ModuleList(fresh_copies(layer, layers))
+        self.norm = nn.LayerNorm(layer.width) if layer.norm_first else nn.Identity()
 
-    def forward(self, asked: Memory, lengths: Tensor, seen: Tensor | None) -> Tensor:
-        """asked: word vectors ``(batch, time, width)``; seen ``(batch, places, width)``."""
-        assert seen is not None
-        words, places = asked.annotations + self.kinds[0], seen + self.kinds[1]
-        there = asked.mask.new_ones(seen.shape[:2])
-        states = self.stack(torch.cat((words, places), 1), torch.cat((asked.mask, there), 1))
-        first: Tensor = states[:, 0]
+    def forward(self, asked: Memory, lengths: Tensor, seen: Tensor, groups: ByPicture) -> Tensor:
+        """asked: word vectors ``(questions, time, width)``; seen ``(pictures, places, width)``."""
+        x = asked.annotations
+        for layer in self.layers:
+            assert isinstance(layer, DecoderLayer)
+            x = self._through(layer, x, asked.mask, seen, groups)
+        first: Tensor = self.norm(x)[:, 0]
         return first
+
+    @staticmethod
+    def _through(layer: DecoderLayer, x: Tensor, mask: Tensor, seen: Tensor, groups: ByPicture) -> Tensor:
+        def look(y: Tensor) -> Tensor:
+            words = groups.together(y)
+            context, _ = layer.cross_attention(words.flatten(1, 2), seen)
+            return groups.apart(context.unflatten(1, words.shape[1:3]))
+
+        x = layer.around_attention(x, lambda y: layer.attention(y, mask=mask)[0])
+        x = layer.around_cross_attention(x, look)
+        out: Tensor = layer.around_feedforward(x, layer.feedforward)
+        return out

@@ -84,9 +84,9 @@ _PRESETS = (
     ),
     Preset(
         "transformer",
-        "Self-attention over the words of the question and the places of the picture as one sequence.",
+        "Self-attention over the picture's places and over the question's words, which also attend to the places.",
         {key: value for key, value in _TRAINED.items() if key != "embedding"}
-        | {"layers": 3, "feedforward": 256, "lr": 1e-3},
+        | {"layers": 2, "feedforward": 256, "lr": 1e-3},
         _RECURRENT_ONLY | {"embedding"},
     ),
     Preset(

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.errors import DataError
-from anaphora.models.answerer import JointReader, WordByWord
+from anaphora.models.answerer import CrossReader, WordByWord
 from anaphora.nn import inside
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
@@ -29,8 +29,7 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
     """States and, on request, gradients while one ``(picture, question)`` is read; the loss is that of the answer
     ``target``, or of the model's own.
 
-    Arrays besides those of `probe_reading`: ``picture`` (row, column, channel), ``looks`` … ``attention`` (output,
-    place) over the picture's grid for each word of the question, and ``probabilities`` (symbol) over the answers.
+    Arrays besides those of `probe_reading`: ``picture`` (row, column, channel), ``attention`` (output, place) over the picture's grid for each word of the question, and ``probabilities`` (symbol) over the answers.
     """
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise DataError("an Answerer looks at a picture and a question; give both, (picture, question).")
@@ -59,16 +58,16 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
     pictures = m.model_.pictures
     if pictures is not None:
         arrays["picture"] = Array(("row", "column", "channel"), rows[0].pixels)
-        arrays["attention"] = Array(("output", "place"), _looks(m, inputs, len(words)))
+        arrays["attention"] = Array(("output", "place"), _looks(m, inputs))
         tokens["output"] = words
         facts["grid"] = list(pictures.grid)
     return replace(trace, tokens=tokens, arrays=arrays, facts=facts)
 
 
 @torch.no_grad()
-def _looks(m: Answerer, inputs: tuple[Tensor, ...], words: int) -> np.ndarray[Any, Any]:
-    """How each word of the question looked at the places of the picture, ``(words, places)``, rows summing to 1: of a
-    Transformer the mean of the heads of the highest layer, and of its attention to places alone."""
+def _looks(m: Answerer, inputs: tuple[Tensor, ...]) -> np.ndarray[Any, Any]:
+    """How each word of the question looked at the places of the picture, ``(words, places)``: of a Transformer
+    the mean of the heads of its highest layer."""
     reader = m.model_.reader
     m.model_.eval()
     with inside.record() as notes:
@@ -76,11 +75,10 @@ def _looks(m: Answerer, inputs: tuple[Tensor, ...], words: int) -> np.ndarray[An
     if isinstance(reader, WordByWord):
         (found,) = (n.value for n in notes if n.module is reader.attention and n.name == "weights")
         return as_numpy(found[0])
-    assert isinstance(reader, JointReader)
-    top = reader.stack.layers[-1].attention
+    assert isinstance(reader, CrossReader)
+    top = reader.layers[-1].cross_attention
     (found,) = (n.value for n in notes if n.module is top and n.name == "weights")
-    places = found[0].mean(0)[:words, words:]
-    return as_numpy(places / places.sum(-1, keepdim=True).clamp(min=1e-30))
+    return as_numpy(found[0].mean(0))
 
 
 def _number(m: Answerer, target: str | None) -> int | None:
