@@ -30,6 +30,7 @@ BENCHMARKS = (
     "crf",
     "mdlstm",
     "cost_table",
+    "features",
     "ctc_loss",
     "ctc_beam",
     "beam",
