@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -13,10 +14,12 @@ from anaphora.kernels.recurrence.reference import States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
+from anaphora.nn.recurrent_cuda import side_by_side
 from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
+from anaphora.nn.recurrent_stream_cuda import CudaStream
 
 Connections = Literal["plain", "residual", "highway", "dense"]
 
@@ -91,7 +94,7 @@ class Recurrent(nn.Module):
             for direction in range(self.directions):
                 made.append(cell if layer == direction == 0 else cell.another(width))
         self.cells = nn.ModuleList(made)
-        self._stream: Stream | None = None
+        self._stream: Stream | CudaStream | None = None
         self._numbers = [number_of(cell) for cell in self.cells]
         carried = layers - 1 if connections == "highway" else 0
         self.carry = nn.ModuleList([_carry_gate(self.output_size) for _ in range(carried)])
@@ -128,14 +131,16 @@ class Recurrent(nn.Module):
         handed: list[Tensor] = []
         below = value = x
         for layer in range(self.layers):
-            outputs = []
-            for direction in range(self.directions):
-                k = layer * self.directions + direction
-                start = tuple(s[k] for s in initial)
-                y, final = self._run(k, value, lengths, start, reverse=direction == 1)
-                outputs.append(y)
-                last.append(final)
-            y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+            runs = [
+                partial(self._run, k, value, lengths, tuple(s[k] for s in initial), k % self.directions == 1)
+                for k in range(layer * self.directions, (layer + 1) * self.directions)
+            ]
+            if self.bidirectional and x.is_cuda and not torch.compiler.is_compiling():
+                results = side_by_side(*runs)
+            else:
+                results = [run() for run in runs]
+            last += [final for _, final in results]
+            y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
             y, below, value = self._connect(layer, y, below, value)
             handed.append(y)
         return handed, tuple(torch.stack(s) for s in zip(*last, strict=True))
@@ -237,7 +242,10 @@ class Recurrent(nn.Module):
                 return self._streamed(x.to(dtype), tuple(s.to(dtype) for s in state))
         if self._stream is None or not self._stream.current(x):
             cells = [cell for cell in self.cells if isinstance(cell, Cell)]
-            self._stream = Stream(cells, self.zoneout, x, state)
+            if x.is_cuda:
+                self._stream = CudaStream(cells, self.zoneout)
+            else:
+                self._stream = Stream(cells, self.zoneout, x, state)
         return self._stream.run(x, state)
 
     def __getstate__(self) -> dict[str, Any]:

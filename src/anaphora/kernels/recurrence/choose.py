@@ -37,15 +37,20 @@ class Case:
 
 def choose(case: Case) -> Way:
     """The fastest way that can serve, or the forced one."""
-    forced = _forced.get()
-    if forced is not None:
-        _check(forced, case)
-        return forced
+    asked = forced()
+    if asked is not None:
+        _check(asked, case)
+        return asked
     if case.no_persistent is None:
         return "persistent"
     if case.no_triton is None:
         return "triton"
     return "cudnn" if case.native else "graph"
+
+
+def forced() -> Way | None:
+    """The way that was asked for, if one was."""
+    return _forced.get()
 
 
 def _check(way: Way, case: Case) -> None:

@@ -27,17 +27,25 @@ Result = TypeVar("Result")
 
 
 def run_graphed(
-    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, passes: Passes = LOOP_PASSES
+    plan: Plan,
+    given: Arguments,
+    lengths: Tensor | None,
+    reverse: bool,
+    passes: Passes = LOOP_PASSES,
+    peer: Callable[[], tuple[Tensor, States]] | None = None,
 ) -> tuple[Tensor, States]:
     """Run a plan over time on a GPU; kernel by kernel for shapes seen for the first time, or inside another capture.
 
-    ``passes`` launch the kernels: torch's operations, or kernels printed for the plan.
+    ``passes`` launch the kernels: torch's operations, or kernels printed for the plan. ``peer`` computes the same with
+    fewer launches: it is asked for shapes that are not recorded.
     """
     tensors = given.flat()
     grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     if lengths is not None:
         lengths = lengths.to(given.steps[0].device, torch.int64)
     recording = _recording(plan, given, lengths, reverse, grad, passes)
+    if recording is None and peer is not None and recordable(tensors[0].device):
+        return peer()
     if recording is None:
         return run_bptt(plan, given, lengths, reverse, passes)
     call = Call(given.counts(), lengths, reverse)

@@ -19,7 +19,7 @@ from torch import Tensor
 from anaphora.kernels import compiler
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.bptt import run_bptt
-from anaphora.kernels.recurrence.choose import choose
+from anaphora.kernels.recurrence.choose import choose, forced
 from anaphora.kernels.recurrence.compiled import CompiledPlan, run_compiled
 from anaphora.kernels.recurrence.gpu import case_of, run_on_gpu
 from anaphora.kernels.recurrence.graph import CannotTrace
@@ -122,7 +122,7 @@ class Engine:
                 return peer()
             if way == "reference":
                 return run_reference(self.function, params, steps, rows, initial, lengths, reverse)
-            return run_on_gpu(way, ready.plan, given, lengths, reverse)
+            return run_on_gpu(way, ready.plan, given, lengths, reverse, None if forced() else peer)
         return run_bptt(ready.plan, given, lengths, reverse)
 
 

@@ -15,7 +15,7 @@ from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.reference import States
 from anaphora.kernels.recurrence.triton_step import run as triton_step
 
-Run = Callable[[Plan, Arguments, Tensor | None, bool], tuple[Tensor, States]]
+Peer = Callable[[], tuple[Tensor, States]]
 
 
 def case_of(plan: Plan, given: Arguments, native: bool) -> Case:
@@ -38,12 +38,11 @@ def case_of(plan: Plan, given: Arguments, native: bool) -> Case:
 
 
 def run_on_gpu(
-    way: Way, plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool
+    way: Way, plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, peer: Peer | None = None
 ) -> tuple[Tensor, States]:
-    """Run a plan over time the given way."""
-    run: Run = run_graphed
+    """Run a plan over time the given way; ``peer``: PyTorch's own layer, where it has one."""
     if way == "persistent":
-        run = persistent.run_persistent
-    elif way == "triton":
-        run = triton_step.run_triton
-    return run(plan, given, lengths, reverse)
+        return persistent.run_persistent(plan, given, lengths, reverse)
+    if way == "triton":
+        return triton_step.run_triton(plan, given, lengths, reverse, peer)
+    return run_graphed(plan, given, lengths, reverse)

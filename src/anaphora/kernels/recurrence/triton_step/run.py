@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 
@@ -18,9 +19,15 @@ from anaphora.kernels.recurrence.triton_step.stages import CannotPrint
 OLDEST = (7, 0)  # compute capability Triton makes kernels for
 
 
-def run_triton(plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, States]:
+def run_triton(
+    plan: Plan,
+    given: Arguments,
+    lengths: Tensor | None,
+    reverse: bool,
+    peer: Callable[[], tuple[Tensor, States]] | None = None,
+) -> tuple[Tensor, States]:
     """Run a plan over time by printed kernels; same contract as ``run_graphed``."""
-    return run_graphed(plan, given, lengths, reverse, PRINTED_PASSES)
+    return run_graphed(plan, given, lengths, reverse, PRINTED_PASSES, peer)
 
 
 def why_not(plan: Plan, given: Arguments) -> str | None:

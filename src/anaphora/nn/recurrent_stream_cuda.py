@@ -1,0 +1,106 @@
+"""Single steps of a stack of cells on a GPU, for streaming and decoding: all layers recorded as one CUDA graph.
+
+A step of a small network is a dozen kernels that take less time than launching them, so a step that comes again is
+recorded. A call copies x and the states in, replays, and hands out a copy of the new states: nothing handed out is
+ever written to again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.cuda_graph import capture, current_stream, graph_pool, recordable
+from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.kernels.recurrence.reference import States
+from anaphora.nn.cell import Cell
+from anaphora.nn.recurrent_run import run_layer, transformed
+from anaphora.nn.recurrent_step import LayerStep
+
+SEEN = 3  # steps of one shape before it is recorded
+SHAPES = 32  # recorded at once
+
+
+class _Recorded(NamedTuple):
+    inputs: list[Tensor]  # x and the states, read by the kernels
+    output: Tensor  # all new states, (states, layers, B, H)
+    replay: Callable[[], None]
+
+
+class CudaStream:
+    """The steps of the cells of a stack, each feeding the next; ``keep``: zoneout's rates."""
+
+    def __init__(self, cells: Sequence[Cell], keep: tuple[float, ...]):
+        self.cells, self.keep = list(cells), keep
+        self.seen: dict[tuple[Any, ...], int] = {}
+        self.recorded: dict[tuple[Any, ...], _Recorded] = {}
+        self.slots = [
+            (held, name, value, -1 if value is None else value.data_ptr())
+            for cell in cells
+            for module in cell.modules()
+            for held in (module._parameters, module._buffers)
+            for name, value in held.items()
+        ]
+
+    def current(self, x: Tensor) -> bool:
+        """Whether the weights still lie where they lay."""
+        if not x.is_cuda:
+            return False
+        for held, name, value, address in self.slots:
+            if held.get(name) is not value or (value is not None and value.data_ptr() != address):
+                return False
+        return True
+
+    def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
+        """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where it is not recorded."""
+        if not self.current(x) or transformed() or not recordable(x.device):
+            return None
+        key = (x.shape, x.dtype, *((s.shape, s.dtype) for s in state), *_mode(), current_stream())
+        ready = self.recorded.get(key)
+        if ready is None:
+            self.seen[key] = self.seen.get(key, 0) + 1
+            if self.seen[key] <= SEEN or not self._fits(x, state):
+                return None
+            if len(self.recorded) >= SHAPES:
+                self.recorded.clear()
+                self.seen.clear()
+            ready = self.recorded[key] = self._record(x, state)
+        torch._foreach_copy_(ready.inputs, [x, *state])
+        ready.replay()
+        new = ready.output.clone()
+        return new[0, -1], tuple(new.unbind(0))
+
+    def _fits(self, x: Tensor, state: States) -> bool:
+        shape = (len(self.cells), x.shape[0], self.cells[0].hidden)
+        fits = len(state) == len(self.cells[0].state) and all(s.shape == shape for s in state)
+        return fits and x.dim() == 2 and x.shape[1] == self.cells[0].inputs
+
+    def _record(self, x: Tensor, state: States) -> _Recorded:
+        enabled, dtype = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        # Tensors made in inference mode could not be written to outside it, nor may weights cast here be used there.
+        with torch.inference_mode(False), torch.no_grad():
+            inputs = [t.detach().clone() for t in (x, *state)]
+            with torch.autocast("cuda", dtype, enabled=enabled, cache_enabled=False):
+                replay, output = capture(lambda: self._steps(inputs[0], inputs[1:]), graph_pool())
+        return _Recorded(inputs, output, replay)
+
+    def _steps(self, x: Tensor, state: Sequence[Tensor]) -> Tensor:
+        """All new states, ``(states, layers, B, H)``."""
+        found = []
+        value = x
+        for layer, cell in enumerate(self.cells):
+            step = LayerStep(cell, zoneout="mean" if any(self.keep) else "", keep=self.keep)
+            old = tuple(s[layer] for s in state)
+            _, new = run_layer(step, None, (value[:, None],), (), old, None, False)
+            found.append(torch.stack(new))
+            value = new[0]
+        return torch.stack(found, 1).to(state[0].dtype)
+
+
+def _mode() -> tuple[object, ...]:
+    """What else the kernels depend on."""
+    enabled = torch.is_autocast_enabled("cuda")
+    return enabled, torch.get_autocast_dtype("cuda") if enabled else None, tf32_allowed()
