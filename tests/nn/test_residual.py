@@ -23,19 +23,32 @@ def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, groups: int)
 def test_a_block_is_its_equation():
     block = ResidualBlock(3, 16).double()
     torch.nn.init.normal_(block.second_norm.weight)
-    x = torch.randn(2, 3, 7, 6, dtype=torch.float64)
+    given = torch.randn(2, 3, 7, 6, dtype=torch.float64)
+    x = torch.cat((given, given[:, :, -1:]), 2)  # an odd side is made even
     first = F.conv2d(x, block.first.weight, stride=2, padding=1)
     inner = norm(first, block.first_norm.weight, block.first_norm.bias, 8).relu()
     second = F.conv2d(inner, block.second.weight, padding=1)
     outer = norm(second, block.second_norm.weight, block.second_norm.bias, 8)
-    around = torch.einsum("oi,bihw->bohw", block.shortcut.weight[:, :, 0, 0], x[:, :, ::2, ::2])
+    means = sum(x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)) / 4
+    around = torch.einsum("oi,bihw->bohw", block.shortcut.weight[:, :, 0, 0], means)
     expected = (outer + around + block.shortcut.bias[:, None, None]).relu()
-    torch.testing.assert_close(block(x), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(block(given), expected, rtol=0, atol=1e-10)
 
 
 def test_a_fresh_block_is_its_shortcut():
     block, x = ResidualBlock(4, 8), torch.randn(1, 4, 4, 4)
-    torch.testing.assert_close(block(x), block.shortcut(x).relu())
+    torch.testing.assert_close(block(x), block.shortcut(F.avg_pool2d(x, 2)).relu())
+
+
+def test_a_cell_stands_for_the_pixels_above_it():
+    """Turning the picture and the kernels around turns the grid around: no side is looked at more than the other."""
+    network, picture = ResidualCNN((4, 8), width=8).double(), torch.rand(1, 3, 32, 32, dtype=torch.float64)
+    expected = network(picture).flip(-1, -2)
+    with torch.no_grad():
+        for weight in network.parameters():
+            if weight.dim() == 4:
+                weight.copy_(weight.flip(-1, -2))
+    torch.testing.assert_close(network(picture.flip(-1, -2)), expected)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ GROUPS = 8
 class ResidualCNN(nn.Module):
     """Convolutions that halve the grid at each level, and residual connections around pairs of them (He et al. 2016).
 
-        x⁰ = relu(N(W⁰ ∗ picture)),    xˡ = relu(N(W₂ˡ ∗ relu(N(W₁ˡ ∗ xˡ⁻¹))) + Sˡ ∗ xˡ⁻¹)
+        x⁰ = relu(N(W⁰ ∗ picture)),    xˡ = relu(N(W₂ˡ ∗ relu(N(W₁ˡ ∗ xˡ⁻¹))) + Sˡ mean₂ₓ₂ xˡ⁻¹)
 
-    ``channels`` are those of the levels below the last, which has ``width``; N is GroupNorm (Wu & He 2018). With
+    ``channels`` are those of the levels below the last, which has ``width``; N is GroupNorm (Wu & He 2018). What halves
+    (W⁰ and W₁, of 4 × 4 pixels) is symmetric about the middle of the pixels that a cell stands for. With
     ``coordinates`` two more channels say where a pixel is, from −1 to 1 (Liu et al. 2018): a convolution by itself
     cannot tell.
     """
@@ -35,7 +36,7 @@ class ResidualCNN(nn.Module):
                 f"ResidualCNN needs at least one level below the last, each with channels, not {channels}"
             )
         self.width, self.stride, self.coordinates = width, 2 ** (len(channels) + 1), coordinates
-        self.stem = nn.Conv2d(5 if coordinates else 3, channels[0], 3, stride=2, padding=1, bias=False)
+        self.stem = nn.Conv2d(5 if coordinates else 3, channels[0], 4, stride=2, padding=1, bias=False)
         self.norm = group_norm(channels[0])
         levels = [*channels, width]
         self.blocks = nn.ModuleList(ResidualBlock(below, here) for below, here in itertools.pairwise(levels))
@@ -49,25 +50,25 @@ class ResidualCNN(nn.Module):
         x = 2 * images - 1
         if self.coordinates:
             x = torch.cat((x, _coordinates(x)), 1)
-        x = F.relu(self.norm(self.stem(x)))
+        x = F.relu(self.norm(self.stem(_even(x))))
         for block in self.blocks:
             x = block(x)
         return x
 
 
 class ResidualBlock(nn.Module):
-    """relu(N(W₂ ∗ relu(N(W₁ ∗ x))) + S ∗ x): ``(batch, inputs, H, W)`` -> ``(batch, outputs, ⌈H/2⌉, ⌈W/2⌉)``.
+    """relu(N(W₂ ∗ relu(N(W₁ ∗ x))) + S mean₂ₓ₂ x): ``(batch, inputs, H, W)`` -> ``(batch, outputs, ⌈H/2⌉, ⌈W/2⌉)``.
 
     The second norm begins as zero, so that the block begins as its shortcut (Goyal et al. 2017).
     """
 
-    def __init__(self, inputs: int, outputs: int, *, stride: int = 2):
+    def __init__(self, inputs: int, outputs: int):
         super().__init__()
-        self.first = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.first = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
         self.first_norm = group_norm(outputs)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.second_norm = group_norm(outputs)
-        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride=stride)
+        self.shortcut = nn.Conv2d(inputs, outputs, 1)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -78,8 +79,9 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(self.second_norm.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = _even(x)
         inner = F.relu(self.first_norm(self.first(x)))
-        return F.relu(self.second_norm(self.second(inner)) + self.shortcut(x))
+        return F.relu(self.second_norm(self.second(inner)) + self.shortcut(F.avg_pool2d(x, 2)))
 
 
 class Patches(nn.Module):
@@ -107,6 +109,12 @@ class Patches(nn.Module):
 def group_norm(channels: int) -> nn.GroupNorm:
     """GroupNorm with `GROUPS` groups, or as many as divide the channels."""
     return nn.GroupNorm(math.gcd(GROUPS, channels), channels)
+
+
+def _even(x: Tensor) -> Tensor:
+    """The same with its last row or column once more where their number is odd."""
+    tall, wide = (size % 2 for size in x.shape[-2:])
+    return F.pad(x, (0, wide, 0, tall), mode="replicate") if tall or wide else x
 
 
 def _coordinates(x: Tensor) -> Tensor:
