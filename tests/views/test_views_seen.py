@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
+import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -142,7 +144,7 @@ def test_glimpses_lie_where_they_were():
     (image,) = [shape for shape in whole.shapes if isinstance(shape, Image)]
     assert (image.width, image.height) == (340, pytest.approx(340 * 32 / 48))
     unit = 340 / 48
-    dots = [shape for shape in whole.shapes if isinstance(shape, Dot)]
+    dots = [shape for shape in whole.shapes if isinstance(shape, Dot) and shape.data]
     assert [((d.x - image.x) / unit, (d.y - image.y) / unit) for d in dots] == [
         (pytest.approx(6), pytest.approx(4)),
         (pytest.approx(24), pytest.approx(16)),
@@ -155,6 +157,15 @@ def test_glimpses_lie_where_they_were():
     assert places[2][2] == (pytest.approx(44), pytest.approx(32))  # cut off at the picture's edge
     (path,) = [shape for shape in whole.shapes if isinstance(shape, Path) and shape.role == "s1"]
     assert list(path.points) == [(d.x, d.y) for d in dots]
+
+
+def test_numbers_of_glimpses_on_the_same_spot_do_not_hide_each_other():
+    arrays = {**looked().arrays, "beliefs": Array(("step", "label"), np.full((12, 3), 1 / 3, np.float32))}
+    arrays["glimpses"] = Array(("step", "coordinate"), np.full((12, 3), 16.0))
+    drawn = Trace({"label": ["a", "b", "c"]}, arrays, {}).view("glimpses").chart.scene()
+    marks = [(shape.x, shape.y) for shape in drawn.shapes if isinstance(shape, Dot) and not shape.data]
+    assert len(marks) == 12
+    assert min(math.dist(a, b) for a, b in itertools.combinations(marks, 2)) >= 15
 
 
 def test_the_numbers_of_glimpses_are_exact():

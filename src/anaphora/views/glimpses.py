@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,8 +75,16 @@ class Gaze:
         if len(centres) > 1:
             scene.shapes.append(Path(centres, "page", width=3.5))
             scene.shapes.append(Path(centres, "s1", width=1.8))
+        taken: list[tuple[float, float]] = []
         for step, (x, y) in enumerate(centres):
-            self._number(scene, step, x, y)
+            text = self.describe(step)
+            data = (("v", str(step + 1)), ("t", text))
+            scene.shapes.append(Dot(x, y, 3.6, "s1", data=data, title=text))
+            taken.append(_beside(x, y, taken))
+        for step, (x, y) in enumerate(taken):
+            scene.shapes.append(Dot(x, y, 7.5, "s1"))
+            label = str(step + 1)
+            scene.shapes.append(Label(x, y + 3.5, label, size=10, role="page", anchor="middle", bold=True))
         return scene
 
     def _square(self, scene: Scene, step: int, unit: float, corner: tuple[float, float]) -> None:
@@ -87,14 +96,6 @@ class Gaze:
         corners = ((left, top), (right, top), (right, bottom), (left, bottom), (left, top))
         scene.shapes.append(Path(corners, "page", width=2.6))
         scene.shapes.append(Path(corners, "s0", width=1.4))
-
-    def _number(self, scene: Scene, step: int, x: float, y: float) -> None:
-        text = self.describe(step)
-        data = (("v", str(step + 1)), ("t", text))
-        scene.shapes.append(Dot(x, y, 8.5, "s1", data=data, title=text))
-        scene.shapes.append(
-            Label(x, y + 3.8, str(step + 1), size=10, role="page", anchor="middle", bold=True)
-        )
 
     def text(self, width: int, *, colour: bool) -> str:
         width = max(width, 24)
@@ -117,6 +118,17 @@ class Gaze:
             column = min(max(int(x / width * across), 0), across - 1)
             cells[row][column] = "123456789abcdefghijklmnopqrstuvwxyz"[step]
         return ["".join(row) for row in cells]
+
+
+def _beside(x: float, y: float, taken: list[tuple[float, float]]) -> tuple[float, float]:
+    """A place for the number of the glimpse at (x, y), near it and on none of the numbers before."""
+    for ring in range(1, 6):
+        for part in range(8 * ring):
+            angle = 2 * math.pi * part / (8 * ring) - math.pi / 4
+            at = (x + 14 * ring * math.cos(angle), y + 14 * ring * math.sin(angle))
+            if all(math.dist(at, other) >= 15.5 for other in taken):
+                return at
+    return x, y
 
 
 @dataclass

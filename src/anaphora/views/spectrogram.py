@@ -19,8 +19,8 @@ READING = (
     "same time; the blank is usually high, and symbols are short spikes."
 )
 CAUTION = (
-    "CTC is free to say a symbol late, and often does: a word's start and end are when the model became sure, within a "
-    "frame or two, not when the sound began. Colours are scaled to the part that is shown."
+    "CTC is free to say a symbol late, or early if it has heard what follows: a word's start and end are when the model "
+    "was sure, not when the sound began and ended. Colours are scaled to the part that is shown."
 )
 MOST_SECONDS, MOST_SYMBOLS = 60.0, 20
 FAINT = 0.02
