@@ -215,7 +215,7 @@ def host_passes(plan: Plan, batch: int, processors: int = 132) -> Passes:
         assert tiling is not None
         before = made[0].kernel if program.backward else None
         one = Pass(Kernel(program, tiling, "tf32", before), torch.device("cpu"), "sm_90a", processors)
-        assert one.kernel.source()
+        assert one.kernel.source
         host = Host(program, programs.hidden, len(one.kernel.before.program.shared))
         one.run = partial(_run, host, one)  # type: ignore[method-assign]
         made.append(one)

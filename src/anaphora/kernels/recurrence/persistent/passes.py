@@ -40,7 +40,7 @@ class Pass:
 
     @cached_property
     def loaded(self) -> Loaded:
-        code = nvrtc.machine_code(self.kernel.source(), self.architecture, "steps")
+        code = nvrtc.machine_code(self.kernel.source, self.architecture, "steps")
         tiling = self.kernel.tiling
         return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps)
 

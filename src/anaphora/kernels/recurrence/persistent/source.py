@@ -68,7 +68,9 @@ class Kernel:
         return [*found, ("const int*", "LENGTHS"), ("int*", "REPORT")]
 
     # ------------------------------------------------------------------ text
+    @cached_property
     def source(self) -> str:
+        """The whole text. Written once: every number's statement is."""
         t = self.tiling
         sizes = {
             "KIND": KINDS[self.kind], "H_": t.hidden, "HP": t.padded, "HS": t.columns, "NT": t.tiles, "WARPS": t.warps,
