@@ -16,7 +16,7 @@ import numpy as np
 
 CELLS, CELL = 4, 16
 SIDE = CELLS * CELL
-RADIUS = {"small": 4.0, "big": 6.5}
+RADIUS = {"small": 4.5, "big": 7.0}
 SHAPES = ("circle", "square", "triangle", "cross")
 COLOURS = {
     "red": (215, 45, 40),
@@ -92,8 +92,8 @@ def _outside(shape: str, x: Numbers, y: Numbers, radius: Numbers) -> Numbers:
     """How far (x, y) lies outside a shape about the origin; the y axis points down."""
     if shape == "circle":
         return np.sqrt(x * x + y * y) - radius
-    if shape == "square":  # as high as its radius would have it, less a little: about the area of the circle
-        return np.maximum(np.abs(x), np.abs(y)) - 0.9 * radius
+    if shape == "square":
+        return np.maximum(np.abs(x), np.abs(y)) - radius
     if shape == "triangle":  # the tip at the top, the base as wide as it is high
         side: Numbers = (2 * np.abs(x) - y - radius) / math.sqrt(5.0)
         return np.maximum(side, y - radius)
