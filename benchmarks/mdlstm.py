@@ -53,7 +53,7 @@ class DoubleLoop(nn.Module):
             for place, (h_up, c_up) in zip(line, above, strict=True):
                 h_left, c_left = beside
                 a = nn.functional.linear(place, weight, bias) + h_up @ up.T + h_left @ left.T
-                i, f_up, f_left, new, o = a.chunk(5, -1)
+                i, f_up, f_left, o, new = a.chunk(5, -1)
                 c = f_up.sigmoid() * c_up + f_left.sigmoid() * c_left + i.sigmoid() * new.tanh()
                 beside = o.sigmoid() * c.tanh(), c
                 here.append(beside)

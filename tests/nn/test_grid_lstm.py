@@ -30,7 +30,7 @@ def double_loop(layer: GridLSTM, x: Tensor) -> Tensor:
                 h_up, c_up = states.get((i + 1 if bottom else i - 1, j), nothing)
                 h_left, c_left = states.get((i, j + 1 if right else j - 1), nothing)
                 a = x[:, i, j] @ weights[k].T + h_up @ up.T + h_left @ left.T + biases[k]
-                enter, keep_up, keep_left, new, out = a.chunk(5, -1)
+                enter, keep_up, keep_left, out, new = a.chunk(5, -1)
                 c = keep_up.sigmoid() * c_up + keep_left.sigmoid() * c_left + enter.sigmoid() * new.tanh()
                 states[i, j] = out.sigmoid() * c.tanh(), c
         found.append(torch.stack([states[i, j][0] for i in range(rows) for j in range(columns)], 1))
@@ -104,7 +104,7 @@ def test_one_place_by_hand() -> None:
     for parameter in layer.parameters():
         torch.nn.init.zeros_(parameter)
     with torch.no_grad():
-        layer.bias[3] = 1.0
+        layer.bias[4] = 1.0
     y, _ = layer(torch.zeros(1, 2, 2, 1, dtype=torch.float64))
     corner = 0.5 * math.tanh(1)
     beside = corner + 0.5 * corner

@@ -6,6 +6,6 @@ anti-diagonal are computed together, a wave from one corner to the opposite one.
     h_ij = o ∘ tanh(c_ij)
 
 p ``(batch, rows, columns, directions, 5·hidden)`` is what the input contributes, W x + b, gates in the order i, f_↑, f_←,
-c̃, o; U ``(directions, 2, 5·hidden, hidden)`` has U_↑ before U_←. Outside the picture h and c are zero. A direction is a
+o, c̃; U ``(directions, 2, 5·hidden, hidden)`` has U_↑ before U_←. Outside the picture h and c are zero. A direction is a
 pair of booleans, whether it reads rows from the bottom up and columns from the right to the left.
 """

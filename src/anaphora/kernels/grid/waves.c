@@ -19,9 +19,9 @@
 static void activate(L H, R *restrict g, const R *restrict up, const R *restrict left, R *restrict c, R *restrict y) {
   _Pragma("omp simd") for (L u = 0; u < H; u++) {
     const R in = r_sigmoid(g[u]), f = r_sigmoid(g[H + u]), e = r_sigmoid(g[2 * H + u]);
-    const R new = r_tanh(g[3 * H + u]), o = r_sigmoid(g[4 * H + u]);
+    const R o = r_sigmoid(g[3 * H + u]), new = r_tanh(g[4 * H + u]);
     const R cell = f * up[u] + e * left[u] + in * new;
-    g[u] = in, g[H + u] = f, g[2 * H + u] = e, g[3 * H + u] = new, g[4 * H + u] = o;
+    g[u] = in, g[H + u] = f, g[2 * H + u] = e, g[3 * H + u] = o, g[4 * H + u] = new;
     c[u] = cell;
     y[u] = o * r_tanh(cell);
   }
@@ -58,13 +58,13 @@ static int forward_part(const L *n, void *const *p, L part) {
 static void differentiate(L H, const R *restrict g, const R *restrict c, const R *restrict up, const R *restrict left,
                           const R *restrict dy, const R *restrict dc, R *restrict dg, R *restrict dup, R *restrict dleft) {
   _Pragma("omp simd") for (L u = 0; u < H; u++) {
-    const R in = g[u], f = g[H + u], e = g[2 * H + u], new = g[3 * H + u], o = g[4 * H + u];
+    const R in = g[u], f = g[H + u], e = g[2 * H + u], o = g[3 * H + u], new = g[4 * H + u];
     const R t = r_tanh(c[u]), cell = dc[u] + dy[u] * o * (1 - t * t);
     dg[u] = cell * new * in * (1 - in);
     dg[H + u] = cell * up[u] * f * (1 - f);
     dg[2 * H + u] = cell * left[u] * e * (1 - e);
-    dg[3 * H + u] = cell * in * (1 - new * new);
-    dg[4 * H + u] = dy[u] * t * o * (1 - o);
+    dg[3 * H + u] = dy[u] * t * o * (1 - o);
+    dg[4 * H + u] = cell * in * (1 - new * new);
     dup[u] += cell * f;
     dleft[u] += cell * e;
   }

@@ -21,7 +21,11 @@ def grid_states(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, dire
     if native.ready(x, weight, bias, recurrent) and not torch.is_autocast_enabled("cpu"):
         return native.waves(x, weight, bias, recurrent, directions)
     pre = F.linear(x, weight, bias).view(*x.shape[:3], len(directions), -1)
-    return by_torch(pre, recurrent, directions)
+    with torch.autocast(
+        x.device.type, enabled=False
+    ):  # cells are sums over many places, too many for half precision
+        wide = torch.promote_types(pre.dtype, torch.float32)
+        return by_torch(pre.to(wide), recurrent.to(wide), directions)
 
 
 def by_torch(pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
@@ -32,34 +36,24 @@ def by_torch(pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
     # (directions, places along the waves, batch, 5·hidden)
     waiting = torch.stack([pre[..., k, :].flatten(1, 2)[:, order[k]] for k in range(count)]).transpose(1, 2)
     weights = torch.cat(recurrent.unbind(1), -1).transpose(1, 2)  # (directions, 2·hidden, 5·hidden)
-    h = c = pre.new_zeros(count, 0, batch, hidden)
-    first, last, start, found = 0, -1, 0, []
-    for d in range(rows + columns - 1):
-        before = first, last
-        first, last = max(0, d - columns + 1), min(d, rows - 1)
-        h_up, h_left = _neighbours(h, before, (first, last))
-        c_up, c_left = _neighbours(c, before, (first, last))
-        both = torch.cat((h_up, h_left), -1).flatten(1, 2)
-        a = torch.bmm(both, weights).view(count, -1, batch, wide)
-        a = waiting[:, start : start + last - first + 1] + a
-        if a.dtype != torch.float64:
-            a = a.float()  # cells are sums over many places, too many for half precision
-        i, f_up, f_left, new, o = a.chunk(5, -1)
-        c = torch.sigmoid(f_up) * c_up + torch.sigmoid(f_left) * c_left + torch.sigmoid(i) * torch.tanh(new)
-        h = torch.sigmoid(o) * torch.tanh(c)
+    hc = pre.new_zeros(count, 0, batch, 2 * hidden)  # state and cell of the places of the last diagonal
+    first, last, found = 0, -1, []
+    lengths = [min(d, rows - 1) - max(0, d - columns + 1) + 1 for d in range(rows + columns - 1)]
+    for d, waves in enumerate(torch.split(waiting, lengths, 1)):
+        before, (first, last) = (first, last), (max(0, d - columns + 1), min(d, rows - 1))
+        around = F.pad(hc, (0, 0, 0, 0, before[0] - first + 1, last - before[1]))  # rows first − 1 … last
+        up, left = around[:, :-1], around[:, 1:]
+        both = torch.cat((up[..., :hidden], left[..., :hidden]), -1).flatten(1, 2)
+        a = waves + torch.bmm(both, weights).view(waves.shape)
+        i, f_up, f_left, o = torch.sigmoid(a[..., : 4 * hidden]).chunk(4, -1)
+        c = torch.addcmul(f_up * up[..., hidden:], f_left, left[..., hidden:])
+        c = torch.addcmul(c, i, torch.tanh(a[..., 4 * hidden :]))
+        h = o * torch.tanh(c)
+        hc = torch.cat((h, c), -1)
         found.append(h)
-        start += last - first + 1
     along = torch.cat(found, 1).transpose(1, 2)  # (directions, batch, places along the waves, hidden)
     states = torch.stack([along[k][:, back[k]] for k in range(count)], 2)
     return states.view(batch, rows, columns, count, hidden)
-
-
-def _neighbours(x: Tensor, before: tuple[int, int], now: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """What stands above and to the left of rows ``now`` of a diagonal, given rows ``before`` of the last one; zeros at
-    the edges. x ``(directions, places, batch, hidden)``."""
-    (a, b), (first, last) = before, now
-    padded = F.pad(x, (0, 0, 0, 0, a - first + 1, last - b))  # rows first − 1 … last
-    return padded[:, :-1], padded[:, 1:]
 
 
 @cache

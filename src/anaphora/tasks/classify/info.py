@@ -149,7 +149,7 @@ def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != key}
 
 
-_LOOKED = {**_without(_TRAINED, "embedding"), "scan": "picture", "scale": "all"}
+_LOOKED = {**_without(_TRAINED, "embedding"), "scan": "picture", "scale": "all", "valid_every": 100}
 
 
 _PRESETS = (
@@ -208,7 +208,7 @@ _PRESETS = (
     Preset(
         "glimpse",
         "Pictures: an LSTM that sees little at a time and decides where to look next, learnt by trial (Mnih 2014).",
-        {**_LOOKED, "patch": 8, "dropout": 0.2, "steps": 3000},
+        {**_LOOKED, "patch": 8, "dropout": 0.3, "steps": 2000},
         _NOT_LOOKING | {"layers", "pooling", "directions"},
     ),
     Preset(
