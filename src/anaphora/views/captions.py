@@ -20,9 +20,9 @@ from anaphora.views.text import fold, pad, shorten, visible, wrap
 
 TITLE = "Where it looked, word by word"
 READING = (
-    "The picture once for each word of the output: in full colour where the attention went when that word was written, "
-    "grey where it did not go. The frame is the place with the most attention, and the number its share; over all "
-    "places the shares of a word sum to 1."
+    "The picture once for each word, of the output or of the question that was asked: in full colour where the attention "
+    "went when that word was written or read, grey where it did not go. The frame is the place with the most attention, "
+    "and the number its share; over all places the shares of a word sum to 1."
 )
 CAUTION = (
     "Each picture is scaled to its own strongest place, so an even attention looks as bright as a sharp one: read the "
@@ -193,7 +193,10 @@ def captions(trace: Trace, *, words: int = 24) -> FilmStrip:
     picture = picture_of(trace)
     attention = np.asarray(trace.array("attention", "output", "place"), np.float64)
     rows, columns = _grid(trace, attention.shape[1])
-    names = trace.tokens.get("output", [str(i + 1) for i in range(len(attention))])
+    names = [
+        name.removeprefix("▁") or name  # the mark of a word's beginning, where symbols are words
+        for name in trace.tokens.get("output", [str(i + 1) for i in range(len(attention))])
+    ]
     if not names or not np.isfinite(attention).all():
         raise AnaphoraError("The trace's attention has no words, or numbers that are not finite.")
     notes = [f"the first {words} of {len(names)} words"] if len(names) > words else []
