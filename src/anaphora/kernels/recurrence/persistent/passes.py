@@ -63,7 +63,7 @@ class Pass:
 
     def shared_arrays(self, like: Tensor, rows: int) -> Arrays:
         """What blocks exchange through, filled with the word that stands for nothing yet."""
-        width, sums = self.kernel.shared_width, self.kernel.reductions.width * self.tiling.slices
+        width, sums = self.kernel.shared_width, self.kernel.reduction_width * self.tiling.slices
         arrays: Arrays = {}
         if width:
             shared = torch.empty(rows, width, dtype=like.dtype, device=like.device)

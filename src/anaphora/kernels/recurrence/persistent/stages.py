@@ -1,0 +1,157 @@
+"""One step of a kernel, stage by stage: publish what others wait for, wait for what they publish, store the rest."""
+
+from __future__ import annotations
+
+from anaphora.kernels.recurrence.persistent.body import Body
+from anaphora.kernels.recurrence.persistent.columns import Exchange, Key, Program
+from anaphora.kernels.recurrence.persistent.reads import Reads
+from anaphora.kernels.recurrence.persistent.reductions import Reductions
+from anaphora.kernels.recurrence.persistent.tiling import Tiling
+
+
+class Stages:
+    """The statements of the loop over steps."""
+
+    def __init__(self, program: Program, tiling: Tiling, reads: Reads, record: int):
+        """``record``: how many numbers a record of what is kept has room for."""
+        self.program, self.tiling, self.reads, self.record = program, tiling, reads, record
+        self.columns, self.body = program.columns, Body(program)
+        self.reductions = Reductions(program, self.body)
+        # Where a step begins by publishing states, it does so as soon as they are known, before the step
+        # that made them stores anything.
+        self.early = not program.backward and not self.columns.depends_on_steps(
+            k for e in program.exchanges if e.level == 1 for k in e.operands
+        )
+
+    def text(self) -> str:
+        program = self.program
+        count = "for(int t=most-1;t>=0;t--)" if program.backward else "for(int t=0;t<most;t++)"
+        first, following = ("most-1", "t-1") if program.backward else ("0", "t+1")
+        more = "t>0" if program.backward else "t+1<most"
+        opening = self._publish(0, "up", "r")
+        top = f"auto open=[&](int t){{EACH{{const bool up=t<len[i];L r=row[i]+place(t,len[i],reverse);(void)up;(void)r;\n{opening}}}}};"
+        before = f"if(most){{fetch({first});{f'open({first});' if self.early else ''}}}"
+        stages = [self._rest(0)]
+        for level in range(1, program.stages):
+            stages.append(self._receive(level))
+            if level < program.stages - 1:
+                stages.append(
+                    f"EACH{{{self._publish(level, 'live[i]', 'at[i]')}\n{self._rest_lines(level)}}}"
+                )
+        final = self._finish(f"if({more})open({following});" if self.early else "")
+        turned = self.reads.turned()
+        return f"""{top}
+{before}
+{count}{{
+bool live[EPT];L at[EPT];
+UNROLL for(int i=0;i<EPT;i++){{live[i]=t<len[i];at[i]=row[i]+place(t,len[i],reverse);}}
+{turned}
+{"" if self.early else "open(t);"}
+if({more})fetch({following});
+{chr(10).join(stages)}
+{final}
+}}"""
+
+    def _publish(self, level: int, live: str, at: str) -> str:
+        """Compute and publish what the exchanges after this stage read."""
+        shared = self.program.shared
+        urgent = {k for e in self.program.exchanges if e.level == level + 1 for k in e.operands}
+        products = {k for e in self.program.products if e.level == level + 1 for k in e.operands}
+        lines = self.body.statements(
+            k for k in self.program.reached if k in urgent and not self.columns.exchanged(k)
+        )
+        slots = [(s, k) for s, k in enumerate(shared) if k in products]
+        return "\n".join([*lines, *self._puts(slots, live, at), *self.reductions.send(level, live, at)])
+
+    def _puts(self, slots: list[tuple[int, Key]], live: str, at: str) -> list[str]:
+        lines = []
+        for k in range(0, len(slots), 2):
+            places = [f"SHARED+{at}*SW+{s}*HP+jj" for s, _ in slots[k : k + 2]]
+            values = [f"({live}&&col?{self.body.name(key)}:0.f)" for _, key in slots[k : k + 2]]
+            name = "put2" if len(places) == 2 else "put"
+            lines.append(f"{name}({','.join([*places, *values])},on[i]);")
+        return lines
+
+    def _receive(self, level: int) -> str:
+        """Wait for the exchanges this stage begins with."""
+        lines, sums, at = [], [], 0
+        for k, (e, p) in enumerate(zip(self.program.products, self.tiling.products, strict=True)):
+            if e.level != level:
+                continue
+            start = self.program.start(e)
+            lines.append(
+                f"{{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+(prow[n]+place(t,plen[n],reverse))*SW"
+                f"+{start}*HP+(tid>>5)*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
+                f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums}>(m{k},spill{k},from,here+{at},dead);}}"
+            )
+            sums += self._totals(e, p.row_tiles, at)
+            at += p.partial(self.tiling.warps, self.tiling.tiles) // 4
+        text = ""
+        if lines:
+            text = (
+                "{float*here=part+(turn&1)*PART;turn++;\n" + "\n".join(lines) + "\n__syncthreads();\n"
+                "EACH{const int line=(tid+i*NTH)/HS;" + "".join(sums) + "}}\n"
+            )
+        return text + self.reductions.receive(level)
+
+    def _totals(self, e: Exchange, row_tiles: int, at: int) -> list[str]:
+        lines = []
+        for block in range(self.columns.blocks(e.node)):
+            key = (e.node.number, block)
+            if key in self.program.reached:
+                self.body.known(key)
+                lines.append(f"{self.body.name(key)}=total<{row_tiles}>(here+{at},line,{block}*HS+j);")
+        return lines
+
+    def _rest(self, level: int) -> str:
+        lines = self._rest_lines(level) if self.program.stages > 1 else ""
+        return f"EACH{{{lines}}}" if lines else ""
+
+    def _rest_lines(self, level: int) -> str:
+        """What nobody waits for."""
+        program, columns = self.program, self.columns
+        sent = {k for e in program.products if e.level == level + 1 for k in e.operands}
+        done = {k for e in program.products if e.level <= level for k in e.operands}
+        slots = [
+            (s, k) for s, k in enumerate(program.shared) if columns.level(k) == level and k not in sent | done
+        ]
+        sums = [(q, k) for q, k in enumerate(program.sums) if columns.level(k) == level]
+        lines = self.body.statements([*(k for _, k in slots), *(k for _, k in sums)])
+        lines += self._puts(slots, "live[i]", "at[i]")
+        for q, key in sums:
+            one = "&&jj==0" if columns.nodes[key[0]].width == 1 else ""
+            lines.append(f"sum{q}+=live[i]&&on[i]&&col{one}?{self.body.name(key)}:0.f;")
+        return "\n".join(lines)
+
+    def _finish(self, follow: str) -> str:
+        """The last stage: new states first, and what the next step waits for; then what is stored."""
+        program, name = self.program, self.body.name
+        level = program.stages - 1
+        lines = self.body.statements([*program.results, *program.keep, *program.keep_rows])
+        rest = self._rest_lines(level)
+        fill = [f"record[i].v[{q}]=toe({name(k)});" for q, k in enumerate(program.keep)]
+        fill += (
+            [f"record[i].v[{q}]=toe(0.f);" for q in range(len(program.keep), self.record)]
+            if program.keep
+            else []
+        )
+        rows = [f"rows[i][{q}]={name(k)};" for q, k in enumerate(program.keep_rows)]
+        new = [f"const float n{k}={name(key)};" for k, key in enumerate(program.results)]
+        new += [f"s{k}[i]=live[i]?n{k}:s{k}[i];" for k in range(program.carried)]
+        stores = []
+        if not program.backward:
+            new.append("y[i]=live[i]?n0:0.f;")
+            stores.append("if(on[i]&&col)Y[at[i]*H_+jj]=toe(y[i]);")
+        if program.keep:
+            stores.append("if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];")
+        if program.keep_rows:
+            stores.append(
+                "if(on[i]&&jj==0){"
+                + "".join(f"KROW[at[i]*NR+{q}]=rows[i][{q}];" for q in range(len(rows)))
+                + "}"
+            )
+        declared = "float y[EPT];" if not program.backward else ""
+        declared += "Record<NK> record[EPT];" if program.keep else ""
+        declared += "float rows[EPT][NR];" if rows else ""
+        text = "\n".join([*lines, rest, *fill, *rows, *new])
+        return f"{declared}\nEACH{{{text}}}\n{follow}\nEACH{{{''.join(stores)}}}"
