@@ -1,0 +1,169 @@
+"""What persistent kernels are made of: exchanges, their order, layouts, tilings, and the text itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from recurrence_results import inputs
+from torch import Tensor
+
+from anaphora import nn
+from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.persistent import run
+from anaphora.kernels.recurrence.persistent.columns import Unsuitable, find
+from anaphora.kernels.recurrence.persistent.packing import pack_depth, pack_rows, unpack_rows
+from anaphora.kernels.recurrence.persistent.program import Programs, make_programs
+from anaphora.kernels.recurrence.persistent.source import Kernel
+from anaphora.kernels.recurrence.persistent.tiling import SHARED_MEMORY, choose, tile
+from anaphora.kernels.recurrence.plan import Plan, make_plan
+from anaphora.kernels.recurrence.trace import trace
+from anaphora.nn.recurrent_step import LayerStep
+
+GOLDEN = Path(__file__).with_name("golden")
+H200 = 132  # its multiprocessors
+CELLS: dict[str, Callable[[int], nn.Cell]] = {
+    "lstm": lambda h: nn.LSTM(6, h),
+    "gru_after": lambda h: nn.GRU(6, h, reset="after"),
+    "gru_before": lambda h: nn.GRU(6, h),
+    "layer_norm": lambda h: nn.LSTM(6, h, layer_norm=True),
+}
+
+
+def _plan(cell: nn.Cell) -> Plan:
+    x, initial = inputs(cell, torch.float32, 2, 3)
+    traced = trace(LayerStep(cell), dict(cell.named_parameters()), (x,), (), initial)
+    return make_plan(traced, [cell.inputs], [], [cell.hidden] * len(cell.state), {0})
+
+
+@pytest.fixture(autouse=True)
+def _quick_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only shapes matter here."""
+    monkeypatch.setattr(torch.nn.init, "orthogonal_", torch.nn.init.uniform_)
+
+
+@cache
+def _programs(name: str, hidden: int = 16) -> Programs:
+    return make_programs(_plan(CELLS[name](hidden)))
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "backward"),
+    [
+        ("lstm", ["product"], ["product"]),
+        ("gru_after", ["product"], ["product"]),
+        ("gru_before", ["product", "product"], ["product", "product"]),
+        # Σ and Σ about the mean travel together, forward; in the backward pass the sums of all gates are one.
+        ("layer_norm", ["product", "sum+sum", "sum+sum"], ["sum+sum", "sum+sum+sum+sum", "product"]),
+    ],
+)
+def test_exchanges_in_order(name: str, forward: list[str], backward: list[str]) -> None:
+    programs = _programs(name)
+    for program, wanted in ((programs.forward, forward), (programs.backward, backward)):
+        levels = [[e.node.op for e in program.exchanges if e.level == k] for k in range(1, program.stages)]
+        assert ["+".join(found) for found in levels] == wanted
+
+
+def test_gradients_of_a_gru_lie_together_for_both_products() -> None:
+    """r, u and the candidate's two gradients: U needs one of the two, W the other, so the shared ones lie between."""
+    programs = _programs("gru_after")
+    shared = programs.backward.shared
+    assert len(shared) == 4
+    for _, keys in programs.products:
+        assert len(keys) == 3
+        assert find(shared, keys) is not None
+
+
+def test_values_that_do_not_divide_into_columns_are_refused() -> None:
+    class Narrow(nn.Cell):
+        state = ("h",)
+
+        def setup(self, inputs: int, hidden: int) -> None:
+            self.down = nn.Affine(inputs, hidden, hidden // 2)
+            self.up = nn.Affine(hidden // 2, hidden)
+
+        def step(self, x: Tensor, h: Tensor) -> Tensor:
+            return torch.tanh(self.up(torch.relu(self.down(x, h))))
+
+    with pytest.raises(Unsuitable, match="no multiple of 16 units"):
+        make_programs(_plan(Narrow(6, 16)))
+
+
+def test_without_a_gpu_there_is_a_reason() -> None:
+    cell = nn.LSTM(6, 16)
+    x, initial = inputs(cell, torch.float32, 2, 3)
+    assert run.why_not(_plan(cell), Arguments((), (), (x,), (), initial)) == "there is no NVIDIA GPU"
+
+
+# ---------------------------------------------------------------------- tilings
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("batch", [1, 7, 64, 300])
+@pytest.mark.parametrize("hidden", [8, 136, 200, 512])
+def test_tilings_fit(name: str, hidden: int, batch: int) -> None:
+    programs = _programs(name, hidden)
+    for program in (programs.forward, programs.backward):
+        for half in (True, False):
+            t = choose(program, hidden, batch, half, H200)
+            assert t is not None
+            assert t.shared_memory <= SHARED_MEMORY
+            assert t.slices <= t.grid(batch, H200) <= H200
+            assert t.padded >= hidden > t.padded - t.columns
+            assert t.grid(batch, H200) % t.slices == 0
+            held = sum(8 * p.row_tiles * p.in_registers for p in t.products)
+            assert held <= 255
+
+
+def test_the_common_size_keeps_its_weights_in_registers() -> None:
+    """LSTM, 512 units, 64 rows: sixteen slices of eight groups fill the GPU, and nothing is read twice."""
+    programs = _programs("lstm", 512)
+    for program in (programs.forward, programs.backward):
+        t = choose(program, 512, 64, True, H200)
+        assert t is not None
+        assert (t.columns, t.slices, t.grid(64, H200)) == (32, 16, 128)
+        assert all(p.in_registers == p.depth_blocks for p in t.products)
+
+
+def test_weights_too_large_for_the_chip_have_no_tiling() -> None:
+    program = _programs("lstm", 2048).forward
+    assert choose(program, 2048, 8, True, H200 // 2) is None
+
+
+# ---------------------------------------------------------------------- layouts
+def test_packing_follows_the_entries_and_unpacking_goes_back() -> None:
+    a, b, c = (1, 0), (2, 0), (3, 0)
+    matrix = torch.arange(24.0).view(4, 6)  # two blocks of two rows; three blocks of two columns
+    packed = pack_depth(matrix, [a, b, c], [c, a, b], 2, 4)
+    assert packed.shape == (8, 12)
+    expected = torch.zeros(2, 4, 3, 4)
+    expected[:, :2, :, :2] = matrix.view(2, 2, 3, 2)[:, :, [2, 0, 1]]
+    torch.testing.assert_close(packed, expected.view(8, 12))
+    tall = torch.arange(12.0).view(6, 2)
+    rows = pack_rows(tall, [a, b, c], [c, a, b], 2, 4)
+    assert rows.view(3, 4, 2)[0, :2].tolist() == tall[4:].tolist()
+    torch.testing.assert_close(unpack_rows(rows, [a, b, c], [c, a, b], 2, 4), tall)
+    # A number that stands for two parts of a value takes the sum of their columns.
+    torch.testing.assert_close(pack_depth(matrix[:, :4], [a, a], [a], 2, 2), matrix[:, :2] + matrix[:, 2:4])
+
+
+# ---------------------------------------------------------------------- text
+@pytest.mark.parametrize("name", CELLS)
+def test_the_text_is_the_one_we_know(name: str) -> None:
+    """``ANAPHORA_GOLDEN=write pytest …`` writes the files anew, to be read before they are committed."""
+    programs = _programs(name)
+    texts = []
+    before = None
+    for program in (programs.forward, programs.backward):
+        t = tile(program, 16, 16, 1, 4, True)
+        assert t is not None
+        before = Kernel(program, t, "bf16", before)
+        source = before.source
+        texts.append(source[: source.index("//")] + source[source.index('extern "C"') :])
+    text, path = "\n".join(texts), GOLDEN / f"persistent_{name}.cu"
+    if os.environ.get("ANAPHORA_GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
