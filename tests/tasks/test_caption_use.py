@@ -76,8 +76,8 @@ def test_hard_attention_draws_while_training_and_looks_at_one_place_afterwards()
     weights = model.probe(seen(1)[0]).array("attention")
     assert set(weights.ravel().tolist()) == {0.0, 1.0}
     objective = CaptionObjective(model.settings_, model.tokenizer_, [])
-    rows = [(x, model.tokenizer_.encode(texts[0])) for x, texts in pictures(4)]
-    batch = CaptionBatch([x for x, _ in rows], [ids for _, ids in rows], [0, 1, 2, 3])
+    rows = [(x, model.tokenizer_.encode_batch(texts)) for x, texts in pictures(4)]
+    batch = CaptionBatch([x for x, _ in rows], [about for _, about in rows], [0, 1, 2, 3])
     model.model_.train()
     try:
         values = []

@@ -15,6 +15,7 @@ from anaphora.data.pictures_augment import Augmentation
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.symbols import BOS, EOS
+from anaphora.models.memory import Memory
 
 
 @dataclass(frozen=True)
@@ -22,39 +23,52 @@ class CaptionTensors:
     """A batch as the models take it; PAD past each caption's length."""
 
     images: Tensor
-    """(batch, 3, height, width) from 0 to 1"""
+    """(pictures, 3, height, width) from 0 to 1"""
+    which: Tensor
+    """(captions,): the picture that each is about"""
     target_in: Tensor
-    """(batch, time): BOS y₁ … y_T"""
+    """(captions, time): BOS y₁ … y_T"""
     target_out: Tensor
-    """(batch, time): y₁ … y_T EOS"""
+    """(captions, time): y₁ … y_T EOS"""
+
+    def repeated(self, memory: Memory) -> Memory:
+        """What was seen of each picture, once for each of its captions."""
+        return Memory(
+            memory.annotations.index_select(0, self.which),
+            memory.mask.index_select(0, self.which),
+            tuple(state.index_select(1, self.which) for state in memory.last),
+        )
 
 
 @dataclass(frozen=True)
 class CaptionBatch:
-    """Some pictures with one caption each, as symbol ids without BOS and EOS."""
+    """Some pictures with their captions as symbol ids, without BOS and EOS: a picture is seen once for all of them."""
 
     pictures: list[Pixels]
-    captions: list[list[int]]
+    captions: list[list[list[int]]]
     indices: list[int]
-    """Which caption of the data each row is."""
+    """Which picture of the data each is."""
 
     def __len__(self) -> int:
         return len(self.indices)
 
     @property
     def symbols(self) -> int:
-        """Symbols to predict, the EOS of each row included."""
-        return sum(map(len, self.captions)) + len(self)
+        """Symbols to predict, the EOS of each caption included."""
+        return sum(len(ids) + 1 for about in self.captions for ids in about)
 
     def shard(self, index: int, of: int) -> CaptionBatch:
-        """Rows ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
+        """Pictures ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
         return CaptionBatch(self.pictures[index::of], self.captions[index::of], self.indices[index::of])
 
     def tensors(self, device: torch.device | str = "cpu") -> CaptionTensors:
+        rows = [ids for about in self.captions for ids in about]
+        which = [place for place, about in enumerate(self.captions) for _ in about]
         return CaptionTensors(
             images_of(self.pictures, device),
-            padded([[BOS, *row] for row in self.captions], device),
-            padded([[*row, EOS] for row in self.captions], device),
+            torch.tensor(which, device=device),
+            padded([[BOS, *row] for row in rows], device),
+            padded([[*row, EOS] for row in rows], device),
         )
 
 
@@ -64,30 +78,29 @@ def images_of(pictures: Sequence[Pixels], device: torch.device | str) -> Tensor:
     return pixels.permute(0, 3, 1, 2).float() / 255
 
 
-class CaptionBatches(HeldBatches[CaptionBatch]):
-    """An endless stream of batches; every caption of a picture is an example of its own.
+def caption_batches(
+    data: PictureList,
+    captions: list[list[list[int]]],
+    augment: Augmentation,
+    *,
+    batch_tokens: int,
+    seed: int,
+) -> HeldBatches[CaptionBatch]:
+    """An endless stream of batches of pictures with all their captions, in an order that follows from ``seed``.
 
-    ``captions[k]`` belongs to picture ``owners[k]``. A picture is changed by ``augment`` anew in every epoch.
+    All pictures count alike, as the mean of the symbols that are said about one: sorted by length, pictures with equally
+    much in them would come together, and that is learnt from more slowly. A picture is changed anew in every epoch.
     """
+    usable = [i for i, about in enumerate(captions) if about]
+    usual = max(1, round(sum(len(ids) + 1 for about in captions for ids in about) / max(len(usable), 1)))
 
-    def __init__(
-        self,
-        data: PictureList,
-        captions: list[list[int]],
-        owners: list[int],
-        augment: Augmentation,
-        *,
-        batch_tokens: int,
-        max_tokens: int,
-        seed: int,
-    ):
-        def make(rows: list[int]) -> CaptionBatch:
-            return CaptionBatch([self._seen(row) for row in rows], [captions[row] for row in rows], rows)
+    def make(chosen: list[int]) -> CaptionBatch:
+        numbers = [usable[i] for i in chosen]
+        return CaptionBatch([_seen(i) for i in numbers], [captions[i] for i in numbers], numbers)
 
-        self._data, self._owners, self._augment = data, owners, augment
-        lengths = [len(ids) + 1 for ids in captions]
-        super().__init__(lengths, make, batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed)
+    def _seen(number: int) -> Pixels:
+        pixels = data.load(number)
+        return augment(pixels, batches.epoch, number) if augment.active else pixels
 
-    def _seen(self, row: int) -> Pixels:
-        pixels = self._data.load(self._owners[row])
-        return self._augment(pixels, self.epoch, row) if self._augment.active else pixels
+    batches = HeldBatches([usual] * len(usable), make, batch_tokens=batch_tokens, max_tokens=usual, seed=seed)
+    return batches

@@ -22,7 +22,7 @@ from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import SearchSettings, build
 from anaphora.settings.search import CompleteSearch
-from anaphora.tasks.caption.batches import CaptionBatches
+from anaphora.tasks.caption.batches import caption_batches
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
@@ -95,7 +95,7 @@ class Captioner(Estimator):
         )
 
     def _symbols(self, data: PictureList) -> float:
-        return float(sum(len(ids) + 1 for ids in self._captions(data)[0]))
+        return float(sum(len(ids) + 1 for about in self._captions(data) for ids in about))
 
     def _fresh_model(self) -> Seq2Seq:
         seed_everything(self.settings_.seed, "model")
@@ -110,21 +110,26 @@ class Captioner(Estimator):
 
     def _lesson(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
         s = self.settings_
-        batches = CaptionBatches(
-            data,
-            *self._captions(data),
-            Augmentation(s.augment, s.mirror, s.seed),
-            batch_tokens=s.batch_tokens,
-            max_tokens=s.max_tokens,
-            seed=s.seed,
-        )
+        captions = self._captions(data)
+        kept = [[ids for ids in about if len(ids) <= s.max_tokens] for about in captions]
+        long = sum(map(len, captions)) - sum(map(len, kept))
+        if long:
+            warnings.warn(
+                f"{long} captions are longer than max_tokens = {s.max_tokens} and are left out", stacklevel=4
+            )
+        if not any(kept):
+            raise DataError(
+                f"no caption has at most max_tokens = {s.max_tokens} symbols; raise it, or choose longer symbols (tokens)."
+            )
+        changed = Augmentation(s.augment, s.mirror, s.seed)
+        batches = caption_batches(data, kept, changed, batch_tokens=s.batch_tokens, seed=s.seed)
         shown = [(dev.load(i), _texts(dev, i)) for i in range(min(len(dev), s.valid_examples))]
         return CaptionObjective(s, self.tokenizer_, shown), batches
 
-    def _captions(self, data: PictureList) -> tuple[list[list[int]], list[int]]:
-        """All captions as symbols, and to which picture each belongs."""
-        owners = [i for i, rows in enumerate(data.texts) for _ in rows]
-        return self.tokenizer_.encode_batch([text for rows in data.texts for (text,) in rows]), owners
+    def _captions(self, data: PictureList) -> list[list[list[int]]]:
+        """The captions of every picture as symbols."""
+        encoded = iter(self.tokenizer_.encode_batch([text for rows in data.texts for (text,) in rows]))
+        return [[next(encoded) for _ in rows] for rows in data.texts]
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
         return reopen_training_pictures(config.data, spill=run.path / "data")

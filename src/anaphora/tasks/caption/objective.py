@@ -55,12 +55,11 @@ class CaptionObjective:
         if isinstance(attention, Hard) and model.training:
             return LossSum(self._drawn(model, attention, t), batch.symbols)
         forcing = self.settings.teacher_forcing if model.training else 1.0
-        memory = model.encoder(t.images)
-        logits = model.decoder(t.target_in, memory, forcing)
+        logits = model.decoder(t.target_in, t.repeated(model.encoder(t.images)), forcing)
         return LossSum(self._costs(logits, t, smooth=model.training).sum(), batch.symbols)
 
     def _drawn(self, model: Seq2Seq, attention: Hard, t: CaptionTensors) -> Tensor:
-        memory = model.encoder(t.images)
+        memory = t.repeated(model.encoder(t.images))
         with attention.mixing():
             mixed = self._costs(model.decoder(t.target_in, memory), t, smooth=True)
         with attention.following() as log_probs:
@@ -96,18 +95,15 @@ class CaptionObjective:
 
     def _dev_loss(self, model: Seq2Seq) -> float:
         """Per symbol of all references."""
-        rows = [
-            (picture, self.tokenizer.encode(text)[: self.settings.max_tokens])
-            for picture, texts in self._dev
-            for text in texts
+        captions = [
+            [ids[: self.settings.max_tokens] for ids in self.tokenizer.encode_batch(texts)]
+            for _, texts in self._dev
         ]
-        order = sorted(range(len(rows)), key=lambda i: (len(rows[i][1]), i))
         total, count = 0.0, 0
-        for begin in range(0, len(order), _TOGETHER):
-            some = order[begin : begin + _TOGETHER]
-            part = self.loss(
-                model, CaptionBatch([rows[i][0] for i in some], [rows[i][1] for i in some], some)
-            )
+        for begin in range(0, len(captions), _TOGETHER):
+            some = list(range(begin, min(begin + _TOGETHER, len(captions))))
+            batch = CaptionBatch([self._dev[i][0] for i in some], [captions[i] for i in some], some)
+            part = self.loss(model, batch)
             total, count = total + float(part.total), count + int(part.count)
         return total / max(count, 1)
 
