@@ -135,24 +135,27 @@ class LogMel(nn.Module):
         if missing > 0:
             waves = nn.functional.pad(waves, (0, missing))
         frames = waves.unfold(1, self.size, self.hop)  # (B, T, W), a view
-        together = max(1, _TOGETHER // len(frames)) if frames.device.type == "cpu" else frames.shape[1]
-        windowed = frames.new_zeros(len(frames), min(together, frames.shape[1]), self._points)
-        found = self.filters.new_empty(len(frames), frames.shape[1], self.width)
-        for begin in range(0, frames.shape[1], together):
+        rows, total = frames.shape[:2]
+        together = max(1, _TOGETHER // rows) if frames.device.type == "cpu" else total
+        windowed = frames.new_zeros(rows * min(together, total), self._points)  # zero after the window
+        filters, parts = self.filters, self._parts
+        energies = filters.new_empty(len(windowed), self.bins)
+        found = filters.new_empty(rows, total, self.width)
+        for begin in range(0, total, together):
             some = frames[:, begin : begin + together]
-            # The samples after the window stay zero.
-            torch.mul(some, self.window, out=windowed[:, : some.shape[1], : self.size])
-            found[:, begin : begin + together] = self._of_windowed(windowed[:, : some.shape[1]])
+            n = rows * some.shape[1]
+            torch.mul(some, self.window, out=windowed[:n].view(rows, -1, self._points)[..., : self.size])
+            # Once the tones are apart, rounding is relative to each of them and float32 is enough.
+            spectra = torch.fft.rfft(windowed[:n]).to(torch.complex64)
+            squares = torch.view_as_real(spectra).square_()
+            powers = squares[..., 0] + squares[..., 1]
+            for bins, heard in parts:
+                torch.mm(powers[:, heard], filters[heard, bins], out=energies[:n, bins])
+            found[:, begin : begin + together] = self._of_energies(energies[:n]).view(rows, -1, self.width)
         return found
 
-    def _of_windowed(self, windowed: Tensor) -> Tensor:
-        """The features (B, t, F) of windows (B, t, N) that are filled up with zeros."""
-        squares = torch.view_as_real(torch.fft.rfft(windowed)).square_()
-        powers = self.filters.new_empty(squares.shape[:-1])
-        torch.add(squares[..., 0], squares[..., 1], out=powers)
-        energies = powers.new_empty(*powers.shape[:-1], self.bins)
-        for bins, heard in self._parts:
-            energies[..., bins] = powers[..., heard] @ self.filters[heard, bins]
+    def _of_energies(self, energies: Tensor) -> Tensor:
+        """The features (n, F) of the energies E (n, bins), which may be overwritten."""
         return energies.clamp_min_(FLOOR).log_()
 
 
@@ -196,8 +199,8 @@ class MFCC(LogMel):
     def width(self) -> int:
         return self.count
 
-    def _of_windowed(self, windowed: Tensor) -> Tensor:
-        return super()._of_windowed(windowed) @ self.transform
+    def _of_energies(self, energies: Tensor) -> Tensor:
+        return super()._of_energies(energies) @ self.transform
 
 
 class FeatureStream:

@@ -49,7 +49,7 @@ def _stop(
     place: tuple[float, float, float], burst: tuple[float, float, float], voiced: bool
 ) -> tuple[Target, ...]:
     """Silence while the mouth is closed (a murmur if voiced), the burst, and breath before an unvoiced one is over."""
-    closed = Target(0.05, (250.0, *place[1:]), voicing=0.12 if voiced else 0.0, damping=2.0)
+    closed = Target(0.05, (250.0, *place[1:]), voicing=0.2 if voiced else 0.0, damping=2.0)
     released = Target(0.012, place, voicing=0.2 if voiced else 0.0, hiss=burst)
     after = (
         Target(0.008, place, voicing=0.7)
@@ -127,7 +127,7 @@ def speaker(number: int, seed: int) -> Speaker:
         pace=random.uniform(0.85, 1.2),
         breath=random.uniform(0.0, 0.02),
         tilt=random.uniform(0.3, 0.6),
-        noise=random.uniform(0.03, 0.12),
+        noise=random.uniform(0.02, 0.1),
     )
 
 
