@@ -1,7 +1,7 @@
 """Recurrent layers on a GPU. Run: python benchmarks/recurrence_cuda.py [--json] [--times N]
 
 Forward and backward in float32 (no shortened products), gradients of the input and all weights. Each cell against the
-same loop of operations launched one by one (where cuDNN does not run it), against its equations in plain torch, and
+same loop of operations launched one by one, against its equations in plain torch, and
 against cuDNN's layer of like size; the sides in turn, the least of N times. Ours must equal plain torch first.
 """
 
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import engine
+from anaphora.kernels.recurrence import gpu
 from anaphora.kernels.recurrence.bptt import run_bptt
+from anaphora.kernels.recurrence.choose import force
 from anaphora.kernels.recurrence.reference import run_reference
-from anaphora.nn.recurrent_native import native_form
 from anaphora.nn.recurrent_step import LayerStep
 from recurrence import CELLS, CHECKED, both_ways, check
 from rows import row, show
@@ -44,12 +44,13 @@ def least(runs: list[Run], times: int) -> list[float]:
 
 @contextmanager
 def _one_by_one() -> Iterator[None]:
-    recorded = engine.run_graphed
-    engine.run_graphed = run_bptt
+    recorded = gpu.run_graphed
+    gpu.run_graphed = run_bptt
     try:
-        yield
+        with force("graph"):
+            yield
     finally:
-        engine.run_graphed = recorded
+        gpu.run_graphed = recorded
 
 
 def measure(times: int) -> list[dict[str, object]]:
@@ -65,8 +66,6 @@ def measure(times: int) -> list[dict[str, object]]:
             mine, *others = measure_cell(name, cell, peers[peer], x, times)
             said = f"{name}, T={T} B={B} H={H}"
             labels = ["the same operations one by one", "its equations in plain torch", f"{peer} by cuDNN"]
-            if native_form(cell):  # runs through cuDNN itself: nothing is recorded
-                del labels[0], others[0]
             rows += [row(said, k, mine, v, "ms", goal=None) for k, v in zip(labels, others, strict=True)]
     return rows
 

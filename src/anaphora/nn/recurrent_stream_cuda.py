@@ -47,12 +47,15 @@ class CudaStream:
 
     def current(self, x: Tensor) -> bool:
         """Whether the weights still lie where they lay."""
-        if not x.is_cuda:
+        if not self._here(x):
             return False
         for held, name, value, address in self.slots:
             if held.get(name) is not value or (value is not None and value.data_ptr() != address):
                 return False
         return True
+
+    def _here(self, x: Tensor) -> bool:
+        return x.is_cuda
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where it is not recorded."""

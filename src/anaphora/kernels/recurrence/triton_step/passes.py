@@ -157,7 +157,7 @@ class _Loop:
         }
         ragged = call.lengths is not None
         self.lengths = arrays["X0"] if call.lengths is None else call.lengths.to(torch.int32)
-        self.constants = {"H": self.unit, "REV": int(self.reverse), "RAGGED": ragged, "KEEP": keep}
+        self.mode = (int(self.reverse), int(ragged), int(keep), self.unit)
 
     def run(self, time: int, backwards: bool) -> None:
         times = range(time - 1, -1, -1) if backwards else range(time)
@@ -203,7 +203,7 @@ class _Loop:
             self.batch,
             low,
             high,
-            **self.constants,
+            *self.mode,
             BM=size.rows,
             BN=size.columns,
             num_warps=size.warps,

@@ -26,8 +26,9 @@ import triton.language as tl
 def tanh(v):
     return 2.0 * tl.sigmoid(2.0 * v) - 1.0
 '''
-_SCALARS = "LENGTHS, t, p, n, B, low, high"
-_CONSTANTS = ("H", "REV", "RAGGED", "KEEP", "BM", "BN")
+# Sizes and modes are given at each launch, so that a cell is compiled once and not for every width.
+_SCALARS = ("t", "p", "n", "B", "low", "high", "REV", "RAGGED", "KEEP")
+_CONSTANTS = ("BM", "BN")
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,10 @@ def _keep_old(kernel: Kernel, when: When) -> None:
     if not kernel.passed.last:
         return
     for i in range(len(kernel.passed.roots)):
-        old = kernel.incoming.get(i) or kernel.load(f"D{i}", when.slot, "H", 0, True)
-        kernel.lines.append("if RAGGED:")
-        kernel.store(f"OLD{i}", when.slot, "H", 0, True, old)
-        kernel.lines[-1] = "    " + kernel.lines[-1]
+        dead = f"~{when.live}"
+        old = kernel.incoming.get(i) or kernel.load(f"D{i}", when.slot, "H", 0, True, dead)
+        kernel.store(f"OLD{i}", when.slot, "H", 0, True, old, f" & {dead}")
+        kernel.stores[-1] = f"if RAGGED != 0:\n        {kernel.stores[-1]}"
 
 
 def _finish_forward(kernel: Kernel, stage: int, when: When, joined: bool) -> None:
@@ -139,9 +140,9 @@ def _finish_forward(kernel: Kernel, stage: int, when: When, joined: bool) -> Non
     for i, root in enumerate(passed.roots):
         value = kernel.ask(passed.resolve(root, 0), stage, when)
         name = f"new{i}"
-        old = kernel.load(f"S{i}", when.before, "H", 0, True)
+        old = kernel.load(f"S{i}", when.before, "H", 0, True, f"~{when.live}")
         kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
-        kernel.lines.append(f"if RAGGED:\n        {name} = tl.where({when.live}, {name}, {old})")
+        kernel.lines.append(f"if RAGGED != 0:\n        {name} = tl.where({when.live}, {name}, {old})")
         kernel.store(f"S{i}", when.after, "H", 0, True, name)
     if joined:
         _hand_on(kernel, "state", "new")
@@ -154,9 +155,9 @@ def _finish_backward(kernel: Kernel, stage: int, when: When, joined: bool) -> No
         value = kernel.ask(passed.resolve(root, 0), stage, when)
         name = f"new{i}"
         where = f"OLD{i}" if passed.last else f"D{i}"
-        old = kernel.load(where, when.slot, "H", 0, True)
+        old = kernel.load(where, when.slot, "H", 0, True, f"~{when.live}")
         kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
-        kernel.lines.append(f"if RAGGED:\n        {name} = tl.where({when.live}, {name}, {old})")
+        kernel.lines.append(f"if RAGGED != 0:\n        {name} = tl.where({when.live}, {name}, {old})")
         if not joined:
             kernel.store(f"D{i}", when.other, "H", 0, True, name)
     if joined:
@@ -169,7 +170,8 @@ def _hand_on(kernel: Kernel, op: str, name: str) -> None:
     for node in _leaves(passed, op):
         text = f"{name}{node.index}"
         if op == "gradient" and node.index == 0:
-            kernel.lines.append(f"seed0 = {text} + {kernel.load('DY', NOW.time, 'H', 0, True)}")
+            kernel.loads.append(f"dy0 = {kernel.load('DY', NOW.time, 'H', 0, True, NOW.live)}")
+            kernel.lines.append(f"seed0 = {text} + dy0")
             text = "seed0"
         kernel.known[NOW.prefix, node.number, 0] = text
     if op == "gradient":
@@ -198,7 +200,8 @@ def _part(passed: Pass, kernel: Kernel) -> Part:
 
 
 def _function(kernel: Kernel) -> str:
-    arguments = ", ".join((*kernel.arrays, _SCALARS, *(f"{c}: tl.constexpr" for c in _CONSTANTS)))
+    constants = (f"{c}: tl.constexpr" for c in _CONSTANTS)
+    arguments = ", ".join((*kernel.arrays, "LENGTHS", *_SCALARS, "H", *constants))
     opening = [
         "rm = low + tl.program_id(1) * BM + tl.arange(0, BM)",
         "rn = tl.program_id(0) * BN + tl.arange(0, BN)",
@@ -210,13 +213,12 @@ def _function(kernel: Kernel) -> str:
         "before_p, after_p = at_p + REV * B, at_p + (1 - REV) * B",
         "slot = ((n & 1) * B + rm)[:, None].to(tl.int64)",
         "other = ((1 - (n & 1)) * B + rm)[:, None].to(tl.int64)",
-        "here = at if KEEP else slot",
-        "here_p = at_p if KEEP else other",
+        "here, here_p = tl.where(KEEP != 0, at, slot), tl.where(KEEP != 0, at_p, other)",
         "live, live_p = row, row",
-        "if RAGGED:",
+        "if RAGGED != 0:",
         "    ends = tl.load(LENGTHS + rm, mask=rm < high, other=0)[:, None]",
         "    live, live_p = t < ends, p < ends",
     ]
-    lines = "\n    ".join([*opening, *kernel.lines])
-    unspecialised = '@triton.jit(do_not_specialize=["t", "p", "n", "B", "low", "high"])'
-    return f"\n\n{unspecialised}\ndef {kernel.name}({arguments}):\n    {lines}\n"
+    lines = "\n    ".join([*opening, *kernel.loads, *kernel.lines, *kernel.stores])
+    plain = ", ".join(f'"{name}"' for name in _SCALARS)
+    return f"\n\n@triton.jit(do_not_specialize=[{plain}])\ndef {kernel.name}({arguments}):\n    {lines}\n"

@@ -55,11 +55,13 @@ EARLIER = When(
 
 @dataclass
 class Kernel:
-    """A kernel being written."""
+    """A kernel being written: first it reads all it needs, so that it waits for memory once, and last it stores."""
 
     passed: Pass
     name: str
+    loads: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
     arrays: list[str] = field(default_factory=list)  # what it is given, in order
     known: dict[tuple[str, int, int], str] = field(default_factory=dict)
     crossing: dict[tuple[int, int], Item] = field(default_factory=dict)  # read from earlier stages
@@ -71,18 +73,21 @@ class Kernel:
             self.arrays.append(name)
         return name
 
-    def load(self, name: str, rows: str, width: str, chunk: int, wide: bool) -> str:
+    def load(self, name: str, rows: str, width: str, chunk: int, wide: bool, which: str) -> str:
+        """Read some columns of the rows ``which`` says; zero elsewhere."""
         column = "" if not wide else f" + {chunk} * H + rn" if chunk else " + rn"
-        mask = "ok" if wide else "row"
+        mask = f"ok & {which}" if wide else f"row & {which}"
         return (
             f"tl.load({self.array(name)} + {rows} * {width}{column}, mask={mask}, other=0.0).to(tl.float32)"
         )
 
-    def store(self, name: str, rows: str, width: str, chunk: int, wide: bool, value: str) -> None:
+    def store(
+        self, name: str, rows: str, width: str, chunk: int, wide: bool, value: str, which: str = ""
+    ) -> None:
         column = "" if not wide else f" + {chunk} * H + rn" if chunk else " + rn"
-        shape, mask = ("(BM, BN)", "ok") if wide else ("(BM, 1)", "row")
+        shape, mask = ("(BM, BN)", "ok" + which) if wide else ("(BM, 1)", "row" + which)
         whole = f"(tl.zeros({shape}, tl.float32) + {value}).to({name}.dtype.element_ty)"
-        self.lines.append(f"tl.store({self.array(name)} + {rows} * {width}{column}, {whole}, mask={mask})")
+        self.stores.append(f"tl.store({self.array(name)} + {rows} * {width}{column}, {whole}, mask={mask})")
 
     def ask(self, item: Item, stage: int, when: When) -> str:
         """The name of a value at some step, computed in this kernel or read."""
@@ -93,7 +98,7 @@ class Kernel:
         if key not in self.known:
             text = self._text(item, stage, when)
             name = f"{when.prefix}{node.number}_{chunk}".replace("-", "w")
-            self.lines.append(f"{name} = {text}")
+            (self.loads if text.startswith("tl.load(") else self.lines).append(f"{name} = {text}")
             self.known[key] = name
         return self.known[key]
 
@@ -104,12 +109,16 @@ class Kernel:
             return self._read(node, chunk, when)
         if given.stage(node) < stage:
             self.crossing[item.key] = item
-            return self.load(f"C{name_of(item)}", when.slot, "H" if wide else "1", 0, wide)
+            return self.load(f"C{name_of(item)}", when.slot, "H" if wide else "1", 0, wide, when.live)
         if node.op == "gradient":
-            text = self.load(f"D{node.index}", when.slot, "H", 0, True)
-            return f"{text} + {self.load('DY', when.time, 'H', 0, True)}" if node.index == 0 else text
+            text = self.load(f"D{node.index}", when.slot, "H", 0, True, when.live)
+            return (
+                f"{text} + {self.load('DY', when.time, 'H', 0, True, when.live)}" if node.index == 0 else text
+            )
         if node.op == "product":
-            return self.load(f"P{number_of(node)}", "(rm - low)[:, None]", width_of(given, node), chunk, True)
+            return self.load(
+                f"P{number_of(node)}", "(rm - low)[:, None]", width_of(given, node), chunk, True, when.live
+            )
         if node.op in REDUCTIONS:
             return self._reduction(node, stage, when)
         args = [self.ask(given.resolve(a, 0 if a.width == 1 else chunk), stage, when) for a in node.args]
@@ -121,18 +130,18 @@ class Kernel:
         given, wide = self.passed, node.width > 1
         width = width_of(given, node)
         if node.number in given.kept:
-            return self.load(f"K{number_of(node)}", when.time, width, chunk, wide)
+            return self.load(f"K{number_of(node)}", when.time, width, chunk, wide, when.live)
         if node.op == "state":
-            return self.load(f"S{node.index}", when.before, "H", 0, True)
+            return self.load(f"S{node.index}", when.before, "H", 0, True, when.live)
         if node.op == "row":
-            return self.load(f"R{node.index}", "rm[:, None]", width, chunk, wide)
+            return self.load(f"R{node.index}", "rm[:, None]", width, chunk, wide, when.live)
         if node.op == "vector":
             if not wide:
                 return f"tl.load({self.array(f'V{node.index}')}).to(tl.float32)"
             column = "rn" if not chunk else f"{chunk} * H + rn"
             return f"tl.load({self.array(f'V{node.index}')} + {column}, mask=rn < H, other=0.0).to(tl.float32)[None, :]"
         name = f"X{node.index}" if node.op == "step" else f"A{number_of(node)}"
-        return self.load(name, when.time, width, chunk, wide)
+        return self.load(name, when.time, width, chunk, wide, when.live)
 
     def _reduction(self, node: Node, stage: int, when: When) -> str:
         self.reduces = True

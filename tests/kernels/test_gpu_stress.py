@@ -1,0 +1,118 @@
+"""Many layers at once on a GPU: nothing hangs, nothing differs from run to run, and NaN goes where it should."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from anaphora import nn
+from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.nn.recurrent_run import run_layer
+from anaphora.nn.recurrent_step import LayerStep
+
+pytestmark = pytest.mark.cuda
+LAYERS, STREAMS = 1000, 4
+SIZES = ((40, 16, 128), (25, 64, 256), (30, 7, 320), (10, 128, 512))  # time, batch, width
+
+
+def _cells() -> list[nn.Cell]:
+    made = [nn.LSTM, nn.GRU, nn.MGU, nn.Elman]
+    return [made[k % 4](h, h).to("cuda", torch.bfloat16) for k, (_, _, h) in enumerate(SIZES)]
+
+
+def _gradients(cell: nn.Cell, x: Tensor) -> list[Tensor]:
+    y, _ = nn.Recurrent(cell)(x)
+    return [y.detach(), *torch.autograd.grad(y.float().square().sum(), [x, *cell.parameters()])]
+
+
+def test_a_thousand_layers_on_several_streams_beside_other_work() -> None:
+    torch.manual_seed(0)
+    cells = _cells()
+    inputs = [
+        torch.randn(b, t, h, device="cuda", dtype=torch.bfloat16, requires_grad=True) for t, b, h in SIZES
+    ]
+    for cell, x in zip(cells, inputs, strict=True):  # compiled and recorded
+        for _ in range(3):
+            expected = _gradients(cell, x)
+    expected_all = [_gradients(cell, x) for cell, x in zip(cells, inputs, strict=True)]
+    assert len(expected) == len(expected_all[-1])
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in range(STREAMS)]
+    noise = torch.cuda.Stream()
+    other = torch.randn(2048, 2048, device="cuda")
+    different = torch.zeros((), device="cuda", dtype=torch.int64)
+    for k in range(LAYERS):
+        which = k % len(cells)
+        with torch.cuda.stream(noise):
+            other = (other @ other).clamp(-1, 1)
+        stream = streams[k % STREAMS]
+        with torch.cuda.stream(stream):
+            found = _gradients(cells[which], inputs[which])
+            for a, b in zip(found, expected_all[which], strict=True):
+                different += (a != b).sum()
+        if k % 100 == 99:
+            torch.cuda.synchronize()
+    torch.cuda.synchronize()
+    assert int(different) == 0
+
+
+@pytest.mark.parametrize("way", [None, "triton", "graph"])
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.Elman])
+def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: Way | None) -> None:
+    """From a row's step on, in this row alone; its gradient reaches the weights."""
+    cell = make(8, 16).cuda()
+    x = torch.randn(4, 6, 8, device="cuda")
+    x[2, 3, 1] = float("nan")
+    x.requires_grad_()
+    for _ in range(3):
+        with force(way):
+            y, last = nn.Recurrent(cell)(x)
+        assert y[2, 3:].isnan().all()
+        assert last[0][0, 2].isnan().all()
+        clean = y.detach().clone()
+        clean[2, 3:] = 0
+        assert clean.isfinite().all()
+        weights = torch.autograd.grad(y.sum(), list(cell.parameters()))
+        assert all(g.isnan().any() for g in weights)
+
+
+def test_nan_in_an_initial_state_does_not_hang() -> None:
+    """Of any kind of NaN, those that mark empty memory included."""
+    cell = nn.LSTM(8, 64).to("cuda", torch.bfloat16)
+    start = torch.full((3, 64), -1, device="cuda", dtype=torch.int16).view(torch.bfloat16)
+    zeros = torch.zeros(3, 64, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(3, 5, 8, device="cuda", dtype=torch.bfloat16)
+    y, _ = run_layer(LayerStep(cell), None, (x,), (), (start, zeros), None, False)
+    assert y.isnan().all()
+
+
+def test_a_compiled_model_computes_the_same() -> None:
+    torch.manual_seed(0)
+    recurrent = nn.Recurrent(nn.LSTM(16, 64, peephole=True), layers=2, bidirectional=True).cuda()
+    x = torch.randn(5, 9, 16, device="cuda", requires_grad=True)
+    lengths = torch.tensor([9, 4, 1, 7, 9], device="cuda")
+
+    def work(module: torch.nn.Module) -> list[Tensor]:
+        y, last = module(x, lengths)
+        loss = y.tanh().sum() + last[1].square().sum()
+        return [y.detach(), *torch.autograd.grad(loss, [x, *recurrent.parameters()])]
+
+    plain, compiled = work(recurrent), work(torch.compile(recurrent, fullgraph=True))
+    for a, b in zip(plain, compiled, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_steps_one_by_one_equal_the_whole(dtype: torch.dtype) -> None:
+    recurrent = nn.Recurrent(nn.GRU(16, 64), layers=2, zoneout=0.1).to("cuda", dtype).eval()
+    x = torch.randn(3, 12, 16, device="cuda", dtype=dtype)
+    with torch.inference_mode():
+        whole, last = recurrent(x)
+        state = recurrent.initial_state(3, x)
+        held = []
+        for now in x.unbind(1):
+            y, state = recurrent.step(now, state)
+            held.append(y)
+    torch.testing.assert_close(torch.stack(held, 1), whole, atol=0.02, rtol=0.02)
+    torch.testing.assert_close(state[0], last[0], atol=0.02, rtol=0.02)

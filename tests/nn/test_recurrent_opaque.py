@@ -1,0 +1,84 @@
+"""A recurrent layer as one operator: the same numbers, shapes known ahead, compiled without being unrolled."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from anaphora import nn
+from anaphora.nn import recurrent, recurrent_opaque
+from anaphora.nn.recurrent_opaque import number_of, recurrence, run_opaque
+from anaphora.nn.recurrent_run import run_layer
+from anaphora.nn.recurrent_step import LayerStep
+
+B, T, I, H = 3, 5, 2, 4
+LENGTHS = torch.tensor([5, 0, 3])
+
+
+def _gradients(y: Tensor, last: tuple[Tensor, ...], leaves: list[Tensor]) -> list[Tensor]:
+    loss = (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum() + last[-1].square().sum()
+    return [y.detach(), *torch.autograd.grad(loss, leaves)]
+
+
+@pytest.mark.parametrize("waiting", [256, 0])
+def test_the_operator_computes_what_the_layer_does(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when what the forward pass has kept is gone and has to be computed again."""
+    monkeypatch.setattr(recurrent_opaque, "WAITING", waiting)
+    cell = nn.GRU(I, H)
+    x = torch.randn(B, T, I, requires_grad=True)
+    h = torch.randn(B, H, requires_grad=True)
+    params = list(cell.parameters())
+    step = LayerStep(cell)
+    expected = _gradients(*run_layer(step, None, (x,), (), (h,), LENGTHS, True), [x, h, *params])
+    found = run_opaque(step, number_of(cell), params, (x,), (), (h,), LENGTHS, True)
+    for a, b in zip(_gradients(*found, [x, h, *params]), expected, strict=True):
+        assert torch.equal(a, b)
+    assert not recurrent_opaque._waiting
+
+
+def test_the_operator_keeps_torch_s_rules() -> None:
+    cell = nn.Elman(I, H)
+    tensors = [p.detach().clone().requires_grad_() for p in cell.parameters()]
+    tensors += [torch.randn(B, T, I, requires_grad=True), torch.randn(B, H)]
+    counts = [len(tensors) - 2, 1, 0, 1]
+    arguments = (tensors, None, counts, number_of(cell), [0, 0, 0], "", [])
+    tests = ("test_schema", "test_faketensor")
+    torch.library.opcheck(recurrence, arguments, test_utils=tests)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_compiled_model_holds_the_layer_whole(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "opaque", lambda _: torch.compiler.is_dynamo_compiling())
+    torch._dynamo.reset()
+    layer = nn.Recurrent(
+        nn.LSTM(I, H, peephole=True), layers=2, bidirectional=True, recurrent_dropout=0.3, zoneout=0.1
+    )
+    layer.train(training)
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    x = torch.randn(B, T, I, requires_grad=True)
+    found = []
+    for module in (layer, torch.compile(layer, fullgraph=True, backend=backend)):
+        torch.manual_seed(5)
+        found.append(_gradients(*module(x, LENGTHS), [x, *layer.parameters()]))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+    calls = [node for graph in graphs for node in graph.graph.nodes if "recurrence" in str(node.target)]
+    assert len(calls) == len(layer.cells)  # and no loop over time
+
+
+def test_copies_are_cells_of_their_own() -> None:
+    layer = nn.Recurrent(nn.GRU(I, H), layers=2)
+    numbers = [layer._numbers]
+    for made in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        numbers.append(made._numbers)
+        assert [number_of(cell) for cell in made.cells] == made._numbers
+    assert len({n for group in numbers for n in group}) == 6
