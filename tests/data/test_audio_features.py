@@ -16,7 +16,7 @@ from anaphora.data.audio.normalise import normalise
 from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
 
-SPEECH = [x for x, _ in CORPUS.generate("sentences", "train", 4)]
+SPEECH = [x for x, _ in CORPUS.generate(CORPUS.default_variant, "train", 4)]
 SINE = np.sin(0.3 * np.arange(8000)).astype(np.float32)
 NOISE = np.random.RandomState(0).standard_normal(8000).astype(np.float32)
 

@@ -22,7 +22,7 @@ from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
 
 pytest.importorskip("soundfile")
-SPOKEN = CORPUS.generate("sentences", "train", 6)
+SPOKEN = CORPUS.generate(CORPUS.default_variant, "train", 6)
 
 
 def features(rate):
@@ -31,7 +31,7 @@ def features(rate):
 
 def listed(folder, rows=None, name="list.tsv"):
     """A folder of WAV files with their list."""
-    CORPUS.write(folder, "sentences", "train", len(SPOKEN))
+    CORPUS.write(folder, CORPUS.default_variant, "train", len(SPOKEN))
     if rows is not None:
         (folder / name).write_text("".join(f"{path}\t{text}\n" for path, text in rows), encoding="utf-8")
     return folder / name

@@ -15,6 +15,7 @@ from anaphora.data.corpora.sound_corpus import SPEAKERS
 from anaphora.data.corpora.tones import CORPUS, LEXICON
 from anaphora.data.corpora.tones_voice import PHONES, RATE, say, speaker
 from anaphora.data.pooled import random_of
+from anaphora.tasks.transcribe.metrics import error_rates
 
 VARIANT = CORPUS.default_variant
 
@@ -44,6 +45,22 @@ def test_an_utterance_does_not_depend_on_how_many_are_asked_for():
     for (x, text), (y, other) in zip(few, many, strict=False):
         np.testing.assert_array_equal(x, y)
         assert text == other
+
+
+def test_the_variants_are_the_same_recordings():
+    words, phones, noisy = (CORPUS.generate(variant, "dev", 3) for variant in ("words", "phones", "noisy"))
+    for (x, text), (y, sounds), (z, other) in zip(words, phones, noisy, strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert sounds.split() == [phone for word in text.split() for phone in LEXICON[word]]
+        assert other == text
+        silence = slice(0, 600)  # nobody speaks yet
+        assert 4 < z[silence].std() / x[silence].std() < 8
+
+
+def test_the_baseline_is_as_stated():
+    truth = CORPUS.transcripts(VARIANT, "test", 300)
+    answers = ["the sheep bite the sheep"] * len(truth)
+    assert error_rates(truth, answers).wer == pytest.approx(81.6, abs=0.1)
 
 
 def test_splits_share_neither_sentences_nor_speakers():
@@ -116,7 +133,9 @@ def test_the_command_writes_files_and_their_list(tmp_path, capsys):
     assert main.run(order) == 0
     rows = [row.split("\t") for row in (folder / "list.tsv").read_text().splitlines()]
     assert [text for _, text in rows] == CORPUS.transcripts(VARIANT, "dev", 3)
-    assert sorted(path.name for path in folder.iterdir()) == sorted([path for path, _ in rows] + ["list.tsv"])
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [path for path, _ in rows] + ["list.tsv", "lexicon.tsv"]
+    )
     assert main.run(order) == 2
     assert "exists already" in capsys.readouterr().err
     assert main.run(["corpora", "tones", "--size", "2"]) == 0

@@ -19,6 +19,8 @@ Wave = np.ndarray[Any, np.dtype[np.float32]]
 SPEAKERS = {"train": 40, "dev": 10, "test": 10}
 """How many people each split is spoken by; nobody is in two."""
 LISTING = "list.tsv"
+LOUDER = 6.0
+"""How much stronger the noise of the variant ``noisy`` is."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,13 @@ class SoundCorpus(Embedded):
         """The first ``size`` recordings of a split, samples (n,) of 16 bits at `rate`, with their transcripts."""
         first = sum(SPEAKERS[name] for name in SPLITS[: SPLITS.index(split)])
         people = [speaker(first + i, seed) for i in range(SPEAKERS[split])]
-        texts = self.transcripts(variant, split, size, seed)
+        noise = LOUDER if variant == "noisy" else 1.0
         found = []
-        for i, text in enumerate(texts):
+        for i, text in enumerate(self.transcripts("words", split, size, seed)):
             random = random_of(seed, SPLITS.index(split), i)
             words = [list(self.lexicon[word]) for word in text.split()]
-            found.append((say(words, people[random.randint(len(people))], random), text))
+            wave = say(words, people[random.randint(len(people))], random, noise=noise)
+            found.append((wave, self._written(variant, text)))
         return found
 
     def transcripts(self, variant: str, split: str, size: int, seed: int = CORPUS_SEED) -> list[str]:
@@ -61,7 +64,15 @@ class SoundCorpus(Embedded):
             text = " ".join(self.sentence(random))
             if split_of(text, seed) == split:
                 found[text] = None
-        return list(found)
+        return [self._written(variant, text) for text in found]
+
+    def _written(self, variant: str, text: str) -> str:
+        """What is said, as the variant writes it."""
+        return (
+            " ".join(phone for word in text.split() for phone in self.lexicon[word])
+            if variant == "phones"
+            else text
+        )
 
     def show(self, variant: str, split: str, size: int) -> list[str]:
         return [f"{len(x) / self.rate:5.2f} s  {text}" for x, text in self.generate(variant, split, size)]
@@ -76,11 +87,14 @@ class SoundCorpus(Embedded):
         return "".join(f"{_file_name(i)}\t{text}\n" for i, text in enumerate(texts))
 
     def write(self, place: Path, variant: str, split: str, size: int) -> None:
-        """WAV files into the folder ``place``, and the list of them, ``list.tsv``."""
+        """WAV files into the folder ``place``, the list of them, ``list.tsv``, and the words with their phones,
+        ``lexicon.tsv``."""
         place.mkdir(parents=True, exist_ok=True)
         for i, (x, _) in enumerate(self.generate(variant, split, size)):
             write_wav(place / _file_name(i), x, self.rate)
         (place / LISTING).write_text(self.text(variant, split, size), encoding="utf-8", newline="\n")
+        words = "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in self.lexicon.items())
+        (place / "lexicon.tsv").write_text(words, encoding="utf-8", newline="\n")
 
 
 def write_wav(path: Path, x: Wave, rate: int) -> None:

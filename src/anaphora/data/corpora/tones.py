@@ -6,7 +6,9 @@ and to, four and for, buy and by, see and sea), so that only the words around th
     sentence = subject, verb, object and in six of ten cases a preposition with one more of these
     "the dog", "a sad king", "two men", "four thin sheep" …; a verb agrees with its subject (bites, bite)
 
-Baseline: the best single answer to everything; its word error is what a model reaches that does not listen.
+In the variant ``phones`` the transcript gives the phones instead; in ``noisy`` there is more noise.
+
+Baseline: answering "the sheep bite the sheep" to everything, about the best answer without listening: 82 % word error.
 """
 
 from __future__ import annotations
@@ -75,8 +77,12 @@ def _things(random: Random) -> tuple[list[str], bool]:
 
 CORPUS = SoundCorpus(
     name="tones",
-    summary="sentences of forty words, many of which sound alike, spoken by synthetic voices that training never heard",
-    variants={"sentences": "four to twelve words"},
+    summary="sentences of synthetic voices that training never heard; not listening: 82 % word error",
+    variants={
+        "words": "five to eleven of forty words, many of which sound alike",
+        "phones": "the same recordings, written in phones",
+        "noisy": "the same, with six times the noise",
+    },
     sizes={"train": 2_000, "dev": 150, "test": 300},
     lexicon=LEXICON,
     sentence=sentence,

@@ -132,9 +132,12 @@ def speaker(number: int, seed: int) -> Speaker:
 
 
 def say(
-    words: list[list[str]], who: Speaker, random: np.random.RandomState
+    words: list[list[str]], who: Speaker, random: np.random.RandomState, *, noise: float = 1.0
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The words, each a list of phones, as samples of 16 bits in −1 … 1: (n,)."""
+    """The words, each a list of phones, as samples of 16 bits in −1 … 1: (n,).
+
+    ``noise`` multiplies the level of the background.
+    """
     from anaphora.kernels.voice import speak
 
     targets = _targets(words, random)
@@ -169,7 +172,7 @@ def say(
         seed,
     )
     voice /= 16.0 * np.sqrt(np.mean(voice * voice))
-    heard = voice + who.noise * 0.2 * random.uniform(-1.0, 1.0, len(voice))
+    heard = voice + noise * who.noise * 0.2 * random.uniform(-1.0, 1.0, len(voice))
     return (np.round(np.clip(heard, -1, 1) * 32_767) / 32_768).astype(np.float32)
 
 
