@@ -17,6 +17,7 @@ import pytest
 from studio_names import BAD_NAME
 
 import anaphora as an
+from hand_made import EVIL, scene
 
 SETTINGS = {
     "tokens": "char",
@@ -113,6 +114,22 @@ def runs(tmp_path_factory) -> Path:
     (folder / "not-a-run").mkdir()
     (folder / "broken").mkdir()
     (folder / "broken" / "config.json").write_text("{")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def senses(tmp_path_factory) -> Path:
+    """Runs of models that see and hear, each with three dev examples."""
+    folder = tmp_path_factory.mktemp("senses") / "runs"
+    tiny = {"steps": 2, "valid_every": 2, "save_every": 2, "device": "cpu", "hidden": 8}
+    seen = [(np.roll(scene(), 4 * i, axis=1), ("a red square", f"blue {EVIL}")[i % 2]) for i in range(8)]
+    an.Captioner(model="lstm-attention", picture_size=32, embedding=8, **tiny).fit(
+        seen, valid=seen[:3], out=folder / "captioner"
+    )
+    heard = [(np.sin(np.arange(4000 + 400 * i) * 0.05), ("ab a", "b")[i % 2]) for i in range(8)]
+    an.Transcriber(model="bilstm-ctc", **tiny).fit(heard, valid=heard[:3], out=folder / "listener")
+    digits = [(np.roll(scene()[..., 0], i, axis=0), "ab"[i % 2]) for i in range(8)]
+    an.Classifier(model="glimpse", **tiny).fit(digits, valid=digits[:3], out=folder / "gazer")
     return folder
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import io
-import sys
-from pathlib import Path
 
 import pytest
 
 from anaphora.views.colour import DARK, LIGHT, rgb
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "views"))
 from hand_made import EVIL, heard, looked, seen
 
 pytestmark = pytest.mark.xdist_group("studio")

@@ -1,0 +1,186 @@
+"""Models that see and hear in the studio: dev examples by number, pixels that are the picture's, no files from the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import urllib.parse
+
+import numpy as np
+import pytest
+
+import anaphora as an
+from anaphora.views.colour import DARK, LIGHT, rgb
+from conftest import Client, Server
+from hand_made import EVIL, scene
+
+pytestmark = pytest.mark.xdist_group("studio")
+VIEWS = {"captions": "captioner", "spectrogram": "listener", "glimpses": "gazer"}
+
+
+@pytest.fixture(scope="module")
+def studio(senses):
+    started = Server(senses)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def asked(studio):
+    return Client(studio.port, studio.token)
+
+
+@pytest.fixture(scope="module")
+def runs_of(asked):
+    return {run["name"]: run["id"] for run in asked.json("/api/runs")[1]}
+
+
+def pixels(png):
+    pil = pytest.importorskip("PIL.Image")
+    return np.asarray(pil.open(io.BytesIO(base64.b64decode(png))))
+
+
+def images(found):
+    return [shape for shape in found["pictures"][0]["shapes"] if shape["kind"] == "image"]
+
+
+def test_the_picture_that_is_sent_is_the_dev_example(asked, runs_of, senses):
+    status, found = asked.picture("captions", [runs_of["captioner"]], text="#2")
+    assert status == 200, found
+    seen = an.load(senses / "captioner").probe(np.roll(scene(), 4, axis=1)).array("picture")
+    assert pixels(images(found)[0]["png"]).tolist() == seen.tolist()
+    assert "dark" not in images(found)[0]
+    status, found = asked.picture("spectrogram", [runs_of["listener"]], text="#1")
+    (image,) = images(found)
+    light, dark = (pixels(image[name]) for name in ("png", "dark"))
+    assert light.shape == dark.shape
+    assert set(map(tuple, dark.reshape(-1, 3).tolist())) <= {rgb(colour) for colour in DARK.scale}
+    assert set(map(tuple, light.reshape(-1, 3).tolist())) <= {rgb(colour) for colour in LIGHT.scale}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_numbers_sent_are_those_of_the_trace(asked, runs_of, senses, view):
+    from anaphora.tasks.looking import Asked
+    from anaphora.views.registry import picture
+
+    run = senses / VIEWS[view]
+    model = an.load(run)
+    drawn = picture(model.probe(Asked(model, run).find("#3")[0]), view).chart.scene()
+    expected = [dict(shape.data)["v"] for shape in drawn.shapes if getattr(shape, "data", ())]
+    _, found = asked.picture(view, [runs_of[VIEWS[view]]], text="#3")
+    sent = [shape["data"]["v"] for shape in found["pictures"][0]["shapes"] if "data" in shape]
+    assert [float(v) for v in sent] == pytest.approx([float(v) for v in expected], rel=1e-4, abs=1e-6)
+    assert 'probe("FILE")' in found["pictures"][0]["code"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    "text", ["/etc/passwd", "../runs/captioner/config.json", "file:///etc/passwd", "x.png", "#"]
+)
+def test_a_page_names_no_files(asked, runs_of, view, text):
+    status, found = asked.picture(view, [runs_of[VIEWS[view]]], text=text)
+    assert status == 422
+    assert "name one of the run's dev examples" in found["error"] or "not numbers" in found["error"]
+    assert "root:" not in found["error"]
+
+
+@pytest.mark.parametrize("text", ["#0", "#4", "#99999999"])
+def test_only_examples_that_there_are(asked, runs_of, text):
+    status, found = asked.picture("captions", [runs_of["captioner"]], text=text)
+    assert (status, "dev examples #1 to #3" in found["error"]) == (422, True)
+
+
+def test_runs_are_compared_and_one_that_cannot_says_why(asked, runs_of):
+    _, found = asked.picture("captions", [runs_of["captioner"], runs_of["gazer"]], text="#1")
+    assert ["error" in picture for picture in found["pictures"]] == [False, True]
+    assert "sees no picture or has no attention" in found["pictures"][1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("csv", b"number,"), ("html", b"<!d")]
+)
+def test_they_are_saved_in_every_form(asked, runs_of, form, start):
+    status, _, body = asked.get(f"/api/save?view=captions&run={runs_of['captioner']}&text=%231&form={form}")
+    assert (status, body[: len(start)]) == (200, start)
+
+
+# ---------------------------------------------------------------------- in the browser
+
+
+def opened(page, studio, **words):
+    page.goto(f"{studio.url}&{urllib.parse.urlencode(words)}")
+    page.reload()
+    page.wait_for_selector(
+        ".picture .figure *, .problem", timeout=30_000
+    )
+    return page
+
+
+def colour_at(page, x, y, image=0):
+    """The colour on the screen at a share of an image's width and height."""
+    pil = pytest.importorskip("PIL.Image")
+    place = page.locator(".figure svg image").nth(image)
+    place.scroll_into_view_if_needed()
+    page.wait_for_timeout(200)
+    box = place.bounding_box()
+    shot = pil.open(io.BytesIO(page.screenshot())).convert("RGB")
+    return shot.getpixel((int(box["x"] + x * box["width"]), int(box["y"] + y * box["height"])))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
+def test_views_open_light_and_dark_wide_and_narrow(page, studio, runs_of, view, theme, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    opened(page, studio, view=view, runs=runs_of[VIEWS[view]], text="#1", theme=theme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".figure svg image").count() >= 1
+    assert page.troubles == []
+
+
+def test_the_screen_shows_the_pixels_of_the_picture(page, studio, runs_of, senses):
+    opened(page, studio, view="captions", runs=runs_of["captioner"], text="#1")
+    seen = an.load(senses / "captioner").probe(scene()).array("picture")
+    for x, y in ((0.26, 0.26), (0.76, 0.76), (0.05, 0.9)):
+        expected = seen[int(y * seen.shape[0]), int(x * seen.shape[1])]
+        assert colour_at(page, x, y) == tuple(expected.tolist())
+
+
+def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
+    opened(page, studio, view="spectrogram", runs=runs_of["listener"], text="#1", theme="light")
+    before = colour_at(page, 0.5, 0.5)
+    assert before in {rgb(colour) for colour in LIGHT.scale}
+    page.click("button:text-is('Dark')")
+    page.wait_for_timeout(300)
+    assert colour_at(page, 0.5, 0.5) in {rgb(colour) for colour in DARK.scale}
+    assert page.troubles == []
+
+
+def test_examples_are_gone_through_by_buttons(page, studio, runs_of):
+    opened(page, studio, view="curves", runs=runs_of["captioner"])
+    page.click("button[role=tab]:text-is('captions')")
+    page.wait_for_selector(".figure svg image")
+    assert page.input_value("textarea >> nth=0") == "#1"
+    assert page.locator("button[aria-label='example before']").is_disabled()
+    page.click("button[aria-label='next example']")
+    page.wait_for_selector(".figure text:has-text('dev example 2')")
+    assert "text=%232" in page.url
+    page.click("button[aria-label='next example']")
+    page.click("button[aria-label='next example']")
+    page.wait_for_selector(".problem:has-text('#1 to #3')")
+    page.click("button[aria-label='example before']")
+    page.wait_for_selector(".figure text:has-text('dev example 3')")
+
+
+def test_values_under_the_pointer_and_words_that_do_not_run(page, studio, runs_of):
+    fired = []
+    page.on("dialog", lambda dialog: (fired.append(dialog.message), dialog.dismiss()))
+    opened(page, studio, view="captions", runs=runs_of["captioner"], text="#2")
+    assert f"wanted: blue {EVIL}" in page.text_content(".figure svg")
+    page.locator(".figure").focus()
+    page.keyboard.press("ArrowRight")
+    shown = page.get_attribute(".picture output", "data-value")
+    assert 0 <= float(shown) <= 1
+    assert "row 1, column 1" in page.inner_text(".picture output")
+    assert page.locator("img").count() == 0
+    assert fired == []
+    assert page.troubles == []
