@@ -110,9 +110,7 @@ def test_they_are_saved_in_every_form(asked, runs_of, form, start):
 def opened(page, studio, **words):
     page.goto(f"{studio.url}&{urllib.parse.urlencode(words)}")
     page.reload()
-    page.wait_for_selector(
-        ".picture .figure *, .problem", timeout=30_000
-    )
+    page.wait_for_selector(".picture .figure *, .problem", timeout=30_000)
     return page
 
 
