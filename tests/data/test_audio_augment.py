@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data.audio.augment import SpecAugment, noise, speed
+from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
+from anaphora.data.audio.features import LogMel
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError
 
@@ -57,3 +59,19 @@ def test_noise_is_as_strong_as_it_says():
     assert np.sqrt(np.mean(added**2)) == pytest.approx(0.1 * np.sqrt(0.5), rel=0.02)
     np.testing.assert_array_equal(noise(tone, 0.1, random_of(1)) - tone, added)
     assert len(noise(tone[:0], 0.1, random_of(1))) == 0
+
+
+def test_a_longer_tract_lowers_what_resonates():
+    features = LogMel(8000, bins=60)
+    x = features(torch.sin(2 * np.pi * 1000 / 8000 * torch.arange(4000.0))[None])[0][0].numpy()
+    for factor in (0.8, 1.0, 1.25):
+        found = warp(x, factor, features.centres)
+        assert found.dtype == np.float32
+        peak = features.centres[int(found.mean(0).argmax())]
+        assert peak == pytest.approx(1000 / factor, rel=0.04)
+    np.testing.assert_allclose(warp(x, 1.0, features.centres), x, rtol=0, atol=1e-4)
+    by_hand = warp(np.array([[0.0, 1.0, 4.0]], np.float32), 1.5, [100.0, 200.0, 300.0])
+    # f₀ = 0.7 · 300 / 1.5 = 140: 100 → 150; 200 and 300 on the line from (140, 210) to (300, 300): 243.75 and 300
+    np.testing.assert_allclose(by_hand, [[0.5, 1 + 3 * 0.4375, 4.0]], rtol=1e-6)
+    with pytest.raises(DataError, match=r"nobody's; stay between 0\.5 and 2"):
+        warp(x, 3.0, features.centres)

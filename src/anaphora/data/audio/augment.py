@@ -1,4 +1,4 @@
-"""Sound that is never heard twice the same: hidden stretches of features, other speeds, added noise.
+"""Sound that is never heard twice the same: hidden stretches of features, other speeds, other speakers, added noise.
 
 Every function takes the generator of its random choices, made by `anaphora.data.pooled.random_of` from (seed, step,
 index), so that a run that is resumed varies its recordings as if it had never stopped.
@@ -7,6 +7,7 @@ index), so that a run that is resumed varies its recordings as if it had never s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -62,6 +63,27 @@ def speed(wave: Wave, factor: float) -> Wave:
     if not 0.5 <= ratio <= 2:
         raise DataError(f"A speed of {factor:g} is no speech any more; stay between 0.5 and 2.")
     return resample(torch.from_numpy(wave), ratio.numerator, ratio.denominator).numpy()
+
+
+def warp(x: Array, factor: float, centres: Sequence[float]) -> Array:
+    """Log-mel features ``x`` (T, F) as of another speaker, whose vocal tract is ``factor`` times as long: all resonances
+    are divided by it, and neither pitch nor pace changes (Jaitly and Hinton 2013).
+
+        x'(f) = x(g(f)),    g(f) = factor · f up to f₀ = 0.7 f_F min(1, 1/factor), then a straight line to g(f_F) = f_F
+
+    ``centres`` are the frequencies f_1 … f_F of the filters (`LogMel.centres`), between which x is interpolated.
+    """
+    if not 0.5 <= factor <= 2:
+        raise DataError(f"A vocal tract {factor:g} times as long is nobody's; stay between 0.5 and 2.")
+    frequencies = np.asarray(centres)
+    last = frequencies[-1]
+    bend = 0.7 * last * min(1.0, 1 / factor)
+    heard = np.interp(frequencies, [0.0, bend, last], [0.0, factor * bend, last])
+    place = np.interp(heard, frequencies, np.arange(len(frequencies)))
+    below = np.minimum(place.astype(np.int64), len(frequencies) - 2)
+    share = (place - below).astype(np.float32)
+    warped: Array = (1 - share) * x[:, below] + share * x[:, below + 1]
+    return warped
 
 
 def noise(wave: Wave, level: float, random: np.random.RandomState) -> Wave:
