@@ -182,3 +182,37 @@ def test_values_under_the_pointer_and_words_that_do_not_run(page, studio, runs_o
     assert page.locator("img").count() == 0
     assert fired == []
     assert page.troubles == []
+
+
+def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, runs_of):
+    """More shapes than an SVG bears: the picture is padded with points, and one red square is laid over its image."""
+
+    def padded(route):
+        answer = route.fetch()
+        found = answer.json()
+        (drawn,) = found["pictures"]
+        image = next(shape for shape in drawn["shapes"] if shape["kind"] == "image")
+        red = {"kind": "rect", "role": "s1", "x": image["x"], "y": image["y"], "width": 10, "height": 10}
+        point = {"kind": "dot", "role": "page", "x": 1, "y": 1, "radius": 0.5}
+        drawn["shapes"] = [image, red, *([point] * 5000)]
+        page.place = image
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/api/picture*", padded)
+    page.goto(
+        f"{studio.url}&{urllib.parse.urlencode({'view': 'captions', 'runs': runs_of['captioner'], 'text': '#1'})}"
+    )
+    page.wait_for_selector(".figure canvas[data-drawn]")
+    image, box = page.place, page.locator(".figure canvas").bounding_box()
+    pil = pytest.importorskip("PIL.Image")
+    shot = pil.open(io.BytesIO(page.screenshot())).convert("RGB")
+
+    def at(x, y):
+        return shot.getpixel((int(box["x"] + image["x"] + x), int(box["y"] + image["y"] + y)))
+
+    assert at(5, 5) == rgb(LIGHT.series[1])
+    seen = pixels(image["png"])
+    for x, y in ((0.3, 0.3), (0.8, 0.8)):
+        row, column = int(y * seen.shape[0]), int(x * seen.shape[1])
+        assert at(x * image["width"], y * image["height"]) == tuple(seen[row, column].tolist())
+    assert page.troubles == []
