@@ -60,6 +60,16 @@ def test_mean_over_all_symbols_by_hand():
     assert model.weight.item() == pytest.approx(2.0 - 0.1 * 3.0)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_whoever_keeps_a_copy_of_weights_sees_that_a_step_changed_them(optimizer):
+    """A fused optimizer by itself does not count its changes, and a packed model would go on with old weights."""
+    model = Weight(2.0)
+    one = Stepper(model, Linear(), toy_settings(optimizer=optimizer), join("cpu"), "fp32")
+    before = model.weight._version
+    one.apply(one.gradient(Numbers([1.0, 2.0]), 1)[1], lr=0.1)
+    assert model.weight._version > before
+
+
 def test_clipping_by_the_norm_and_not_its_square():
     model = Weight()
     one = stepper(model, Linear(), clip=2.0)

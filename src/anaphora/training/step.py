@@ -96,6 +96,8 @@ class Stepper:
                 torch._foreach_mul_(self._gradients(), factor)
             set_learning_rate(self.optimizer, lr)
             self.optimizer.step()
+        # Fused optimizers leave the count of changes as it was, by which packed weights notice that they are old.
+        torch.autograd.graph.increment_version(list(self.model.parameters()))
         self.scale.stepped()
 
     def _run_ahead(self, numbers: Tensor, expected: int, lr: float) -> Tensor:
