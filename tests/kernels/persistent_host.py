@@ -115,11 +115,11 @@ class Host:
             given[f"FIRST{k}"][b] if f"FIRST{k}" in given else np.zeros(h) for k in range(program.carried)
         ]
         states = [s.astype(np.float32) for s in states]
-        shared = np.zeros((b + 1, time, 0, h), np.float32)
+        shared = np.zeros((time, b + 1, 0, h), np.float32)
         if program.shared:
-            shared = given["SHARED"].reshape(-1, time, len(program.shared), run.tiling.padded)
+            shared = given["SHARED"].reshape(time, -1, len(program.shared), run.tiling.padded)
         for t in range(length, time):
-            shared[b, t] = 0
+            shared[t, b] = 0
             if not program.backward:
                 given["Y"][b, t] = 0
         steps = range(length - 1, -1, -1) if program.backward else range(length)
@@ -132,12 +132,12 @@ class Host:
                         self._exchange(run, given, e)
                 getattr(self.library, f"stage{level}")()
             for k, key in enumerate(program.shared):
-                shared[b, at, k] = 0
-                shared[b, at, k, :h] = self.number(key)
+                shared[at, b, k] = 0
+                shared[at, b, k, :h] = self.number(key)
             for k, key in enumerate(program.sums):
                 one = program.columns.nodes[key[0]].width == 1
                 sums[k, : 1 if one else h] += self.number(key)[: 1 if one else h]
-            self._keep(run, given, b * time + at)
+            self._keep(run, given, at * self.batch + b)
             states = [self.number(key).copy() for key in program.results]
             if not program.backward:
                 given["Y"][b, at] = states[0]
@@ -145,12 +145,12 @@ class Host:
             given[f"LAST{k}"][b] = state
 
     def _load(self, given: dict[str, Floats], b: int, at: int, time: int, states: list[Floats]) -> None:
-        h, r = self.hidden, b * time + at
+        h, r = self.hidden, at * self.batch + b
         steps = self.batch * time
         for k, state in enumerate(states):
             self.array(f"s{k}")[:] = state
         if self.program.backward:
-            self.array("g0")[:] = states[0] + (given["DY"][b, at] if "DY" in given else 0)
+            self.array("g0")[:] = states[0] + (given["DY"][at, b] if "DY" in given else 0)
         for p in self.program.places:
             if p.kind in ("vector", "carried"):
                 continue

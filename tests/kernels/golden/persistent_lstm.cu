@@ -20,30 +20,30 @@ __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);
 
 for(int group=blockIdx.x/NSL;group<groups;group+=gridDim.x/NSL){
-int len[EPT];L row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=(L)b*T;len[i]=LENGTHS?LENGTHS[b]:T;}
+int len[EPT],row[EPT];bool on[EPT];int most=0;
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}
 for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}
-L prow[NT];int plen[NT];
-UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=(L)b*T;plen[n]=LENGTHS?LENGTHS[b]:T;}
+int prow[NT],plen[NT];
+UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
 float v8_0[EPT];float v8_1[EPT];float v8_2[EPT];float v8_3[EPT];float v27_0[EPT];float v29_0[EPT];float v36_0[EPT];float v17_0[EPT];float v19_0[EPT];float v32_0[EPT];float v33_0[EPT];float v12_0[EPT];float v14_0[EPT];float v31_0[EPT];float v22_0[EPT];float v24_0[EPT];float v30_0[EPT];float v34_0[EPT];float v35_0[EPT];float v37_0[EPT];float v38_0[EPT];
-float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[row[i]/T*H_+jc]):0.f;
-float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[row[i]/T*H_+jc]):0.f;
+float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
+float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
 elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];
-auto fetch=[&](int t){EACH{L r=row[i]+place(t,len[i],reverse);(void)r;raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=row[i]+place(t,len[i],reverse);(void)up;(void)r;
+auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
+auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
 put(SHARED+r*SW+0*HP+jj,(up&&col?s0[i]:0.f),on[i]);}};
 if(most){fetch(0);open(0);}
 for(int t=0;t<most;t++){
 bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=row[i]+place(t,len[i],reverse);}
+UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
 EACH{x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}
 
 if(t+1<most)fetch(t+1);
 
 {float*here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+(prow[n]+place(t,plen[n],reverse))*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<16,4,1,1,1,2>(m0,spill0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v8_0[i]=total<4>(here+0,line,0*HS+j);v8_1[i]=total<4>(here+0,line,1*HS+j);v8_2[i]=total<4>(here+0,line,2*HS+j);v8_3[i]=total<4>(here+0,line,3*HS+j);}}
@@ -81,10 +81,10 @@ s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
 if(t+1<most)open(t+1);
-EACH{if(on[i]&&col)Y[at[i]*H_+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
+EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*H_+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
 }
-for(int t=most;t<T;t++)EACH{L r=row[i]+t;(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[r*H_+jj]=toe(0.f);}
-EACH{if(on[i]&&col){if(LAST0)LAST0[row[i]/T*H_+jj]=toe(s0[i]);if(LAST1)LAST1[row[i]/T*H_+jj]=toe(s1[i]);}}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*H_+jj]=toe(0.f);}
+EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
 if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
@@ -112,19 +112,19 @@ __syncthreads();
 
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;
 for(int group=blockIdx.x/NSL;group<groups;group+=gridDim.x/NSL){
-int len[EPT];L row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=(L)b*T;len[i]=LENGTHS?LENGTHS[b]:T;}
+int len[EPT],row[EPT];bool on[EPT];int most=0;
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}
 for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}
-L prow[NT];int plen[NT];
-UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=(L)b*T;plen[n]=LENGTHS?LENGTHS[b]:T;}
+int prow[NT],plen[NT];
+UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
 float v42_0[EPT];float v43_0[EPT];float v44_0[EPT];float v45_0[EPT];float v49_0[EPT];float v50_0[EPT];float v57_0[EPT];float v58_0[EPT];float v59_0[EPT];float v52_0[EPT];float v54_0[EPT];float v55_0[EPT];float v56_0[EPT];float v51_0[EPT];float v60_0[EPT];float v61_0[EPT];float v62_0[EPT];float v41_0[EPT];float v46_0[EPT];float v47_0[EPT];float v48_0[EPT];float v64_0[EPT];float v53_0[EPT];
-float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[row[i]/T*H_+jc]):0.f;
-float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[row[i]/T*H_+jc]):0.f;
+float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
+float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
 Record<NK> raw_keep[EPT];elem raw_dy[EPT];float g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];
-auto fetch=[&](int t){EACH{L r=row[i]+place(t,len[i],reverse);(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=row[i]+place(t,len[i],reverse);(void)up;(void)r;
+auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
+auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
 v42_0[i]=(g0[i]*k0_4[i]);
 v43_0[i]=(k0_5[i]*k0_5[i]);
 v44_0[i]=(K(1.0)-v43_0[i]);
@@ -151,7 +151,7 @@ put2(SHARED+r*SW+2*HP+jj,SHARED+r*SW+3*HP+jj,(up&&col?v62_0[i]:0.f),(up&&col?v48
 if(most){fetch(most-1);}
 for(int t=most-1;t>=0;t--){
 bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=row[i]+place(t,len[i],reverse);}
+UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
 EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);g0[i]=s0[i]+tof(raw_dy[i]);}
 open(t);
 if(t>0)fetch(t-1);
@@ -160,7 +160,7 @@ sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v48_0[i]:0.f;}
 {float*here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+(prow[n]+place(t,plen[n],reverse))*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<64,1,1,1,1,2>(m0,spill0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v64_0[i]=total<1>(here+0,line,0*HS+j);}}
@@ -175,8 +175,8 @@ s1[i]=live[i]?n1:s1[i];}
 
 EACH{}
 }
-for(int t=most;t<T;t++)EACH{L r=row[i]+t;(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);put(SHARED+r*SW+1*HP+jj,0.f,on[i]);put(SHARED+r*SW+2*HP+jj,0.f,on[i]);put(SHARED+r*SW+3*HP+jj,0.f,on[i]);}
-EACH{if(on[i]&&col){if(LAST0)LAST0[row[i]/T*H_+jj]=toe(s0[i]);if(LAST1)LAST1[row[i]/T*H_+jj]=toe(s1[i]);}}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);put(SHARED+r*SW+1*HP+jj,0.f,on[i]);put(SHARED+r*SW+2*HP+jj,0.f,on[i]);put(SHARED+r*SW+3*HP+jj,0.f,on[i]);}
+EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 const L rows=(gridDim.x/NSL)*(NTH/HS),mine=(blockIdx.x/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=sum0;SUMS[(1*rows+mine)*HP+jj]=sum1;SUMS[(2*rows+mine)*HP+jj]=sum2;SUMS[(3*rows+mine)*HP+jj]=sum3;
 if(dead){*(volatile int*)REPORT=1;__threadfence_system();}

@@ -16,7 +16,7 @@ from anaphora.kernels.recurrence.persistent.columns import Columns
 def reductions_ahead(
     wanted: Sequence[Node], given: Arguments, products: dict[str, Tensor | None]
 ) -> Iterator[tuple[Node, Tensor]]:
-    """Each reduction ``(B·T, 1)`` in float32; ``products`` holds the products of the inputs, as X and their number."""
+    """Each reduction ``(T·B, 1)`` in float32; step inputs ``(T, B, ·)``; ``products`` holds the products of the inputs, as X and their number."""
     columns = Columns(1)
     moments: dict[int, tuple[Tensor, Tensor]] = {}
     for node in sorted(wanted, key=lambda n: n.number):
@@ -41,7 +41,6 @@ def _moments(value: Tensor) -> tuple[Tensor, Tensor]:
 def _evaluated(node: Node, given: Arguments, products: dict[str, Tensor | None]) -> Tensor:
     """Any reduction, operation by operation."""
     rows = given.steps[0].shape[0] * given.steps[0].shape[1]
-    repeat = given.steps[0].shape[1]
     values: dict[int, Tensor] = {}
     for name, value in products.items():
         if name.startswith("X") and value is not None:
@@ -52,7 +51,7 @@ def _evaluated(node: Node, given: Arguments, products: dict[str, Tensor | None])
         elif kind == "vector":
             values[leaf.number] = given.vectors[index].float()
         elif kind == "row":
-            values[leaf.number] = given.rows[index].repeat_interleave(repeat, 0).float()
+            values[leaf.number] = given.rows[index].repeat(given.steps[0].shape[0], 1).float()
     like = given.steps[0].reshape(rows, -1).float()
     matrices = [m.float() for m in given.matrices]
     return Evaluator([node], set(values))(values, matrices, like)[0].contiguous()

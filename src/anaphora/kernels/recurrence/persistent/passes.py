@@ -1,7 +1,8 @@
 """The two passes of a plan through its kernels: what they are given, and what follows for all steps at once.
 
-Axes: B batch, T time, H units. Every array with a row per step is ``(B·T, ·)``, a step at the place of its input, so
-that neither a direction nor lengths need anything to be moved.
+Axes: T time, B batch, H units. Every array with a row per step is ``(T·B, ·)``: time first, so that a step's rows lie
+together and share pages of memory. A step lies at the place of its input, so that neither a direction nor lengths need
+anything to be moved.
 """
 
 from __future__ import annotations
@@ -93,9 +94,10 @@ class Passes:
     def forward(self, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
         """y ``(B, T, H)``, the last states ``(B, H)``, and what the backward pass needs."""
         check_report(given.steps[0].device.index or 0)
+        given = _time_first(given)
         run = self.forward_pass if keep else self.running_pass
         x, program = given.steps[0], run.program
-        batch, time = x.shape[:2]
+        time, batch = x.shape[:2]
         rows, kernel = batch * time, run.kernel
         with recurrent_precision():
             fixed = self._inputs(call, given)
@@ -135,7 +137,7 @@ class Passes:
         wanted = [nodes[number] for number in {p.index for p in places if p.kind == "ahead"}]
         arrays |= {f"A{n.number}": v for n, v in reductions_ahead(wanted, given, arrays)}
         if call.lengths is not None:
-            arrays["LENGTHS"] = call.lengths.to(x[0].device, torch.int32).clamp(0, x[0].shape[1]).contiguous()
+            arrays["LENGTHS"] = call.lengths.to(x[0].device, torch.int32).clamp(0, x[0].shape[0]).contiguous()
         return arrays
 
     def _matrices(self, run: Pass, given: Arguments) -> Arrays:
@@ -152,15 +154,16 @@ class Passes:
         self, call: Call, given: Arguments, kept: Kept, grads: Sequence[Tensor | None], needs: Sequence[bool]
     ) -> list[Tensor | None]:
         """The gradient of every tensor of ``given``, in its order."""
+        given = _time_first(given)
         run, x = self.backward_pass, given.steps[0]
-        batch, time = x.shape[:2]
+        time, batch = x.shape[:2]
         arrays = {
             **kept.given,
             **kept.arrays,
             **run.shared_arrays(x, batch * time),
             **self._matrices(run, given),
         }
-        arrays["DY"] = None if grads[0] is None else grads[0].contiguous()
+        arrays["DY"] = None if grads[0] is None else grads[0].transpose(0, 1).contiguous()
         dstates = [torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial]
         for k, (end, start) in enumerate(zip(grads[1:], dstates, strict=True)):
             arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = None if end is None else end.contiguous(), start
@@ -218,7 +221,7 @@ class Passes:
             at = entries.index(key) * padded
             dx = torch.zeros_like(x).view(-1, x.shape[2]) if dx is None else dx
             dx[:, k * h : (k + 1) * h] += shared[:, at : at + h]
-        return matrices, None if dx is None else dx.view(x.shape)
+        return matrices, None if dx is None else dx.view(x.shape).transpose(0, 1)
 
     def _operand(
         self, call: Call, given: Arguments, kept: Kept, source: Node
@@ -227,8 +230,8 @@ class Passes:
         if source.op == "step":
             value = given.steps[source.index]
             if call.lengths is not None:  # what lies past a row's end may be anything
-                time = torch.arange(value.shape[1], device=value.device)
-                real = time < call.lengths.to(value.device)[:, None]
+                time = torch.arange(value.shape[0], device=value.device)
+                real = time[:, None] < call.lengths.to(value.device)
                 value = torch.where(real[:, :, None], value, value.new_zeros(()))
             return value.reshape(-1, value.shape[2]), [], []
         run, shared = self.forward_pass, kept.arrays["OPERAND"]
@@ -237,3 +240,8 @@ class Passes:
         start = together(run.program.shared, keys)
         order = run.program.shared[start : start + len(set(keys))]
         return shared[:, start * padded : (start + len(order)) * padded], keys, order
+
+
+def _time_first(given: Arguments) -> Arguments:
+    """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``; free where a layer below made them."""
+    return given._replace(steps=tuple(s.transpose(0, 1).contiguous() for s in given.steps))

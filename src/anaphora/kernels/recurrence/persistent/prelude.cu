@@ -66,7 +66,6 @@ template<int N> struct alignas(Wide<N>::v) Record{elem v[N];};
 IN u32 word(float v){return v!=v?0x7FFFFFFFu:__float_as_uint(v);}  // a NaN, but not NONE
 IN void store(void*p,u32 a){asm volatile("st.relaxed.gpu.global.u32 [%0],%1;"::"l"(p),"r"(a):"memory");}
 IN uint4 load4(const void*p){uint4 v;asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"l"(p):"memory");return v;}
-IN u32 load1(const void*p){u32 v;asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];":"=r"(v):"l"(p):"memory");return v;}
 IN bool ready(uint4 v){return v.x!=NONE&&v.y!=NONE&&v.z!=NONE&&v.w!=NONE;}
 // One number of this column; neighbouring columns share a word when numbers are 16 bits wide.
 IN void put(elem*p,float v,bool on){
@@ -99,8 +98,7 @@ IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_s
 template<int N> IN void take(const float*p,float*to,bool&dead){
   u32 v[N];bool ok;int spin=0;
   do{ok=true;
-    if constexpr(N%4==0){UNROLL for(int k=0;k<N;k+=4){uint4 q=load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}}
-    else{UNROLL for(int k=0;k<N;k++)v[k]=load1(p+k);}
+    UNROLL for(int k=0;k<N;k+=4){uint4 q=load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}
     UNROLL for(int k=0;k<N;k++)ok=ok&&v[k]!=NONE;
     if(++spin>SPIN)dead=true;
   }while(!ok&&!dead);

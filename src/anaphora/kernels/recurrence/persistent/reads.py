@@ -35,7 +35,7 @@ class Reads:
         for p in self.program.places:
             if p.kind == "row":
                 (width, at), name = self._row_width(p), place_name(p)
-                value = f"tof(Q{p.index}[row[i]/T*{width}+{at}])"
+                value = f"tof(Q{p.index}[(L)row[i]*{width}+{at}])"
                 lines.append(f"float {name}[EPT];UNROLL for(int i=0;i<EPT;i++){name}[i]={value};")
         return "\n".join(lines)
 
@@ -65,7 +65,7 @@ class Reads:
         if self.program.backward:
             declared.append("elem raw_dy[EPT];float g0[EPT];")
             lines.append("raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);")
-        body = "L r=row[i]+place(t,len[i],reverse);(void)r;" + "".join(lines)
+        body = "L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;" + "".join(lines)
         return f"{''.join(declared)}{''.join(turned)}\nauto fetch=[&](int t){{EACH{{{body}}}}};"
 
     def turned(self) -> str:

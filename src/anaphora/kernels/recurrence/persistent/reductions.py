@@ -97,5 +97,5 @@ class Reductions:
 
 
 def _padded(count: int) -> int:
-    """Numbers sent together, filled up to whole loads."""
-    return count if count < 3 else -(-count // 4) * 4
+    """Numbers sent together, filled up to whole loads of four."""
+    return -(-count // 4) * 4

@@ -85,11 +85,11 @@ const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
 for(int group=blockIdx.x/NSL;group<groups;group+=gridDim.x/NSL){{
-int len[EPT];L row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){{int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=(L)b*T;len[i]=LENGTHS?LENGTHS[b]:T;}}
+int len[EPT],row[EPT];bool on[EPT];int most=0;
+UNROLL for(int i=0;i<EPT;i++){{int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}}
 for(int r=0;r<BM;r++){{int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}}
-L prow[NT];int plen[NT];
-UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=(L)b*T;plen[n]=LENGTHS?LENGTHS[b]:T;}}
+int prow[NT],plen[NT];
+UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}}
 (void)prow;(void)plen;
 {declared}
 {self._first()}
@@ -120,7 +120,7 @@ if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
         lines = []
         for k in range(self.program.carried):
             lines.append(
-                f"float s{k}[EPT];UNROLL for(int i=0;i<EPT;i++)s{k}[i]=FIRST{k}?tof(FIRST{k}[row[i]/T*H_+jc]):0.f;"
+                f"float s{k}[EPT];UNROLL for(int i=0;i<EPT;i++)s{k}[i]=FIRST{k}?tof(FIRST{k}[(L)row[i]*H_+jc]):0.f;"
             )
         return "\n".join(lines)
 
@@ -128,12 +128,12 @@ if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
     def _tail(self) -> str:
         """Past the end of a group's longest row there is nothing; products over all steps read zeros there."""
         puts = "".join(f"put(SHARED+r*SW+{s}*HP+jj,0.f,on[i]);" for s in range(len(self.program.shared)))
-        y = "" if self.program.backward else "if(on[i]&&col)Y[r*H_+jj]=toe(0.f);"
-        return f"for(int t=most;t<T;t++)EACH{{L r=row[i]+t;(void)r;{puts}{y}}}"
+        y = "" if self.program.backward else "if(on[i]&&col)Y[((L)row[i]*T+t)*H_+jj]=toe(0.f);"
+        return f"for(int t=most;t<T;t++)EACH{{L r=(L)t*B+row[i];(void)r;{puts}{y}}}"
 
     def _last(self) -> str:
         stores = "".join(
-            f"if(LAST{k})LAST{k}[row[i]/T*H_+jj]=toe(s{k}[i]);" for k in range(self.program.carried)
+            f"if(LAST{k})LAST{k}[(L)row[i]*H_+jj]=toe(s{k}[i]);" for k in range(self.program.carried)
         )
         return f"EACH{{if(on[i]&&col){{{stores}}}}}"
 

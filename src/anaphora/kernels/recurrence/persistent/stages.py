@@ -29,7 +29,7 @@ class Stages:
         first, following = ("most-1", "t-1") if program.backward else ("0", "t+1")
         more = "t>0" if program.backward else "t+1<most"
         opening = self._publish(0, "up", "r")
-        top = f"auto open=[&](int t){{EACH{{const bool up=t<len[i];L r=row[i]+place(t,len[i],reverse);(void)up;(void)r;\n{opening}}}}};"
+        top = f"auto open=[&](int t){{EACH{{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;\n{opening}}}}};"
         before = f"if(most){{fetch({first});{f'open({first});' if self.early else ''}}}"
         stages = [self._rest(0)]
         for level in range(1, program.stages):
@@ -44,7 +44,7 @@ class Stages:
 {before}
 {count}{{
 bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){{live[i]=t<len[i];at[i]=row[i]+place(t,len[i],reverse);}}
+UNROLL for(int i=0;i<EPT;i++){{live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}}
 {turned}
 {"" if self.early else "open(t);"}
 if({more})fetch({following});
@@ -80,7 +80,7 @@ if({more})fetch({following});
                 continue
             start = self.program.start(e)
             lines.append(
-                f"{{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+(prow[n]+place(t,plen[n],reverse))*SW"
+                f"{{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW"
                 f"+{start}*HP+(tid>>5)*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
                 f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums}>(m{k},spill{k},from,here+{at},dead);}}"
             )
@@ -141,7 +141,8 @@ if({more})fetch({following});
         stores = []
         if not program.backward:
             new.append("y[i]=live[i]?n0:0.f;")
-            stores.append("if(on[i]&&col)Y[at[i]*H_+jj]=toe(y[i]);")
+            place = "((L)row[i]*T+place(t,len[i],reverse))*H_+jj"  # the batch first, as it is handed out
+            stores.append(f"if(on[i]&&col)Y[{place}]=toe(y[i]);")
         if program.keep:
             stores.append("if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];")
         if program.keep_rows:
