@@ -18,6 +18,7 @@ ROLLOFF = 0.92
 _SIDELOBES = 8.0  # the Kaiser window's β: what is filtered out lies about 80 dB below
 _GROUP = 64  # neighbouring output samples that are computed by one product of matrices
 _TOGETHER = 1 << 20  # numbers in the windows that are multiplied at once
+_KEPT_PHASES = 1 << 10  # filters of ratios with at most so many are kept for the next time
 _MOST_PHASES = 1 << 15  # different filters; rates in use need a few hundred (44 100 → 16 000 Hz: 160)
 
 
@@ -43,7 +44,7 @@ def resample(x: Tensor, from_rate: int, to_rate: int) -> Tensor:
             f"more in common with {from_rate}."
         )
     p, q = p * max(1, _GROUP // q), q * max(1, _GROUP // q)  # the same ratio, in steps worth a product
-    groups = _filters(p, q)
+    groups = _kept_filters(p, q) if q <= _KEPT_PHASES else _filters(p, q)
     reach = groups[0].reach
     samples = x.shape[-1]
     wanted = -(-samples * q // p)
@@ -70,7 +71,6 @@ class _Group:
     matrix: Tensor
 
 
-@lru_cache(maxsize=8)
 def _filters(p: int, q: int) -> list[_Group]:
     """The filters of the q phases, of neighbouring ones together: column m holds h(m p/q − n) over samples n."""
     c = ROLLOFF * min(1.0, q / p)
@@ -88,3 +88,6 @@ def _filters(p: int, q: int) -> list[_Group]:
         matrix = c * torch.sinc(t) * window * (t.abs() <= CROSSINGS)
         groups.append(_Group(first, begin, reach, matrix))
     return groups
+
+
+_kept_filters = lru_cache(maxsize=64)(_filters)
