@@ -22,7 +22,7 @@ def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
         return _transformer(s, symbols)
     embedding = Embedding(symbols, s.embedding, scaled=True)
     output = Output(s.embedding if s.tie else s.hidden, symbols, tied=embedding if s.tie else None)
-    encoder = picture_encoder(s, s.hidden)
+    encoder = picture_encoder(s, s.embedding)
     layer = make_recurrent(s, s.embedding + encoder.width, bidirectional=False)
     start = LearntStart(layer)
     if s.model == "lstm":

@@ -29,6 +29,11 @@ class CaptionerSettings(TextSettings, PictureSettings, Seq2SeqSettings, Training
         "13a",
         description="How sacrebleu splits text before counting; `none` for text that is tokenized already.",
     )
+    embedding: int = Field(
+        64,
+        ge=1,
+        description="Width of the vectors of words, and of those of the places of a picture (Transformer: both are hidden).",
+    )
     max_length: int = Field(60, ge=1, description=_MOST_WORDS)
     soft_share: float = Field(
         0.5,
@@ -50,6 +55,12 @@ class CaptionerSettings(TextSettings, PictureSettings, Seq2SeqSettings, Training
         problem = problem or search_problem(self)
         if problem:
             raise ValueError(problem)
+        attends = self.model in ("lstm-attention", "lstm-hard")
+        if attends and self.attention == "dot" and self.hidden != self.embedding:
+            raise ValueError(
+                f"attention = 'dot' needs states and places of one width, not hidden = {self.hidden} and "
+                f"embedding = {self.embedding}: make them equal, or set attention = 'additive'"
+            )
         return self
 
 
@@ -70,7 +81,6 @@ _HARD_ONLY = frozenset({"soft_share"})
 _COMMON = {
     "tokens": "word",
     "hidden": 128,
-    "embedding": 128,
     "channels": 16,
     "dropout": 0.0,
     "label_smoothing": 0.0,
