@@ -1,15 +1,25 @@
-"""The waves in torch operations, for any device: all directions and all places of an anti-diagonal at once."""
+"""The waves in torch operations, for any device: all directions and all places of an anti-diagonal at once.
+
+States and cells are kept by diagonal d = i + j and row i, one beyond the edge on either side, as ``(directions, d + 1,
+i + 1, batch, …)``: the places above those of diagonal d and to the left of them are then slices of diagonal d − 1, and
+beyond the edges there are zeros.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from anaphora.kernels.grid import native
 from anaphora.kernels.grid.native import Directions
+
+_of_sigmoid, _of_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
 def grid_states(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
@@ -21,48 +31,122 @@ def grid_states(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, dire
     if native.ready(x, weight, bias, recurrent) and not torch.is_autocast_enabled("cpu"):
         return native.waves(x, weight, bias, recurrent, directions)
     pre = F.linear(x, weight, bias).view(*x.shape[:3], len(directions), -1)
-    with torch.autocast(
-        x.device.type, enabled=False
-    ):  # cells are sums over many places, too many for half precision
-        wide = torch.promote_types(pre.dtype, torch.float32)
+    # A cell is a sum over many places, too many for half precision.
+    wide = torch.promote_types(pre.dtype, torch.float32)
+    with torch.autocast(x.device.type, enabled=False):
         return by_torch(pre.to(wide), recurrent.to(wide), directions)
 
 
 def by_torch(pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
-    """States from p and U, one anti-diagonal after the other; torch finds the way back."""
-    batch, rows, columns, count, wide = pre.shape
-    hidden = wide // 5
-    order, back = (table.to(pre.device) for table in _orders(rows, columns, directions))
-    # (directions, places along the waves, batch, 5·hidden)
-    waiting = torch.stack([pre[..., k, :].flatten(1, 2)[:, order[k]] for k in range(count)]).transpose(1, 2)
-    weights = torch.cat(recurrent.unbind(1), -1).transpose(1, 2)  # (directions, 2·hidden, 5·hidden)
-    hc = pre.new_zeros(count, 0, batch, 2 * hidden)  # state and cell of the places of the last diagonal
-    first, last, found = 0, -1, []
-    lengths = [min(d, rows - 1) - max(0, d - columns + 1) + 1 for d in range(rows + columns - 1)]
-    for d, waves in enumerate(torch.split(waiting, lengths, 1)):
-        before, (first, last) = (first, last), (max(0, d - columns + 1), min(d, rows - 1))
-        around = F.pad(hc, (0, 0, 0, 0, before[0] - first + 1, last - before[1]))  # rows first − 1 … last
-        up, left = around[:, :-1], around[:, 1:]
-        both = torch.cat((up[..., :hidden], left[..., :hidden]), -1).flatten(1, 2)
-        a = waves + torch.bmm(both, weights).view(waves.shape)
-        i, f_up, f_left, o = torch.sigmoid(a[..., : 4 * hidden]).chunk(4, -1)
-        c = torch.addcmul(f_up * up[..., hidden:], f_left, left[..., hidden:])
-        c = torch.addcmul(c, i, torch.tanh(a[..., 4 * hidden :]))
-        h = o * torch.tanh(c)
-        hc = torch.cat((h, c), -1)
-        found.append(h)
-    along = torch.cat(found, 1).transpose(1, 2)  # (directions, batch, places along the waves, hidden)
-    states = torch.stack([along[k][:, back[k]] for k in range(count)], 2)
-    return states.view(batch, rows, columns, count, hidden)
+    """States from p and U, one anti-diagonal after the other."""
+    found: Tensor = _Waves.apply(pre, recurrent, directions)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Waves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
+        batch, rows, columns, count, wide = pre.shape
+        hidden, order = wide // 5, _order(rows, columns, directions).to(pre.device)
+        gates = order.along_waves(pre)  # p, and what becomes of it
+        weights = torch.cat(recurrent.unbind(1), -1).transpose(1, 2)  # (directions, 2·hidden, 5·hidden)
+        h, c = (pre.new_zeros(count, rows + columns, rows + 1, batch, hidden) for _ in range(2))
+        around = pre.new_empty(*gates.shape[:3], 2 * hidden)  # the states above and to the left
+        squashed = pre.new_empty(*gates.shape[:3], hidden)  # tanh(c)
+        for d, at, first, last in order.diagonals():
+            up, left = slice(first, last + 1), slice(first + 1, last + 2)
+            torch.cat((h[:, d, up], h[:, d, left]), -1, out=around[:, at])
+            a = gates[:, at]
+            a += torch.bmm(around[:, at].flatten(1, 2), weights).view(a.shape)
+            i, f_up, f_left, o = a[..., : 4 * hidden].sigmoid_().chunk(4, -1)
+            new = a[..., 4 * hidden :].tanh_()
+            cells = torch.mul(f_up, c[:, d, up]).addcmul_(f_left, c[:, d, left]).addcmul_(i, new)
+            c[:, d + 1, left] = cells
+            torch.mul(o, torch.tanh(cells, out=squashed[:, at]), out=h[:, d + 1, left])
+        ctx.save_for_backward(weights, gates, around, squashed, c)
+        ctx.order = order
+        return order.as_picture(h.flatten(1, 2)[:, order.slots])
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, of_states: Tensor) -> tuple[Tensor, Tensor, None]:
+        weights, gates, around, squashed, c = ctx.saved_tensors
+        order, hidden = ctx.order, squashed.shape[-1]
+        of_h, of_c = torch.zeros_like(c), torch.zeros_like(c)
+        of_h.flatten(1, 2)[:, order.slots] = order.along_waves(of_states)
+        of_gates = torch.empty_like(gates)
+        back = weights.transpose(1, 2)
+        for d, at, first, last in reversed(order.diagonals()):
+            up, left = slice(first, last + 1), slice(first + 1, last + 2)
+            i, f_up, f_left, o = gates[:, at, :, : 4 * hidden].chunk(4, -1)
+            new, t, h = gates[:, at, :, 4 * hidden :], squashed[:, at], of_h[:, d + 1, left]
+            cells = of_c[:, d + 1, left] + _of_tanh(h * o, t)
+            g = of_gates[:, at]
+            for part, (one, other) in enumerate(
+                ((cells, new), (cells, c[:, d, up]), (cells, c[:, d, left]), (h, t))
+            ):
+                torch.mul(one, other, out=g[..., part * hidden : (part + 1) * hidden])
+            g[..., : 4 * hidden] = _of_sigmoid(g[..., : 4 * hidden], gates[:, at, :, : 4 * hidden])
+            g[..., 4 * hidden :] = _of_tanh(cells * i, new)
+            of_c[:, d, up].addcmul_(cells, f_up)
+            of_c[:, d, left].addcmul_(cells, f_left)
+            both = torch.bmm(g.flatten(1, 2), back).view(*g.shape[:3], -1)
+            of_h[:, d, up] += both[..., :hidden]
+            of_h[:, d, left] += both[..., hidden:]
+        of_weights = torch.bmm(of_gates.flatten(1, 2).transpose(1, 2), around.flatten(1, 2))
+        of_recurrent = torch.stack(torch.split(of_weights, hidden, -1), 1)
+        return order.as_picture(of_gates), of_recurrent, None
+
+
+@dataclass(frozen=True)
+class _Order:
+    """How places ``i·columns + j`` follow along the waves."""
+
+    rows: int
+    columns: int
+    along: Tensor
+    """The place that comes when, ``(directions, places)``."""
+    back: Tensor
+    """The inverse."""
+    slots: Tensor
+    """Where that is by diagonal and row, one beyond the edge on either side, ``(places,)``."""
+
+    def to(self, device: torch.device) -> _Order:
+        tables = (table.to(device) for table in (self.along, self.back, self.slots))
+        return _Order(self.rows, self.columns, *tables)
+
+    def diagonals(self) -> list[tuple[int, slice, int, int]]:
+        """Number, places along the waves, first and last row of each diagonal."""
+        found, start = [], 0
+        for d in range(self.rows + self.columns - 1):
+            first, last = _ends(d, self.rows, self.columns)
+            found.append((d, slice(start, start + last - first + 1), first, last))
+            start += last - first + 1
+        return found
+
+    def along_waves(self, x: Tensor) -> Tensor:
+        """``(batch, rows, columns, directions, …)`` -> ``(directions, places along the waves, batch, …)``."""
+        which = torch.arange(len(self.along), device=x.device)[:, None]
+        return x.flatten(1, 2).permute(2, 1, 0, 3)[which, self.along]
+
+    def as_picture(self, x: Tensor) -> Tensor:
+        """The inverse of `along_waves`."""
+        which = torch.arange(len(self.back), device=x.device)[:, None]
+        places = x[which, self.back].permute(2, 1, 0, 3)
+        return places.reshape(x.shape[2], self.rows, self.columns, x.shape[0], x.shape[3])
+
+
+def _ends(d: int, rows: int, columns: int) -> tuple[int, int]:
+    """The first and the last row of a diagonal."""
+    return max(0, d - columns + 1), min(d, rows - 1)
 
 
 @cache
-def _orders(rows: int, columns: int, directions: Directions) -> tuple[Tensor, Tensor]:
-    """Which place ``i·columns + j`` comes when in the wave of each direction, ``(directions, places)``, and the inverse."""
+def _order(rows: int, columns: int, directions: Directions) -> _Order:
     along = [
         (i, d - i)
         for d in range(rows + columns - 1)
-        for i in range(max(0, d - columns + 1), min(d, rows - 1) + 1)
+        for i in range(_ends(d, rows, columns)[0], _ends(d, rows, columns)[1] + 1)
     ]
     i, j = torch.tensor(along).unbind(1)
     order = torch.stack(
@@ -71,4 +155,4 @@ def _orders(rows: int, columns: int, directions: Directions) -> tuple[Tensor, Te
             for bottom, right in directions
         ]
     )
-    return order, order.argsort(1)
+    return _Order(rows, columns, order, order.argsort(1), (i + j + 1) * (rows + 1) + i + 1)

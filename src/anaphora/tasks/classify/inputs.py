@@ -93,7 +93,8 @@ class VectorInputs:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> VectorInputs:
-        size = None if "size" not in given else (int(given["size"][0]), int(given["size"][1]))
+        rows, columns = given.get("size", (0, 0))
+        size = (int(rows), int(columns)) if "size" in given else None
         return cls(np.array(given["mean"], np.float32), np.array(given["scale"], np.float32), size)
 
 
