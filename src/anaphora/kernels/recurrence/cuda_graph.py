@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import torch
@@ -67,6 +67,7 @@ def _recording(
     place = (tensors[0].device, current_stream(), tf32_allowed())
     key = (shapes, given.counts(), lengths is not None, reverse, grad, passes, *place)
     call = Call(given.counts(), lengths, reverse)
+    RECORDINGS.limit = max(RECORDINGS.limit, memory_of(tensors[0].device) // SHARE)
     return RECORDINGS.take(key, plan, lambda: Recording(key, plan, call, tensors, grad, passes))
 
 
@@ -187,6 +188,7 @@ class _Lease:
         self.end()
 
 
+SHARE = 8  # of a GPU's memory, one part in so many may hold recordings
 RECORDINGS: Recordings[Recording] = Recordings(limit=1 << 31)
 
 # ---------------------------------------------------------------------- CUDA
@@ -196,6 +198,12 @@ _streams: dict[tuple[int, int], Any] = {}
 def recordable(device: torch.device) -> bool:
     """Whether a recording can be made or replayed here: not while somebody records this stream already."""
     return device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()
+
+
+@cache
+def memory_of(device: torch.device) -> int:
+    """Bytes on the GPU; 0 for what is none."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else 0
 
 
 def current_stream() -> int:
