@@ -77,10 +77,10 @@ class Pass:
 
 @dataclass
 class Kept:
-    """What the forward pass leaves for the backward pass: by the names of the kernels' parameters."""
+    """What the forward pass leaves for the backward pass."""
 
-    arrays: Arrays
-    given: Arrays
+    arrays: Arrays  # by the names of the backward kernel's parameters
+    steps: tuple[Tensor, ...]  # inputs (T, B, ·)
 
 
 class Passes:
@@ -113,8 +113,15 @@ class Passes:
         run.run(arrays, time, batch, call.reverse)
         y = arrays["Y"]
         assert y is not None
-        left = {name: arrays.get(name) for name in ("KEEP", "KROW")} | {"OPERAND": arrays.get("SHARED")}
-        return y, last, Kept(left, fixed)
+        left = {
+            **fixed,
+            "KEEP": arrays.get("KEEP"),
+            "KROW": arrays.get("KROW"),
+            "OPERAND": arrays.get("SHARED"),
+        }
+        wanted = {name for _, name in self.backward_pass.kernel.parameters}
+        left = {name: value for name, value in left.items() if name in wanted}
+        return y, last, Kept(left, tuple(given.steps))
 
     def _inputs(self, call: Call, given: Arguments) -> Arrays:
         """What both kernels read and nobody writes: parameters, inputs, and products of inputs for all steps."""
@@ -154,11 +161,10 @@ class Passes:
         self, call: Call, given: Arguments, kept: Kept, grads: Sequence[Tensor | None], needs: Sequence[bool]
     ) -> list[Tensor | None]:
         """The gradient of every tensor of ``given``, in its order."""
-        given = _time_first(given)
+        given = given._replace(steps=kept.steps)
         run, x = self.backward_pass, given.steps[0]
         time, batch = x.shape[:2]
         arrays = {
-            **kept.given,
             **kept.arrays,
             **run.shared_arrays(x, batch * time),
             **self._matrices(run, given),
