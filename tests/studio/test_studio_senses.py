@@ -216,3 +216,13 @@ def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, runs
         row, column = int(y * seen.shape[0]), int(x * seen.shape[1])
         assert at(x * image["width"], y * image["height"]) == tuple(seen[row, column].tolist())
     assert page.troubles == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_serious_is_in_the_way_of_anybody(page, studio, runs_of, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    opened(page, studio, view="captions", runs=runs_of["captioner"], text="#1", theme=theme)
+    page.click("button:has-text('Numbers')")
+    found = axe.Axe().run(page).response
+    serious = [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")]
+    assert serious == []

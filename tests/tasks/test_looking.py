@@ -9,8 +9,10 @@ import pytest
 
 import anaphora as an
 from anaphora.cli.main import run as command
+from anaphora.data.png import png_bytes
 from anaphora.errors import DataError
 from anaphora.tasks.looking import Asked
+from hand_made import EVIL, scene
 
 TINY = {"hidden": 4, "steps": 2, "batch_tokens": 64, "valid_every": 2, "device": "cpu"}
 
@@ -104,3 +106,71 @@ def test_the_command_refuses_in_a_sentence(run, capsys, words, told):
     err = capsys.readouterr().err
     assert told in err
     assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory):
+    """A captioner, an answerer, and a picture in a file whose name is no good as markup."""
+    folder = tmp_path_factory.mktemp("seeing")
+    tiny = {"hidden": 8, "steps": 2, "valid_every": 2, "device": "cpu", "picture_size": 32}
+    captions = [(scene(), text) for text in ("a red square", "a blue square") * 4]
+    an.Captioner(model="lstm-attention", embedding=8, **tiny).fit(
+        captions, valid=captions[:2], out=folder / "captioner"
+    )
+    questions = [(scene(), "is it red ?", answer) for answer in ("yes", "no") * 4]
+    an.Answerer(model="lstm-attention", embedding=8, **tiny).fit(
+        questions, valid=questions[:2], out=folder / "answerer"
+    )
+    (folder / f"{EVIL}.png").write_bytes(png_bytes(scene()))
+    (folder / "none.png").write_bytes(b"no picture")
+    return folder
+
+
+def test_the_command_looks_at_a_file_whatever_its_name(seeing, capsys):
+    given = [str(seeing / "captioner"), "--view", "captions", "--input", str(seeing / f"{EVIL}.png")]
+    assert command(["inspect", *given, "--html", str(seeing / "strip.html")]) == 0
+    html = (seeing / "strip.html").read_text()
+    assert "&lt;img src=x" in html
+    assert "<img" not in html
+    capsys.readouterr()
+    assert command(["inspect", *given, "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["input"].endswith(f"{EVIL}.png")
+    assert np.array(seen["arrays"]["picture"]["values"]).shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (["--input", f"{EVIL}.png", "--text", "is it red ?"], "is it red ?"),
+        (["--text", "#1 is it blue ?"], "is it blue ?"),
+        (["--text", "#1"], "is it red ?"),
+    ],
+)
+def test_questions_go_with_a_file_or_an_example(seeing, capsys, monkeypatch, words, asked):
+    monkeypatch.chdir(seeing)
+    assert command(["inspect", "answerer", "--view", "captions", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["text"] == asked
+    assert found["facts"]["output"] in ("yes", "no")
+    assert found["facts"].get("reference") == ("yes" if words[-1] == "#1" else None)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["captioner", "--input", "absent.png"], "absent.png"),
+        (["captioner", "--input", "none.png"], "none.png"),
+        (["captioner", "--input", "."], "."),
+        (["captioner", "--input", f"{EVIL}.png", "--text", "is it red?"], "takes no words beside its input"),
+        (["captioner", "--text", "a red square"], "reads no typed text"),
+        (["answerer", "--input", f"{EVIL}.png"], "question"),
+    ],
+)
+def test_files_that_cannot_be_looked_at_are_told_in_a_sentence(seeing, capsys, monkeypatch, words, told):
+    monkeypatch.chdir(seeing)
+    assert command(["inspect", *words, "--view", "captions"]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
