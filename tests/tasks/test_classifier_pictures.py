@@ -167,6 +167,31 @@ def test_pictures_are_read_as_they_are(tmp_path):
     np.testing.assert_array_equal(held.sequences[1], grey[1, :, :, None])
 
 
+def test_files_of_pictures_in_a_list_or_in_folders(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    random = np.random.RandomState(0)
+    drawn = random.randint(0, 256, (4, 6, 5, 3)).astype(np.uint8)
+    for number, pixels in enumerate(drawn):
+        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
+        image.fromarray(pixels).save(tmp_path / "ab"[number % 2] / f"{number}.png")
+    (tmp_path / "list.tsv").write_text("a/0.png\ta\nb/1.png\tb\na/2.png\ta\nb/3.png\tb\n")
+    listed = open_labelled(tmp_path / "list.tsv", scan="picture")
+    np.testing.assert_array_equal(np.stack(listed.sequences), drawn)
+    assert open_labelled(tmp_path, scan="picture").labels == ["a", "a", "b", "b"]
+    model = tiny("glimpse", steps=2).fit(tmp_path / "list.tsv", valid=tmp_path)
+    (alone,) = model.respond(str(tmp_path / "a" / "2.png"), {})
+    both = list(model.respond(str(tmp_path / "list.tsv"), {}))
+    assert alone.record["probabilities"] == pytest.approx(both[2].record["probabilities"], abs=1e-6)
+    image.fromarray(drawn[0, :4]).save(tmp_path / "b" / "3.png")
+    with pytest.raises(
+        DataError, match="picture 4 has 4 rows, 5 columns and 3 channels where the first has 6 rows"
+    ):
+        open_labelled(tmp_path / "list.tsv", scan="picture")
+    (tmp_path / "b" / "3.png").write_bytes(b"\x89PNG not at all")
+    with pytest.raises(DataError, match="is not a picture that can be read"):
+        open_labelled(tmp_path / "list.tsv", scan="picture")
+
+
 @pytest.mark.parametrize(
     ("rows", "told"),
     [

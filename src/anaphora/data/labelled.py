@@ -16,7 +16,7 @@ from anaphora.data.holdout import hold_out
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import open_pairs, reopen_pairs
 from anaphora.data.vectors import VectorRows, hold_out_vectors
-from anaphora.data.vectors_files import ENDINGS, is_array_file
+from anaphora.data.vectors_files import is_array_file
 from anaphora.errors import DataError
 
 Labelled = Pairs | VectorRows
@@ -37,8 +37,8 @@ def open_labelled(
     """The examples that ``data`` names.
 
     Texts: all that `open_pairs` takes, the second side being the label. Sequences of vectors: an ``.npz`` with X
-    and y; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files
-    with their labels; a folder with a folder per label; JSON lines with the fields ``sequence`` and ``label``; an
+    and y; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files or
+    pictures with their labels; a folder with a folder per label; JSON lines with the fields ``sequence`` and ``label``; an
     embedded corpus of vectors; from Python pairs (array, label), or two arrays (X, y).
     """
     fields = {"source_field": source_field, "target_field": target_field}
@@ -114,7 +114,7 @@ def _named(
     if path.suffix.lower() == ".jsonl" and arrays.holds_sequences(path):
         return arrays.read_sequence_lines(path, bad_rows, scan=scan, target_field=fields["target_field"])
     pairs = open_pairs(data, role=role, bad_rows=bad_rows, spill=spill, **fields)
-    if corpus is None and pairs[0][0].strip().lower().endswith(ENDINGS):
+    if corpus is None and pairs[0][0].strip().lower().endswith(arrays.FILE_ENDINGS):
         return arrays.read_listed(pairs, path, scan=scan)
     return pairs
 

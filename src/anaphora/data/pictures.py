@@ -21,6 +21,7 @@ Size = tuple[int, int]
 """Height and width."""
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read; Pillow knows more, some of which starts other programs."""
+PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_PIXELS = 1 << 26
 """Pixels of the largest picture that is unpacked (256 MiB): what keeps memory bounded."""
 MOST_BYTES = 1 << 28
@@ -29,12 +30,12 @@ _TOO_LARGE = f"it would unpack to more than {MOST_PIXELS // 10**6} million pixel
 _MISSING = "reading pictures needs Pillow; install it with `pip install anaphora[image]`."
 
 
-def read_picture(path: str | Path, *, size: Size) -> Pixels:
+def read_picture(path: str | Path, *, size: Size | None) -> Pixels:
     """The picture in a file, ``(height, width, 3)``, or a `DataError` in one sentence.
 
     It is turned as its EXIF data say, what is transparent becomes white, of a film the first frame is taken; then it
     is scaled (bilinear, every pixel counts) until it just fits into ``size``, and centred on grey: nothing is cut off
-    and nothing distorted.
+    and nothing distorted. Without a ``size`` it stays as large as it is.
     """
     _check_file(path)
     try:
@@ -45,9 +46,8 @@ def read_picture(path: str | Path, *, size: Size) -> Pixels:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of what is checked here
             with Image.open(path, formats=FORMATS) as image:
-                image.draft(
-                    "RGB", (max(size), max(size))
-                )  # a large JPEG is unpacked at a fraction of its size
+                if size is not None:  # a large JPEG is unpacked at a fraction of its size
+                    image.draft("RGB", (max(size), max(size)))
                 if image.width * image.height > MOST_PIXELS:
                     raise DataError(_TOO_LARGE)
                 return _fitted(_in_colour(ImageOps.exif_transpose(image)), size)
@@ -137,10 +137,12 @@ def _in_colour(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _fitted(image: Image.Image, size: Size) -> Pixels:
-    """Scaled until it just fits into ``size``, in the middle of grey."""
+def _fitted(image: Image.Image, size: Size | None) -> Pixels:
+    """Scaled until it just fits into ``size``, in the middle of grey; as it is without one."""
     from PIL import Image
 
+    if size is None:
+        return np.array(image)
     height, width = size
     scale = min(height / image.height, width / image.width)
     tall, wide = max(1, round(image.height * scale)), max(1, round(image.width * scale))

@@ -14,11 +14,21 @@ from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.vector_corpus import VectorCorpus
 from anaphora.data.files import Verdict
 from anaphora.data.pairs import Pairs
+from anaphora.data.pictures import PICTURE_ENDINGS, read_picture
 from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
 from anaphora.data.vectors_files import ENDINGS, read_array, read_arrays, read_numbers
 from anaphora.errors import DataError
 
 MANY_LABELS = (list, tuple, set, frozenset)
+FILE_ENDINGS = (*ENDINGS, *PICTURE_ENDINGS)
+"""Endings of files that hold one sequence or picture."""
+
+
+def read_file(path: Path) -> Any:
+    """The numbers of a file that holds one sequence or picture."""
+    if path.suffix.lower() in PICTURE_ENDINGS:
+        return read_picture(path, size=None)
+    return read_numbers(path)
 
 
 def read_npz(path: Path, *, scan: str = "rows", labelled: bool = True) -> VectorRows:
@@ -46,20 +56,21 @@ def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -
 def read_listed(pairs: Pairs, listing: Path, *, scan: str = "rows") -> VectorRows:
     """The files that a list of ``path⇥label`` names; paths count from the folder of the list."""
     names, labels = zip(*pairs, strict=True)
-    sequences = [as_sequence(read_numbers(listing.parent / name), name, scan=scan) for name in names]
+    sequences = [as_sequence(read_file(listing.parent / name), name, scan=scan) for name in names]
     facts = pairs.describe()
     kept = {key: facts[key] for key in ("bad_rows", "source_field", "target_field") if key in facts}
     return gather(sequences, list(labels), str(listing), _facts("list", listing, scan) | kept)
 
 
 def read_folder(folder: Path, *, scan: str = "rows") -> VectorRows:
-    """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file per sequence."""
-    files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in ENDINGS)
+    """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file or a picture per sequence."""
+    files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in FILE_ENDINGS)
     if not files:
         raise DataError(
-            f"{folder} holds no folder with .npy or .csv files; make one folder per label, or give a list of files."
+            f"{folder} holds no folder with .npy or .csv files or pictures; make one folder per label, or give a list of "
+            "files."
         )
-    sequences = [as_sequence(read_numbers(path), str(path), scan=scan) for path in files]
+    sequences = [as_sequence(read_file(path), str(path), scan=scan) for path in files]
     return gather(
         sequences, [path.parent.name for path in files], str(folder), _facts("folder", folder, scan)
     )

@@ -230,7 +230,7 @@ CLASSIFY = TaskInfo(
     name="Classifier",
     summary="a whole sequence to a class, to several or to a number: sentiment, topics, digits, recordings",
     data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, "
-    "a list or folders of .npy/.csv files, two IDX files; pictures the same",
+    "a list or folders of .npy/.csv files or pictures, two IDX files",
     settings=ClassifierSettings,
     presets={preset.name: preset for preset in _PRESETS},
     default_preset="lstm",

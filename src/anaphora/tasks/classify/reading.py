@@ -7,23 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.pictures import PICTURE_ENDINGS
 from anaphora.data.streams import line_batches
 from anaphora.data.vectors import as_sequence
-from anaphora.data.vectors_files import is_array_file, read_array, read_numbers
-from anaphora.data.vectors_readers import read_npz
+from anaphora.data.vectors_files import is_array_file, read_array
+from anaphora.data.vectors_readers import read_file, read_npz
 from anaphora.errors import DataError
 
 
 def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
     """The sequences of a file in batches: ``.npz`` with X; ``.npy`` or IDX with many sequences (of one feature or
-    more); ``.csv`` with a single one; a list of such files, one per line (further columns do not matter); JSON
+    more); ``.csv`` or a picture with a single one; a list of such files, one per line (further columns do not matter); JSON
     lines, each a sequence or an object with the field ``sequence``. Standard input (``-``) has JSON lines."""
     path = Path(name)
     ending = path.suffix.lower()
     if ending == ".npz":
         yield list(read_npz(path, scan=scan, labelled=False).sequences)
-    elif ending == ".csv":
-        yield [as_sequence(read_numbers(path), name, scan=scan)]
+    elif ending == ".csv" or ending in PICTURE_ENDINGS:
+        yield [as_sequence(read_file(path), name, scan=scan)]
     elif is_array_file(path):
         yield [
             as_sequence(x, f"{name}: sequence {i}", scan=scan)
@@ -39,11 +40,11 @@ def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
     elif ending in (".tsv", ".txt"):
         for lines in line_batches(name):
             files = [path.parent / line.split("\t")[0] for line in lines if line.strip()]
-            yield [as_sequence(read_numbers(file), str(file), scan=scan) for file in files]
+            yield [as_sequence(read_file(file), str(file), scan=scan) for file in files]
     else:
         raise DataError(
-            f"{name}: the ending does not tell the form; this model reads vectors: .npz, .npy, .csv, .jsonl, or a .tsv list "
-            "of files."
+            f"{name}: the ending does not tell the form; this model reads vectors: .npz, .npy, .csv, .jsonl, a "
+            "picture, or a .tsv list of files."
         )
 
 
