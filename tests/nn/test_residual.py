@@ -35,11 +35,6 @@ def test_a_block_is_its_equation():
     torch.testing.assert_close(block(given), expected, rtol=0, atol=1e-10)
 
 
-def test_a_fresh_block_is_its_shortcut():
-    block, x = ResidualBlock(4, 8), torch.randn(1, 4, 4, 4)
-    torch.testing.assert_close(block(x), block.shortcut(F.avg_pool2d(x, 2)).relu())
-
-
 def test_a_cell_stands_for_the_pixels_above_it():
     """Turning the picture and the kernels around turns the grid around: no side is looked at more than the other."""
     network, picture = ResidualCNN((4, 8), width=8).double(), torch.rand(1, 3, 32, 32, dtype=torch.float64)

@@ -59,7 +59,8 @@ class ResidualCNN(nn.Module):
 class ResidualBlock(nn.Module):
     """relu(N(W₂ ∗ relu(N(W₁ ∗ x))) + S mean₂ₓ₂ x): ``(batch, inputs, H, W)`` -> ``(batch, outputs, ⌈H/2⌉, ⌈W/2⌉)``.
 
-    The second norm begins as zero, so that the block begins as its shortcut (Goyal et al. 2017).
+    Unlike those of deep networks, the second norm does not begin as zero: the shortcuts of a few levels are no more than
+    a blurred picture, and shapes would be learnt late.
     """
 
     def __init__(self, inputs: int, outputs: int):
@@ -76,7 +77,6 @@ class ResidualBlock(nn.Module):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
         assert self.shortcut.bias is not None
         nn.init.zeros_(self.shortcut.bias)
-        nn.init.zeros_(self.second_norm.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         x = _even(x)
