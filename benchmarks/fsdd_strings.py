@@ -5,9 +5,9 @@
 FOLDER/recordings holds ``DIGIT_SPEAKER_NUMBER.wav`` at 8 kHz. OUT gets the folder ``wav`` and four lists for the
 transcriber, ``path⇥digits`` with a space between digits:
 
-    train.tsv     strings of 2 to 7 recordings of the other speakers, each string by one of them
+    train.tsv     strings of 1 to 7 recordings of the other speakers, each string by one of them
     dev.tsv       the same speakers, recordings that training does not use (numbers below 9)
-    test.tsv      strings of the speaker held out
+    test.tsv      strings of 2 to 7 recordings of the speaker held out
     singles.tsv   every recording of the speaker held out, alone
 
 Pauses last 0.05 to 0.4 s and are as silent as the quietest part of the speaker's recordings.
@@ -46,9 +46,9 @@ def read(folder: Path) -> dict[str, list[tuple[int, Digit]]]:
     return found
 
 
-def string(digits: list[Digit], random: np.random.RandomState) -> Digit:
-    """2 to 7 of the recordings, in random order, with pauses around and between them."""
-    chosen = [digits[i] for i in random.randint(len(digits), size=random.randint(2, 8))]
+def string(digits: list[Digit], fewest: int, random: np.random.RandomState) -> Digit:
+    """``fewest`` to 7 of the recordings, in random order, with pauses around and between them."""
+    chosen = [digits[i] for i in random.randint(len(digits), size=random.randint(fewest, 8))]
     quiet = min(float(np.sqrt(np.mean(x[:80] ** 2))) for _, x in chosen)
     parts = []
     for _, x in chosen:
@@ -86,7 +86,8 @@ def main() -> None:
     dev = [[digit for number, digit in rows if number < DEV_BELOW] for rows in known]
     for place, (name, voices) in enumerate({"train": train, "dev": dev, "test": [unseen]}.items()):
         random = random_of(1, place)
-        rows = [string(voices[i % len(voices)], random) for i in range(SIZES[name])]
+        fewest = 2 if name == "test" else 1
+        rows = [string(voices[i % len(voices)], fewest, random) for i in range(SIZES[name])]
         write(asked.out, name, rows)
     write(asked.out, "singles", unseen)
     print(

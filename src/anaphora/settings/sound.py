@@ -34,6 +34,13 @@ class SoundSettings(Settings):
         description="While training, sound is played up to this share slower or quicker (and so lower or higher), as if "
         "others spoke.",
     )
+    warp: float = Field(
+        0.0,
+        ge=0,
+        le=0.3,
+        description="While training, the axis of frequencies is stretched or squeezed by up to this share, as if the "
+        "speaker were smaller or larger; log-mel only.",
+    )
     noise: float = Field(
         0.0,
         ge=0,

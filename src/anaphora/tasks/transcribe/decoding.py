@@ -64,7 +64,7 @@ class Heard:
     log_probs: Tensor | None = None
     """(frames, symbols) of a model with CTC."""
     memory: Memory | None = None
-    """Of a model with attention alone, a batch of one."""
+    """Of a model with attention, a batch of one."""
 
 
 @torch.no_grad()
@@ -101,17 +101,21 @@ def search_symbols(model: Seq2Seq, inputs: Sequence[Frames], s: Search) -> list[
         frames = model.frames(memory) if isinstance(model, JointModel) else None
         for place, nbest in enumerate(_written(engine, memory, s)):
             real = int(memory.mask[place].sum())
+            alone = _row(memory, place, real)
             if frames is None:
-                alone = Memory(
-                    memory.annotations[place : place + 1, :real],
-                    memory.mask[place : place + 1, :real],
-                    tuple(state[:, place : place + 1] for state in memory.last),
-                )
                 found[rows[place]] = Heard(nbest[: s.n_best], memory=alone)
             else:
                 log_probs = log_probabilities(frames[0][place, :real]).cpu()
-                found[rows[place]] = Heard(rescored(nbest, log_probs, s.ctc_weight)[: s.n_best], log_probs)
+                best = rescored(nbest, log_probs, s.ctc_weight)[: s.n_best]
+                found[rows[place]] = Heard(best, log_probs, alone)
     return [heard for heard in found if heard is not None]
+
+
+def _row(memory: Memory, place: int, real: int) -> Memory:
+    """One row of a memory, a batch of one without padding."""
+    one = slice(place, place + 1)
+    last = tuple(state[:, one] for state in memory.last)
+    return Memory(memory.annotations[one, :real], memory.mask[one, :real], last)
 
 
 def _written(model: Seq2Seq, memory: Memory, s: Search) -> list[list[Hypothesis]]:
@@ -134,14 +138,18 @@ def rescored(nbest: Sequence[Hypothesis], log_probs: Tensor, weight: float) -> l
     model and bonuses gave added. One that has more symbols than frames can spell comes last."""
     scores = []
     for h in nbest:
-        repeats = sum(a == b for a, b in itertools.pairwise(h.tokens))
         by_frames = -math.inf
-        if len(h.tokens) + repeats <= len(log_probs):
+        if spellable(h.tokens, len(log_probs)):
             by_frames = -float(ctc_loss(log_probs[None], [h.tokens], reduction="sum", normalized=True))
         extra = h.score - h.log_prob if isinstance(h, WordHypothesis) else 0.0
         scores.append(weight * by_frames + (1 - weight) * h.log_prob + extra)
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     return [replace(nbest[i], score=scores[i]) for i in order]
+
+
+def spellable(symbols: Sequence[int], frames: int) -> bool:
+    """Whether so many frames can spell these symbols: one for each, and a blank between two that are equal."""
+    return len(symbols) + sum(a == b for a, b in itertools.pairwise(symbols)) <= frames
 
 
 @torch.no_grad()

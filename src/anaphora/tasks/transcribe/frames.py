@@ -76,6 +76,8 @@ class Ear:
             found = frames_of(wave, self.features)
         else:
             found = data.load(i)
+        if self.features is not None and s.warp:
+            found = warped(found, float(draw.uniform(1 - s.warp, 1 + s.warp)))
         return self._hiding(normalised(found), draw)
 
     @cached_property
@@ -87,6 +89,17 @@ class Ear:
             frequency_masks=s.masks,
             frequency_width=s.frequency_mask,
         )
+
+
+def warped(frames: Array, factor: float) -> Array:
+    """Frames ``(time, bands)`` with the axis of bands stretched: y_t(m) = x_t(m · factor), between two bands on a straight
+    line, and beyond the last one as there."""
+    places = np.minimum(np.arange(frames.shape[1]) * factor, frames.shape[1] - 1)
+    below = places.astype(np.int64)
+    share = (places - below).astype(np.float32)
+    above = np.minimum(below + 1, frames.shape[1] - 1)
+    stretched: Array = (1 - share) * frames[:, below] + share * frames[:, above]
+    return stretched
 
 
 def normalised(frames: Array) -> Array:

@@ -13,7 +13,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import Hypothesis, WordHypothesis, ctc_align
-from anaphora.tasks.transcribe.decoding import Heard
+from anaphora.tasks.transcribe.decoding import Heard, spellable
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def transcript(
     model: object, heard: Heard, h: Hypothesis, tokenizer: Tokenizer, *, seconds: float, begin: float = 0.0
 ) -> Transcript:
     """A hypothesis as text; a frame lasts ``seconds``, the first began at ``begin``."""
-    if heard.log_probs is not None:
+    if heard.log_probs is not None and spellable(h.tokens, len(heard.log_probs)):
         marks = _by_frames(heard, h)
     else:
         assert isinstance(model, Seq2Seq)

@@ -1,0 +1,88 @@
+"""A transcriber's run cannot be lost: killed and resumed it ends with the same bytes, whatever was drawn at random on the way."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+import wave
+
+import numpy as np
+import pytest
+from tasks_command import finish, lines, start, wait_for
+from transcribe_tiny import recordings, settings
+
+pytestmark = pytest.mark.xdist_group("transcriber durability")
+FILES = (
+    "model.safetensors",
+    "metrics.jsonl",
+    "samples.jsonl",
+    "config.json",
+    "learnt.json",
+    "tokenizer.json",
+    "README.md",
+)
+
+
+def order(run: str) -> list[str]:
+    """The words of ``anaphora train …`` for a run of a second or two."""
+    more = {"steps": 60, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
+    words = ["train", "transcribe", "sound.tsv", "-o", run]
+    for key, value in settings("conv-ctc", **more, masks=2, time_mask=3, speed=0.1, bins=12).items():
+        words += ["--set", f"{key}={value}"]
+    return words
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """``sound.tsv``, a list of WAV files, and an uninterrupted run on it named ``whole``."""
+    folder = tmp_path_factory.mktemp("transcriber-durability")
+    rows = []
+    for i, (_, text) in enumerate(recordings(40)):
+        pitch = 200 + 40 * i
+        samples = 9000 * np.sin(2 * np.pi * pitch * np.arange(4000) / 8000)
+        with wave.open(str(folder / f"{i}.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(samples.astype("<i2").tobytes())
+        rows.append(f"{i}.wav\t{text[:4]}\n")
+    (folder / "sound.tsv").write_text("".join(rows))
+    finish(folder, *order("whole"))
+    return folder
+
+
+def test_killed_twice_it_ends_with_the_same_bytes(place):
+    draw, kills = random.Random(1), 0
+    for words in ([*order("killed"), "--force"], ["resume", "killed"]):
+        process = start(place, *words)
+        enough = lines(place / "killed") + draw.randrange(9, 20)  # past a checkpoint
+        wait_for(process, lambda enough=enough: lines(place / "killed") >= enough)
+        time.sleep(draw.uniform(0, 0.02))
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+    assert kills == 2
+    finish(place, "resume", "killed")
+    for name in FILES:
+        assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name
+    assert "damaged" not in finish(place, "verify", "killed")
+
+
+def test_the_command_answers_for_a_file_and_for_bad_ones(place):
+    assert len(finish(place, "predict", "whole", "0.wav").splitlines()) == 1
+    (place / "bad.txt").write_text("0.wav\nmissing.wav\n")
+    assert "missing.wav" in finish(place, "predict", "whole", "bad.txt", code=2)
+    said = finish(place, "predict", "whole", "bad.txt", "--skip-bad", "--json")
+    assert '"file": "0.wav"' in said
+    assert "1 of 2" in said
+    said = finish(place, "score", "whole", "sound.tsv", "--set", "lexicon=train")
+    assert "wer" in said
+    assert "errors" in said
+
+
+def test_resuming_after_a_recording_changed_is_refused(place):
+    samples = (place / "3.wav").read_bytes()
+    (place / "3.wav").write_bytes(samples[:-1000] + bytes(1000))
+    try:
+        assert "has changed since the run began" in finish(place, "resume", "whole", code=2)
+    finally:
+        (place / "3.wav").write_bytes(samples)
