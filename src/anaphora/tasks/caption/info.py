@@ -30,7 +30,7 @@ class CaptionerSettings(TextSettings, PictureSettings, Seq2SeqSettings, Training
         description="How sacrebleu splits text before counting; `none` for text that is tokenized already.",
     )
     embedding: int = Field(
-        64,
+        128,
         ge=1,
         description="Width of the vectors of words, and of those of the places of a picture (Transformer: both are hidden).",
     )
@@ -81,7 +81,6 @@ _HARD_ONLY = frozenset({"soft_share"})
 _COMMON = {
     "tokens": "word",
     "hidden": 128,
-    "channels": 16,
     "dropout": 0.0,
     "label_smoothing": 0.0,
     "lr": 4e-3,
@@ -91,23 +90,24 @@ _COMMON = {
     "valid_every": 500,
     "length_penalty": 0.0,
 }
+_RECURRENT = _COMMON | {"channels": 16}
 _PRESETS = (
     Preset(
         "lstm",
         "One vector of the whole picture enters every step of an LSTM (cell=elman: h=tanh(W_xh x+W_hh h+W_ih v)).",
-        _COMMON,
+        _RECURRENT,
         _NEVER | _TRANSFORMER_ONLY | _ATTENDING | _HARD_ONLY | {"coverage"},
     ),
     Preset(
         "lstm-attention",
         "Before each word an LSTM looks at the places of a grid and takes their weighted mean (soft; Xu 2015).",
-        _COMMON | {"attention": "additive"},
+        _RECURRENT | {"attention": "additive"},
         _NEVER | _TRANSFORMER_ONLY | _HARD_ONLY,
     ),
     Preset(
         "lstm-hard",
         "Before each word one place of the grid is drawn; trained by the score function with a baseline (Xu 2015).",
-        _COMMON | {"attention": "additive"},
+        _RECURRENT | {"attention": "additive"},
         _NEVER | _TRANSFORMER_ONLY | {"teacher_forcing"},
     ),
     Preset(
