@@ -134,6 +134,20 @@ def test_a_trace_holds_the_picture_the_path_and_the_beliefs(preset):
     assert trace.array("gate_forget", "layer", "time", "unit").shape[1] == 3
 
 
+def test_a_file_or_a_dev_example_can_be_inspected(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tiny("draw", steps=2).fit(bars(20), valid=bars(4, seed=1), out="run")
+    np.save("bar.npy", bars(1)[0][0])
+    assert main.run(["inspect", "run", "--view", "glimpses", "--input", "bar.npy"]) == 0
+    assert "glimpse 3" in capsys.readouterr().out
+    assert main.run(["inspect", "run", "--view", "glimpses", "--text", "#2", "--svg", "path.svg"]) == 0
+    assert (tmp_path / "path.svg").read_text().startswith("<svg")
+    np.save("small.npy", np.ones((2, 2)))
+    capsys.readouterr()
+    assert main.run(["inspect", "run", "--view", "glimpses", "--input", "small.npy"]) == 2
+    assert "bring it to that size" in capsys.readouterr().err
+
+
 def test_the_states_of_a_grid_are_named_by_row_and_column():
     trace = of_preset("grid-lstm").probe(bars(1)[0][0])
     assert trace.tokens["time"][:4] == ["1,1", "1,2", "1,3", "2,1"]

@@ -266,7 +266,9 @@ class Classifier(Estimator):
                 yield self._response(number, None if vectors else x, next(scores)[None], chosen)
 
     def _inputs(self) -> Literal["text", "numbers", "file"]:
-        return "text" if isinstance(self.inputs_, TextInputs) else "numbers"
+        if isinstance(self.inputs_, TextInputs):
+            return "text"
+        return "numbers" if self.inputs_.size is None else "file"
 
     def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
         """What happens inside while one input is read; the loss looked back from is that of the class ``target``, or of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.vectors import as_sequence, picture_size
+from anaphora.data.vectors_readers import read_file
 from anaphora.errors import DataError
 from anaphora.models.looking import LookingClassifier
 from anaphora.probe.noted import as_numpy
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
 
 
 def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[str]) -> Trace:
-    """States, gates, attention and, on request, gradients of one input; the loss is that of ``target``, or of what the
-    model itself answers. Array ``probabilities`` (symbol) over the classes."""
+    """States, gates, attention and, on request, gradients of one input (a picture may be the name of its file); the loss is
+    that of ``target``, or of what the model itself answers. Array ``probabilities`` (symbol) over the classes."""
     inputs = m.inputs_
+    text = x if isinstance(x, str) else None
     if not isinstance(inputs, TextInputs) and isinstance(x, str):
-        x = numbers(x)
+        x = numbers(x) if inputs.size is None else read_file(Path(x))
     (encoded,) = cut(m._encode([x]), m._longest)
     if not len(encoded):
         raise DataError("the input is empty; give something to look at.")
@@ -45,12 +48,11 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
         answer = scores.argmax(-1) if chosen is None else torch.tensor([chosen], device=scores.device)
         return F.cross_entropy(scores, answer, reduction="none")
 
-    text = x if isinstance(x, str) else _outline(encoded)
     trace, scores = probe_reading(
         m.model_,
         lambda: m.model_(source, lengths),
         places=_places(m, encoded),
-        facts=facts_of(m, text),
+        facts=facts_of(m, text or _outline(encoded)),
         losses=losses,
         what=what,
     )
