@@ -90,6 +90,12 @@ def test_the_command_takes_a_number_and_tells_what_was_wanted(run, capsys):
     assert len(found["tokens"]["time"]) == 4
 
 
+def test_the_command_asks_the_probe_for_what_a_view_needs(run, capsys):
+    """Gradients are only looked at when they are asked for."""
+    assert command(["inspect", str(run), "--view", "gradients", "--text", "#2"]) == 0
+    assert "Gradient" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

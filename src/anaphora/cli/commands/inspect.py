@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -120,7 +121,9 @@ def _probe(
 
     model = load(runs[0])
     x, facts = Asked(model, runs[0]).find(text or "", file)
-    more = {} if target is None else {"target": target}
+    more: dict[str, Any] = {} if target is None else {"target": target}
+    if view.what and "what" in signature(model.probe).parameters:
+        more["what"] = view.what
     trace: Trace = model.probe(x, **more)
     trace.facts |= facts
     return trace
