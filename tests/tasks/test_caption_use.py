@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from caption_tiny import ATTENTIVE, PRESETS, pictures, settings, tiny, write
+from caption_tiny import ATTENTIVE, CORNERS, PRESETS, SIZE, pictures, settings, tiny, write
 from tasks_tiny import is_one_sentence
 
 import anaphora as an
@@ -17,6 +17,8 @@ from anaphora.cli import main
 from anaphora.errors import DataError, SettingsError
 from anaphora.nn.attention import Hard
 from anaphora.tasks.caption.batches import CaptionBatch
+from anaphora.tasks.caption.describing import where_it_looked
+from anaphora.tasks.caption.measures import on_object
 from anaphora.tasks.caption.objective import CaptionObjective
 from anaphora.views.registry import VIEWS, picture
 
@@ -30,6 +32,20 @@ def trained(preset: str) -> an.Captioner:
 
 def seen(count: int, seed: int = 2) -> list[np.ndarray]:
     return [x for x, _ in pictures(count, seed=seed)]
+
+
+def looked_at_the_spot(model: an.Captioner) -> int:
+    """For how many of 50 pictures the strongest place lay on the spot when its colour was named."""
+    rows = [(x, texts[0]) for x, texts in pictures(50, seed=3)]
+    symbols = model.tokenizer_.encode_batch([text for _, text in rows])
+    weights = where_it_looked(model.model_, [x for x, _ in rows], symbols)
+    hits = 0
+    for one, (_, text) in zip(weights, rows, strict=True):
+        corner = CORNERS.index(text.split(" at ")[1])
+        left, top = 8 * (corner % 2) + 2, 8 * (corner // 2) + 2
+        box = (left, top, left + 4, top + 4)
+        hits += on_object(int(one[0].argmax()), box, grid=(4, 4), size=(SIZE, SIZE))
+    return hits
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -53,6 +69,8 @@ def test_it_learns_to_say_what_it_sees(preset):
     assert scores["exact_match"] >= 90
     assert scores["bleu"] >= 80
     assert scores["examples"] == 50
+    if preset == "lstm-hard":  # which must see the colour in the one place that it looks at
+        assert looked_at_the_spot(model) >= 45
 
 
 def test_several_references_of_one_picture_are_all_learnt_from(tmp_path):
