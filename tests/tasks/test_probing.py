@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from classify_tiny import PICTURES, bars
+from transcribe_tiny import recordings, said
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
@@ -55,7 +56,8 @@ def small(task, preset):
 def trained(name, preset):
     task = getattr(an, name)
     model = task(model=preset, **small(task, preset))
-    data = {"Classifier": TEXTS, "Tagger": SENTENCES, "Forecaster": WAVE}.get(name)
+    heard = recordings(12)
+    data = {"Classifier": TEXTS, "Tagger": SENTENCES, "Forecaster": WAVE, "Transcriber": heard}.get(name)
     if preset in PICTURES:
         data = bars(20)
     if name == "LanguageModel":
@@ -71,12 +73,13 @@ def looked_at(name, preset):
         "Tagger": "Bob saw Ann",
         "LanguageModel": "the fox",
         "Forecaster": WAVE,
+        "Transcriber": said("bad cab"),
     }[name]
 
 
 CASES = [
     (task.__name__, preset)
-    for task in (an.Classifier, an.Tagger, an.LanguageModel, an.Forecaster)
+    for task in (an.Classifier, an.Tagger, an.LanguageModel, an.Forecaster, an.Transcriber)
     for preset in task.task().presets
 ]
 
@@ -106,7 +109,9 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
     assert drawn >= 1 or preset in ("bow", "linear")
 
 
-@pytest.mark.parametrize(("name", "preset"), [case for case in CASES if case[0] != "Forecaster"])
+@pytest.mark.parametrize(
+    ("name", "preset"), [case for case in CASES if case[0] not in ("Forecaster", "Transcriber")]
+)
 def test_vectors_of_symbols_where_there_are_any(name, preset):
     model = trained(name, preset)
     if preset in ("hmm", "ngram", *PICTURES):
