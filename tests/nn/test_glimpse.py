@@ -93,6 +93,13 @@ def test_looks_begin_in_the_middle_and_are_fixed_in_eval_mode() -> None:
     assert (looks.windows[..., 0] <= 9).all()
 
 
+def test_double_precision_stays_double() -> None:
+    looks = eye().double()(torch.randn(2, 7, 9, 1, dtype=torch.float64))
+    assert looks.windows.dtype == looks.states.dtype == torch.float64
+    assert looks.log_prob is not None
+    assert looks.log_prob.dtype == torch.float64
+
+
 def test_places_are_drawn_around_the_mean_and_log_prob_is_theirs() -> None:
     glimpses = eye(wander=0.05).train()
     picture = torch.randn(1, 7, 9, 1).expand(4000, -1, -1, -1)

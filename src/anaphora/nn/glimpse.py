@@ -91,7 +91,7 @@ class Glimpses(nn.Module):
 
     def _draw(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """The next place ``(batch, 2)`` and log p of it ``(batch,)``."""
-        mean = torch.tanh(self.next(state).float())
+        mean = torch.tanh(self.next(state).to(state.dtype))  # places need more than half precision
         drawn = mean.detach()
         if self.training:
             drawn = drawn + self.wander * torch.randn_like(mean)
