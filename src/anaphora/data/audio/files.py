@@ -21,6 +21,9 @@ Wave = np.ndarray[Any, np.dtype[np.float32]]
 AUDIO_ENDINGS = (".wav", ".flac", ".ogg")
 LARGEST = 1 << 28
 """Most samples of one channel that are read from a file: a gibibyte as float32, 4½ hours at 16 kHz."""
+FASTEST = 1 << 20
+"""Highest rate in Hz that is believed."""
+_BEGINNINGS = (b"RIFF", b"RIFX", b"RF64", b"fLaC")
 _BLOCK = 1 << 20
 _STREAMED = 0x7FFF_0000
 """A WAV chunk that claims more was written to a pipe, where its length was not known: read to the end."""
@@ -97,6 +100,8 @@ def _length(path: str | Path, file: Any) -> tuple[int, int]:
     frames, rate = file.frames, file.samplerate
     if frames < 1:
         raise DataError(f"{path} holds no sound; record it again or leave it out.")
+    if rate > FASTEST:
+        raise DataError(f"{path} says that it has {rate} samples a second; correct its rate.")
     if frames > LARGEST:
         raise DataError(
             f"{path} says that it holds {frames} samples, and more than {LARGEST} are refused; cut it."
@@ -135,6 +140,8 @@ def _check_head(path: str | Path) -> None:
             _check_wav(path, file, size)
         elif head[:4] == b"OggS":
             _check_ogg(path, file, size)
+        elif head[:4] not in _BEGINNINGS:
+            raise DataError(f"{path} is not a sound file; give a WAV, FLAC or OGG file.")
 
 
 def _check_wav(path: str | Path, file: BinaryIO, size: int) -> None:

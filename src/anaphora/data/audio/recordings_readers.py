@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.audio.features import LogMel
-from anaphora.data.audio.files import AUDIO_ENDINGS
+from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST
 from anaphora.data.audio.inputs import FeatureFile, HeldFeatures, HeldSound, Item, SoundFile, pack, unpack
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.corpora import CORPORA, find
@@ -218,7 +218,7 @@ def as_item(source: Any, number: int, rate: int) -> Item:
     name = f"recording {number}"
     if isinstance(source, tuple):
         source, rate = source
-        if not isinstance(rate, int | np.integer) or not 1 <= rate <= 1 << 20:
+        if not isinstance(rate, int | np.integer) or not 1 <= rate <= FASTEST:
             raise DataError(f"{name} has a rate of {rate!r}; give samples a second, a positive whole number.")
     x = as_sequence(source, name)
     if np.ndim(source) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ _SIDELOBES = 8.0  # the Kaiser window's β: what is filtered out lies about 80 d
 _GROUP = 64  # neighbouring output samples that are computed by one product of matrices
 _TOGETHER = 1 << 20  # numbers in the windows that are multiplied at once
 _KEPT_PHASES = 1 << 10  # filters of ratios with at most so many are kept for the next time
-_MOST_PHASES = 1 << 15  # different filters; rates in use need a few hundred (44 100 → 16 000 Hz: 160)
+_MOST_PHASES = 1 << 16  # different filters; rates in use need a few hundred (44 100 → 16 000 Hz: 160)
 
 
 def resample(x: Tensor, from_rate: int, to_rate: int) -> Tensor:
@@ -44,14 +45,16 @@ def resample(x: Tensor, from_rate: int, to_rate: int) -> Tensor:
             f"more in common with {from_rate}."
         )
     p, q = p * max(1, _GROUP // q), q * max(1, _GROUP // q)  # the same ratio, in steps worth a product
-    groups = _kept_filters(p, q) if q <= _KEPT_PHASES else _filters(p, q)
-    reach = groups[0].reach
+    groups: Iterable[_Group] = _kept_filters(p, q) if q <= _KEPT_PHASES else _filters(p, q)
+    reach = _reach(p, q)
     samples = x.shape[-1]
     wanted = -(-samples * q // p)
     steps = -(-wanted // q)
     padded = torch.nn.functional.pad(x, (reach, steps * p - samples + reach + 1))
     made = x.new_empty(*x.shape[:-1], steps, q)
     for group in groups:
+        if group.first >= wanted:
+            break
         matrix = group.matrix.to(x)
         windows = padded[..., group.begin :].unfold(-1, len(matrix), p)
         together = max(1, _TOGETHER // len(matrix))
@@ -67,16 +70,23 @@ class _Group:
 
     first: int
     begin: int
-    reach: int
     matrix: Tensor
 
 
-def _filters(p: int, q: int) -> list[_Group]:
+def _edge(p: int, q: int) -> float:
+    """c of `resample`."""
+    return ROLLOFF * min(1.0, q / p)
+
+
+def _reach(p: int, q: int) -> int:
+    """Input samples that are heard on each side."""
+    return math.ceil(CROSSINGS / _edge(p, q))
+
+
+def _filters(p: int, q: int) -> Iterator[_Group]:
     """The filters of the q phases, of neighbouring ones together: column m holds h(m p/q − n) over samples n."""
-    c = ROLLOFF * min(1.0, q / p)
-    reach = math.ceil(CROSSINGS / c)
+    c, reach = _edge(p, q), _reach(p, q)
     beta = torch.tensor(_SIDELOBES, dtype=torch.float64)
-    groups = []
     for first in range(0, q, _GROUP):
         m = torch.arange(first, min(first + _GROUP, q), dtype=torch.float64)
         begin, end = first * p // q, int(m[-1]) * p // q
@@ -85,9 +95,9 @@ def _filters(p: int, q: int) -> list[_Group]:
         t = c * ((m * p % q) / q + (m * p // q) - n[:, None])
         inside = (1 - (t / CROSSINGS).square()).clamp_min(0).sqrt()
         window = torch.special.i0(beta * inside) / torch.special.i0(beta)
-        matrix = c * torch.sinc(t) * window * (t.abs() <= CROSSINGS)
-        groups.append(_Group(first, begin, reach, matrix))
-    return groups
+        yield _Group(first, begin, c * torch.sinc(t) * window * (t.abs() <= CROSSINGS))
 
 
-_kept_filters = lru_cache(maxsize=64)(_filters)
+@lru_cache(maxsize=64)
+def _kept_filters(p: int, q: int) -> list[_Group]:
+    return list(_filters(p, q))
