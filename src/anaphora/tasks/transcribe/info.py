@@ -51,6 +51,11 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
         description="How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets "
         "its own.",
     )
+    batch_tokens: int = Field(
+        4000,
+        ge=1,
+        description="Frames in one batch (padded), over all devices together. More is smoother and, on a GPU, faster.",
+    )
     max_tokens: int = Field(
         3000,
         ge=2,
@@ -93,9 +98,9 @@ _TRAINED: dict[str, Any] = {
     "hidden": 128,
     "layers": 2,
     "dropout": 0.2,
-    "batch_tokens": 8000,
-    "steps": 1200,
-    "lr": 2e-3,
+    "batch_tokens": 4000,
+    "steps": 900,
+    "lr": 3e-3,
     "warmup": 100,
     "ema": 0.99,
     "valid_every": 100,
