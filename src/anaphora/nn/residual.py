@@ -29,7 +29,14 @@ class ResidualCNN(nn.Module):
     cannot tell.
     """
 
-    def __init__(self, channels: Sequence[int] = (32, 64), *, width: int, coordinates: bool = False):
+    def __init__(
+        self,
+        channels: Sequence[int] = (32, 64),
+        *,
+        width: int,
+        coordinates: bool = False,
+        gain: float = 1.0,
+    ):
         super().__init__()
         if min(*channels, width, 1) < 1 or not channels:
             raise ValueError(
@@ -39,7 +46,9 @@ class ResidualCNN(nn.Module):
         self.stem = nn.Conv2d(5 if coordinates else 3, channels[0], 4, stride=2, padding=1, bias=False)
         self.norm = group_norm(channels[0])
         levels = [*channels, width]
-        self.blocks = nn.ModuleList(ResidualBlock(below, here) for below, here in itertools.pairwise(levels))
+        self.blocks = nn.ModuleList(
+            ResidualBlock(below, here, gain=gain) for below, here in itertools.pairwise(levels)
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -60,11 +69,13 @@ class ResidualBlock(nn.Module):
     """relu(N(W₂ ∗ relu(N(W₁ ∗ x))) + S mean₂ₓ₂ x): ``(batch, inputs, H, W)`` -> ``(batch, outputs, ⌈H/2⌉, ⌈W/2⌉)``.
 
     Unlike those of deep networks, the second norm does not begin as zero: the shortcuts of a few levels are no more than
-    a blurred picture, and shapes would be learnt late.
+    a blurred picture, and shapes would be learnt late. It begins as ``gain``: below 1 a place sees little beyond itself
+    at first, and attention finds objects sooner.
     """
 
-    def __init__(self, inputs: int, outputs: int):
+    def __init__(self, inputs: int, outputs: int, *, gain: float = 1.0):
         super().__init__()
+        self.gain = gain
         self.first = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
         self.first_norm = group_norm(outputs)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
@@ -77,6 +88,7 @@ class ResidualBlock(nn.Module):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
         assert self.shortcut.bias is not None
         nn.init.zeros_(self.shortcut.bias)
+        nn.init.constant_(self.second_norm.weight, self.gain)
 
     def forward(self, x: Tensor) -> Tensor:
         x = _even(x)

@@ -61,14 +61,16 @@ def picture_encoder(
     *,
     patches: bool = False,
     stack: transformer.TransformerEncoder | None = None,
+    gain: float = 1.0,
 ) -> PictureEncoder:
-    """Pictures to annotations ``(batch, places, width)`` by a residual network, or by a map of patches."""
+    """Pictures to annotations ``(batch, places, width)`` by a residual network (for ``gain`` see `ResidualBlock`), or by a
+    map of patches."""
     network: ResidualCNN | Patches
     if patches:
         network = Patches(width, 2**s.halvings)
     else:
         below = [s.channels * 2**level for level in range(s.halvings - 1)]
-        network = ResidualCNN(below, width=width, coordinates=True)
+        network = ResidualCNN(below, width=width, coordinates=True, gain=gain)
     return PictureEncoder(network, size=(s.picture_size, s.picture_size), stack=stack)
 
 

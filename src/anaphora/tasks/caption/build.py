@@ -15,6 +15,9 @@ from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.parts import encoder_layer, make_recurrent, picture_encoder
 
+GAIN = 0.25
+"""With 1 the places see one another from the start, and it takes hundreds of steps more until attention finds objects."""
+
 
 def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
     """The model a preset names, with fresh weights, for a vocabulary of this size."""
@@ -22,7 +25,7 @@ def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
         return _transformer(s, symbols)
     embedding = Embedding(symbols, s.embedding, scaled=True)
     output = Output(s.embedding if s.tie else s.hidden, symbols, tied=embedding if s.tie else None)
-    encoder = picture_encoder(s, s.embedding)
+    encoder = picture_encoder(s, s.embedding, gain=GAIN)
     layer = make_recurrent(s, s.embedding + encoder.width, bidirectional=False)
     start = LearntStart(layer)
     if s.model == "lstm":
