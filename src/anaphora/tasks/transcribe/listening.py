@@ -66,7 +66,15 @@ class Listening:
     def _written(self, heard: Heard, begin: float = 0.0) -> list[Transcript]:
         seconds = self.hop * self.factor
         return [
-            transcript(self.model, heard, h, self.tokenizer, seconds=seconds, begin=begin)
+            transcript(
+                self.model,
+                heard,
+                h,
+                self.tokenizer,
+                seconds=seconds,
+                begin=begin,
+                lexicon=self.search.lexicon,
+            )
             for h in heard.hypotheses
         ]
 

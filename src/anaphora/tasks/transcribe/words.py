@@ -12,7 +12,7 @@ from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
-from anaphora.search import Hypothesis, WordHypothesis, ctc_align
+from anaphora.search import Hypothesis, Lexicon, WordHypothesis, ctc_align
 from anaphora.tasks.transcribe.decoding import Heard, spellable
 
 
@@ -37,16 +37,24 @@ class Transcript:
 
 
 def transcript(
-    model: object, heard: Heard, h: Hypothesis, tokenizer: Tokenizer, *, seconds: float, begin: float = 0.0
+    model: object,
+    heard: Heard,
+    h: Hypothesis,
+    tokenizer: Tokenizer,
+    *,
+    seconds: float,
+    begin: float = 0.0,
+    lexicon: Lexicon | None = None,
 ) -> Transcript:
-    """A hypothesis as text; a frame lasts ``seconds``, the first began at ``begin``."""
+    """A hypothesis as text; a frame lasts ``seconds``, the first began at ``begin``. ``lexicon`` is the one that its words
+    were found in."""
     if heard.log_probs is not None and spellable(h.tokens, len(heard.log_probs)):
         marks = _by_frames(heard, h)
     else:
         assert isinstance(model, Seq2Seq)
         marks = _by_attention(model, heard, h)
     words = []
-    for word, places in _grouped(h, tokenizer, marks):
+    for word, places in _grouped(h, tokenizer, marks, lexicon):
         start, end = marks[places[0]].start, marks[places[-1]].end
         sure = math.exp(sum(math.log(max(marks[i].confidence, 1e-30)) for i in places) / len(places))
         words.append(Word(word, round(begin + start * seconds, 3), round(begin + end * seconds, 3), sure))
@@ -91,7 +99,9 @@ def _by_attention(model: Seq2Seq, heard: Heard, h: Hypothesis) -> list[_Mark]:
     return [_Mark(p, p + 1, math.exp(step)) for p, step in zip(places, h.steps, strict=False)]
 
 
-def _grouped(h: Hypothesis, tokenizer: Tokenizer, marks: Sequence[_Mark]) -> list[tuple[str, list[int]]]:
+def _grouped(
+    h: Hypothesis, tokenizer: Tokenizer, marks: Sequence[_Mark], lexicon: Lexicon | None
+) -> list[tuple[str, list[int]]]:
     """Each word with the places of its symbols."""
     spelling = tokenizer.spellings
     if isinstance(h, WordHypothesis) and h.times is not None:
@@ -102,6 +112,9 @@ def _grouped(h: Hypothesis, tokenizer: Tokenizer, marks: Sequence[_Mark]) -> lis
             ]
             found.append((word, places))
         return [(word, places) for word, places in found if places]
+    if isinstance(h, WordHypothesis) and lexicon is not None:
+        heard = [i for i, symbol in enumerate(h.tokens) if symbol != lexicon.separator]
+        return list(zip(h.words, _spelled(h.words, h.tokens, heard, lexicon) or [], strict=False))
     groups: list[list[int]] = []
     for place, symbol in enumerate(h.tokens):
         if not groups or spelling[symbol].startswith(" "):
@@ -109,6 +122,19 @@ def _grouped(h: Hypothesis, tokenizer: Tokenizer, marks: Sequence[_Mark]) -> lis
         if spelling[symbol] != " ":
             groups[-1].append(place)
     groups = [group for group in groups if group]
-    if isinstance(h, WordHypothesis) and len(h.words) == len(groups):
-        return list(zip(h.words, groups, strict=True))
     return [(tokenizer.decode([h.tokens[i] for i in group]).strip(), group) for group in groups]
+
+
+def _spelled(
+    words: Sequence[str], tokens: Sequence[int], places: list[int], lexicon: Lexicon
+) -> list[list[int]] | None:
+    """The places among ``places`` of each word's symbols, so that all are used; None where the words are spelled
+    otherwise. A word may have several spellings, so the first that leaves a way for the rest is taken."""
+    if not words or not places:
+        return None if words or places else []
+    for own in lexicon.spellings(words[0]):
+        if [tokens[i] for i in places[: len(own)]] == own:
+            rest = _spelled(words[1:], tokens, places[len(own) :], lexicon)
+            if rest is not None:
+                return [places[: len(own)], *rest]
+    return None
