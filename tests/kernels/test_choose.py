@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anaphora.errors import AnaphoraError
@@ -28,6 +30,26 @@ def _case(persistent: bool, triton: bool, native: bool) -> Case:
 )
 def test_the_fastest_way_that_can_serve(persistent: bool, triton: bool, native: bool, way: str) -> None:
     assert choose(_case(persistent, triton, native)) == way
+
+
+@pytest.mark.parametrize(
+    ("batch", "hidden", "way", "recording"),
+    [
+        (64, 512, "persistent", "persistent"),
+        (256, 512, "persistent", "persistent"),  # two rounds of narrow slices are still faster
+        (64, 1024, "persistent", "persistent"),
+        (128, 640, "triton", "cudnn"),
+        (256, 1024, "triton", "cudnn"),
+    ],
+)
+def test_large_layers_are_left_to_kernels_of_one_step(
+    batch: int, hidden: int, way: str, recording: str
+) -> None:
+    case = replace(OPEN, batch=batch, hidden=hidden)
+    assert choose(case) == way
+    assert choose(case, capturing=True) == recording
+    assert choose(replace(case, no_triton="it rains", native=False)) == "persistent"
+    assert choose(replace(case, native=False), capturing=True) == way
 
 
 @pytest.mark.parametrize("way", ["persistent", "triton", "graph", "cudnn", "reference"])

@@ -185,7 +185,7 @@ def test_noise_is_drawn_outside_and_new_each_time(
     assert not torch.allclose(seen[1], seen[2])
 
 
-def _by_reference(self: Engine, *arguments: Any) -> Any:
+def _by_reference(self: Engine, *arguments: Any, peer: Any = None) -> Any:
     return run_reference(self.function, *arguments)
 
 

@@ -3,8 +3,10 @@
 - ``persistent``: one kernel for all steps that keeps the recurrent weights on the chip. The fastest wherever the
   weights fit: what a step costs otherwise is mostly waiting for memory and for the next kernel.
 - ``triton``: kernels printed for the cell, a few per step, recorded as a CUDA graph. For cells too wide to stay on the
-  chip, and for batches so large that a step is real work.
-- ``cudnn``: PyTorch's own layer, for the cells it has, where neither of the two can serve (float64, say).
+  chip, and for wide cells with so many rows that a persistent kernel would have to take them in several rounds. Shapes
+  that are not recorded yet go another way meanwhile.
+- ``cudnn``: PyTorch's own layer, for the cells it has, where neither of the two can serve (float64, say), and for large
+  layers inside somebody else's recording, where it is a little faster than the printed kernels.
 - ``graph``: torch's operations, recorded as a CUDA graph: any cell, any type, many kernels per step.
 - ``reference``: the loop of torch operations as it stands. Never chosen here; whoever differentiates twice gets it.
 """
@@ -35,13 +37,23 @@ class Case:
     no_triton: str | None
 
 
-def choose(case: Case) -> Way:
-    """The fastest way that can serve, or the forced one."""
+WIDE, LARGE = 512, 80_000  # units, and rows times units, beyond which step kernels win; measured on an H200
+
+
+def large(case: Case) -> bool:
+    """Whether a step is so much work that a kernel of its own is no loss."""
+    return case.hidden > WIDE and case.batch * case.hidden > LARGE
+
+
+def choose(case: Case, capturing: bool = False) -> Way:
+    """The fastest way that can serve, or the forced one; ``capturing``: while somebody records this stream."""
     asked = forced()
     if asked is not None:
         _check(asked, case)
         return asked
-    if case.no_persistent is None:
+    if case.native and large(case) and capturing:
+        return "cudnn"
+    if case.no_persistent is None and not (large(case) and case.no_triton is None):
         return "persistent"
     if case.no_triton is None:
         return "triton"

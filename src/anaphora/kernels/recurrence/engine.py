@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -117,11 +118,14 @@ class Engine:
         if ready.compiled is not None:
             return run_compiled(ready.compiled, given, lengths, reverse)
         if steps[0].is_cuda:
-            way = choose(case_of(ready.plan, given, peer is not None))
+            case = case_of(ready.plan, given, peer is not None)
+            way = choose(case, torch.cuda.is_current_stream_capturing())
             if way == "cudnn" and peer is not None:
                 return peer()
             if way == "reference":
                 return run_reference(self.function, params, steps, rows, initial, lengths, reverse)
+            if way == "triton" and case.no_persistent is None:
+                peer = partial(run_on_gpu, "persistent", ready.plan, given, lengths, reverse)
             return run_on_gpu(way, ready.plan, given, lengths, reverse, None if forced() else peer)
         return run_bptt(ready.plan, given, lengths, reverse)
 

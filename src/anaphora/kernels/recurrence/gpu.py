@@ -40,7 +40,7 @@ def case_of(plan: Plan, given: Arguments, native: bool) -> Case:
 def run_on_gpu(
     way: Way, plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, peer: Peer | None = None
 ) -> tuple[Tensor, States]:
-    """Run a plan over time the given way; ``peer``: PyTorch's own layer, where it has one."""
+    """Run a plan over time the given way; ``peer``: what else computes it, for shapes that are not recorded yet."""
     if way == "persistent":
         return persistent.run_persistent(plan, given, lengths, reverse)
     if way == "triton":

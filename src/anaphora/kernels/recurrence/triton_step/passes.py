@@ -7,7 +7,6 @@ nothing is turned round; rows that have ended (or not begun) keep their state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from anaphora.kernels.recurrence.schedule import backward_schedule
 from anaphora.kernels.recurrence.triton_step.load import load
 from anaphora.kernels.recurrence.triton_step.source import Part, Program, print_pass
 from anaphora.kernels.recurrence.triton_step.stages import backward_stages, forward_stages
-from anaphora.kernels.recurrence.triton_step.tiles import groups, row_tile, tile
+from anaphora.kernels.recurrence.triton_step.tiles import row_tile, tile
 from anaphora.kernels.recurrence.triton_step.writer import number_of
 
 Arrays = dict[str, Tensor]
@@ -144,7 +143,7 @@ def _common(program: Program, given: Arguments, steps: list[Tensor], ahead: Kept
 
 
 class _Loop:
-    """Launches a program's kernels step by step, for some groups of rows side by side."""
+    """Launches a program's kernels step by step."""
 
     def __init__(self, program: Program, call: Call, given: Arguments, arrays: Arrays, keep: bool):
         self.program, self.given, self.arrays, self.keep = program, given, arrays, keep
@@ -161,78 +160,49 @@ class _Loop:
 
     def run(self, time: int, backwards: bool) -> None:
         times = range(time - 1, -1, -1) if backwards else range(time)
-        parts = groups(self.batch, self.unit)
-        if len(parts) == 1 or not self.arrays["X0"].is_cuda:
-            for rows in parts:
-                self._run(times, rows)
-            return
-        now = torch.cuda.current_stream()
-        for rows, beside in zip(parts, beside_streams(now, len(parts) - 1), strict=True):
-            beside.wait_stream(now)
-            with torch.cuda.stream(beside):
-                self._run(times, rows)
-        for beside in beside_streams(now, len(parts) - 1)[1:]:
-            now.wait_stream(beside)
-
-    def _run(self, times: range, rows: tuple[int, int]) -> None:
         program = self.program
         if program.first is not None:
-            self._launch(program.first, times[0], times[0], 0, rows)
+            self._launch(program.first, times[0], times[0], 0)
         for n, t in enumerate(times):
             for part in program.each:
                 if not part.earlier:
-                    self._launch(part, t, t, n, rows)
-                elif n + 1 < len(times):
-                    self._launch(part, times[n + 1], t, n + 1, rows)
+                    self._launch(part, t, t, n)
+                elif n + 1 < time:
+                    self._launch(part, times[n + 1], t, n + 1)
         if program.last is not None:
-            self._launch(program.last, times[-1], times[-1], len(times) - 1, rows)
+            self._launch(program.last, times[-1], times[-1], time - 1)
 
-    def _launch(self, part: Part, t: int, p: int, n: int, rows: tuple[int, int]) -> None:
-        low, high = rows
+    def _launch(self, part: Part, t: int, p: int, n: int) -> None:
         made = {
-            f"P{number_of(node)}": self._product(node, p if part.earlier else t, n - int(part.earlier), rows)
+            f"P{number_of(node)}": self._product(node, p if part.earlier else t, n - int(part.earlier))
             for node in part.products
         }
-        size = row_tile(self.unit) if part.whole_rows else tile(high - low, self.unit)
-        self.kernels[part.name][size.grid(high - low, self.unit)](
+        size = row_tile(self.unit) if part.whole_rows else tile(self.batch, self.unit)
+        self.kernels[part.name][size.grid(self.batch, self.unit)](
             *(made[name] if name in made else self.arrays[name] for name in part.arrays),
             self.lengths,
             t,
             p,
             n,
             self.batch,
-            low,
-            high,
             *self.mode,
             BM=size.rows,
             BN=size.columns,
             num_warps=size.warps,
         )
 
-    def _product(self, node: Node, t: int, n: int, rows: tuple[int, int]) -> Tensor:
+    def _product(self, node: Node, t: int, n: int) -> Tensor:
         """A product of whole rows, summed in float32."""
         operand = node.args[0]
         if operand.op == "state" and not self.program.passed.backward:
             value = self.arrays[f"S{operand.index}"][t + int(self.reverse)]
         else:
             value = self.arrays[f"N{number_of(operand)}"][t if self.keep else n & 1]
-        value = value[rows[0] : rows[1]]
         matrix = self.given.matrices[node.index if node.index >= 0 else -1 - node.index]
         other = matrix.t() if node.index >= 0 else matrix
         if value.is_cuda and value.dtype != torch.float32:
             return torch.mm(value, other, out_dtype=torch.float32)
         return value.float() @ other.float()
-
-
-_beside: dict[tuple[int, int], list[Any]] = {}
-
-
-def beside_streams(now: Any, count: int) -> list[Any]:
-    """A stream and ``count`` others that belong to it."""
-    known = _beside.setdefault((now.device_index, now.cuda_stream), [])
-    while len(known) < count:
-        known.append(torch.cuda.Stream(now.device))  # type: ignore[no-untyped-call]
-    return [now, *known[:count]]
 
 
 PRINTED_PASSES = Passes(forward_pass, backward_pass)

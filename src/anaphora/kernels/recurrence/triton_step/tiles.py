@@ -31,13 +31,3 @@ def row_tile(hidden: int) -> Tile:
     """Kernels that sum over whole rows."""
     columns = power(hidden)
     return Tile(max(1, 512 // columns), columns, 8 if columns > 2048 else 4)
-
-
-def groups(batch: int, hidden: int) -> list[tuple[int, int]]:
-    """Rows that go through the loop side by side: while one group's product is computed, another's gates are.
-
-    Rows do not see one another, so this only pays off where a product alone does not fill the GPU.
-    """
-    count = 2 if batch >= 128 else 1
-    size = -(-batch // count)
-    return [(low, min(low + size, batch)) for low in range(0, batch, size)]

@@ -117,7 +117,7 @@ class Kernel:
             )
         if node.op == "product":
             return self.load(
-                f"P{number_of(node)}", "(rm - low)[:, None]", width_of(given, node), chunk, True, when.live
+                f"P{number_of(node)}", "rm[:, None]", width_of(given, node), chunk, True, when.live
             )
         if node.op in REDUCTIONS:
             return self._reduction(node, stage, when)
