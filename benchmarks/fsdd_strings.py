@@ -3,14 +3,15 @@
     python benchmarks/fsdd_strings.py FOLDER/recordings OUT [--held-out theo]
 
 FOLDER/recordings holds ``DIGIT_SPEAKER_NUMBER.wav`` at 8 kHz. OUT gets the folder ``wav`` and four lists for the
-transcriber, ``path⇥digits`` with a space between digits:
+transcriber, ``path⇥words``, the digits written out:
 
-    train.tsv     strings of 1 to 7 recordings of the other speakers, each string by one of them
+    train.tsv     strings of 2 to 7 recordings of the other speakers, each string by one of them; a third are single
     dev.tsv       the same speakers, recordings that training does not use (numbers below 9)
     test.tsv      strings of 2 to 7 recordings of the speaker held out
     singles.tsv   every recording of the speaker held out, alone
 
-Pauses last 0.05 to 0.4 s and are as silent as the quietest part of the speaker's recordings.
+Pauses last 0.05 to 0.4 s and are as silent as the quietest beginning of the string's recordings. Before and after every
+second string of training there is none.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from anaphora.data.pooled import random_of
 
 RATE = 8000
 DEV_BELOW = 9
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SIZES = {"train": 3000, "dev": 150, "test": 300}
 Wave = np.ndarray[Any, np.dtype[np.float32]]
 Digit = tuple[str, Wave]
@@ -38,7 +40,7 @@ def read(folder: Path) -> dict[str, list[tuple[int, Digit]]]:
     found: dict[str, list[tuple[int, Digit]]] = defaultdict(list)
     for path in sorted(folder.glob("*.wav")):
         digit, speaker, number = path.stem.split("_")
-        found[speaker].append((int(number), (digit, read_audio(path, rate=RATE)[0])))
+        found[speaker].append((int(number), (WORDS[int(digit)], read_audio(path, rate=RATE)[0])))
     if len(found) < 2:
         raise SystemExit(
             f"{folder} holds recordings of {len(found)} speakers; give the folder recordings of fsdd."
@@ -46,14 +48,27 @@ def read(folder: Path) -> dict[str, list[tuple[int, Digit]]]:
     return found
 
 
-def string(digits: list[Digit], fewest: int, random: np.random.RandomState) -> Digit:
-    """``fewest`` to 7 of the recordings, in random order, with pauses around and between them."""
-    chosen = [digits[i] for i in random.randint(len(digits), size=random.randint(fewest, 8))]
+def string(digits: list[Digit], count: int, padded: bool, random: np.random.RandomState) -> Digit:
+    """``count`` of the recordings, drawn at random, with pauses between them, and around them if ``padded``."""
+    chosen = [digits[i] for i in random.randint(len(digits), size=count)]
     quiet = min(float(np.sqrt(np.mean(x[:80] ** 2))) for _, x in chosen)
-    parts = []
-    for _, x in chosen:
+    parts = [chosen[0][1]]
+    for _, x in chosen[1:]:
         parts += [pause(quiet, random), x]
-    return " ".join(digit for digit, _ in chosen), np.concatenate([*parts, pause(quiet, random)])
+    if padded:
+        parts = [pause(quiet, random), *parts, pause(quiet, random)]
+    return " ".join(digit for digit, _ in chosen), np.concatenate(parts)
+
+
+def strings(name: str, voices: list[list[Digit]], random: np.random.RandomState) -> list[Digit]:
+    """The strings of a list, spoken by the voices in turn."""
+    found = []
+    for i in range(SIZES[name]):
+        single = name == "train" and i % 3 == 0
+        padded = name != "train" or bool(random.randint(2))
+        count = 1 if single else random.randint(2, 8)
+        found.append(string(voices[random.randint(len(voices))], count, padded, random))
+    return found
 
 
 def pause(level: float, random: np.random.RandomState) -> Wave:
@@ -85,10 +100,7 @@ def main() -> None:
     train = [[digit for number, digit in rows if number >= DEV_BELOW] for rows in known]
     dev = [[digit for number, digit in rows if number < DEV_BELOW] for rows in known]
     for place, (name, voices) in enumerate({"train": train, "dev": dev, "test": [unseen]}.items()):
-        random = random_of(1, place)
-        fewest = 2 if name == "test" else 1
-        rows = [string(voices[i % len(voices)], fewest, random) for i in range(SIZES[name])]
-        write(asked.out, name, rows)
+        write(asked.out, name, strings(name, voices, random_of(1, place)))
     write(asked.out, "singles", unseen)
     print(
         f"Wrote {', '.join(f'{count} {name}' for name, count in SIZES.items())} and {len(unseen)} single to {asked.out}."
