@@ -11,7 +11,7 @@ from anaphora.errors import DataError
 
 FLOOR = 1e-10
 """Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
-_TOGETHER = 512  # frames that are transformed at once on a CPU: their spectra stay in its cache
+_TOGETHER = 256  # frames that are transformed at once on a CPU: their spectra stay in its cache
 _BANDS = (
     4  # filters lie beside each other: each quarter of them is multiplied with the frequencies it hears only
 )
@@ -69,9 +69,9 @@ class LogMel(nn.Module):
             raise DataError(
                 f"Filters from {low:g} to {high:g} Hz do not fit a rate of {rate} Hz; stay between 0 and {rate / 2:g} Hz."
             )
-        self._points = 1 << (self.size - 1).bit_length()
+        self.points = 1 << (self.size - 1).bit_length()
         corners = mel_corners(bins, low, high)
-        filters = mel_filters(rate, self._points, corners)
+        filters = mel_filters(rate, self.points, corners)
         self.centres: list[float] = corners[1:-1].tolist()
         if not filters.any(dim=0).all():
             raise DataError(
@@ -81,7 +81,7 @@ class LogMel(nn.Module):
         window_shape = torch.hann_window(self.size, periodic=True, dtype=torch.float64)
         self.register_buffer("window", window_shape, persistent=False)
         self.register_buffer("filters", filters.float(), persistent=False)
-        self._parts = [_extent(filters, part) for part in _parts(bins)]
+        self.parts = [_extent(filters, part) for part in _parts(bins)]
 
     @property
     def width(self) -> int:
@@ -137,21 +137,15 @@ class LogMel(nn.Module):
         frames = waves.unfold(1, self.size, self.hop)  # (B, T, W), a view
         rows, total = frames.shape[:2]
         together = max(1, _TOGETHER // rows) if frames.device.type == "cpu" else total
-        windowed = frames.new_zeros(rows * min(together, total), self._points)  # zero after the window
-        filters, parts = self.filters, self._parts
-        energies = filters.new_empty(len(windowed), self.bins)
-        found = filters.new_empty(rows, total, self.width)
+        found = self.filters.new_empty(rows, total, self.width)
+        room = None
         for begin in range(0, total, together):
             some = frames[:, begin : begin + together]
-            n = rows * some.shape[1]
-            torch.mul(some, self.window, out=windowed[:n].view(rows, -1, self._points)[..., : self.size])
-            # Once the tones are apart, rounding is relative to each of them and float32 is enough.
-            spectra = torch.fft.rfft(windowed[:n]).to(torch.complex64)
-            squares = torch.view_as_real(spectra).square_()
-            powers = squares[..., 0] + squares[..., 1]
-            for bins, heard in parts:
-                torch.mm(powers[:, heard], filters[heard, bins], out=energies[:n, bins])
-            found[:, begin : begin + together] = self._of_energies(energies[:n]).view(rows, -1, self.width)
+            if room is None or room.frames != some.shape[1]:
+                room = _Room(self, rows, some.shape[1])
+            found[:, begin : begin + together] = self._of_energies(room.energies(some)).view(
+                rows, -1, self.width
+            )
         return found
 
     def _of_energies(self, energies: Tensor) -> Tensor:
@@ -201,6 +195,39 @@ class MFCC(LogMel):
 
     def _of_energies(self, energies: Tensor) -> Tensor:
         return super()._of_energies(energies) @ self.transform
+
+
+class _Room:
+    """Where the energies of frames (B, t, W) are computed: the same memory for all stretches of a sound."""
+
+    def __init__(self, features: LogMel, rows: int, frames: int):
+        self.frames = frames
+        n, points = rows * frames, features.points
+        self._window = features.window
+        self._windowed = features.window.new_zeros(n, points)  # stays zero after the window
+        self._samples = self._windowed.view(rows, frames, points)[..., : features.size]
+        self._spectra = features.window.new_empty(n, points // 2 + 1, dtype=torch.complex128)
+        self._narrow = self._spectra.new_empty(self._spectra.shape, dtype=torch.complex64)
+        self._squares = torch.view_as_real(self._narrow)
+        self._real, self._imaginary = self._squares[..., 0], self._squares[..., 1]
+        self._powers = features.filters.new_empty(self._spectra.shape)
+        self._energies = features.filters.new_empty(n, features.bins)
+        self._products = [
+            (self._powers[:, heard], features.filters[heard, bins], self._energies[:, bins])
+            for bins, heard in features.parts
+        ]
+
+    def energies(self, frames: Tensor) -> Tensor:
+        """E (B·t, bins); the next call writes over it."""
+        torch.mul(frames, self._window, out=self._samples)
+        torch.fft.rfft(self._windowed, out=self._spectra)
+        # Once the tones are apart, rounding is relative to each of them and float32 is enough.
+        self._narrow.copy_(self._spectra)
+        self._squares.square_()
+        torch.add(self._real, self._imaginary, out=self._powers)
+        for powers, filters, energies in self._products:
+            torch.mm(powers, filters, out=energies)
+        return self._energies
 
 
 class FeatureStream:
