@@ -1,6 +1,8 @@
-"""Features that do not depend on loudness and channel: zero mean and unit variance over each utterance."""
+"""Features that do not depend on loudness and channel: a bounded range, zero mean and unit variance over each utterance."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -16,13 +18,31 @@ def normalise(features: Tensor, lengths: Tensor | None = None) -> Tensor:
 
     Frames after the end are zero. A row does not depend on the others.
     """
-    if lengths is None:
-        real = features.new_ones(features.shape[:2], dtype=torch.bool)[..., None]
-    else:
-        real = (torch.arange(features.shape[1], device=features.device) < lengths[:, None])[..., None]
+    real = _real(features, lengths)
     count = real.sum(1, keepdim=True).clamp_min(1)
     zero = features.new_zeros(())
     x = torch.where(real, features, zero)
     x = torch.where(real, x - x.sum(1, keepdim=True) / count, zero)
     deviation = (x.square().sum(1, keepdim=True) / count).sqrt()
     return x / deviation.clamp_min(LEAST)
+
+
+def limit(features: Tensor, decibels: float, lengths: Tensor | None = None) -> Tensor:
+    """Log energies (B, T, F) with nothing quieter than ``decibels`` below the loudest of the same utterance:
+
+        max(x_tf, max_{t'f'} x_t'f' − decibels · ln 10 / 10)
+
+    Digital silence would otherwise decide mean and variance: it lies far lower than any room is quiet. Frames after
+    the end are zero.
+    """
+    real = _real(features, lengths)
+    loudest = torch.where(real, features, -torch.inf).amax(dim=(1, 2), keepdim=True)
+    limited = torch.maximum(features, loudest - decibels * math.log(10) / 10)
+    return torch.where(real, limited, features.new_zeros(()))
+
+
+def _real(features: Tensor, lengths: Tensor | None) -> Tensor:
+    """(B, T, 1), True at frames before the end."""
+    if lengths is None:
+        return features.new_ones(features.shape[:2], dtype=torch.bool)[..., None]
+    return (torch.arange(features.shape[1], device=features.device) < lengths[:, None])[..., None]
