@@ -8,7 +8,7 @@ beyond the edges there are zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -47,7 +47,7 @@ class _Waves(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
         batch, rows, columns, count, wide = pre.shape
-        hidden, order = wide // 5, _order(rows, columns, directions).to(pre.device)
+        hidden, order = wide // 5, _order(rows, columns, directions, pre.device)
         gates = order.along_waves(pre)  # p, and what becomes of it
         weights = torch.cat(recurrent.unbind(1), -1).transpose(1, 2)  # (directions, 2·hidden, 5·hidden)
         h, c = (pre.new_zeros(count, rows + columns, rows + 1, batch, hidden) for _ in range(2))
@@ -111,10 +111,6 @@ class _Order:
     slots: Tensor
     """Where that is by diagonal and row, one beyond the edge on either side, ``(places,)``."""
 
-    def to(self, device: torch.device) -> _Order:
-        tables = (table.to(device) for table in (self.along, self.back, self.slots))
-        return _Order(self.rows, self.columns, *tables)
-
     def diagonals(self) -> list[tuple[int, slice, int, int]]:
         """Number, places along the waves, first and last row of each diagonal."""
         found, start = [], 0
@@ -141,8 +137,8 @@ def _ends(d: int, rows: int, columns: int) -> tuple[int, int]:
     return max(0, d - columns + 1), min(d, rows - 1)
 
 
-@cache
-def _order(rows: int, columns: int, directions: Directions) -> _Order:
+@lru_cache(maxsize=64)
+def _order(rows: int, columns: int, directions: Directions, device: torch.device) -> _Order:
     along = [
         (i, d - i)
         for d in range(rows + columns - 1)
@@ -155,4 +151,5 @@ def _order(rows: int, columns: int, directions: Directions) -> _Order:
             for bottom, right in directions
         ]
     )
-    return _Order(rows, columns, order, order.argsort(1), (i + j + 1) * (rows + 1) + i + 1)
+    tables = (order, order.argsort(1), (i + j + 1) * (rows + 1) + i + 1)
+    return _Order(rows, columns, *(table.to(device) for table in tables))
