@@ -14,7 +14,7 @@
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X35,const elem*P0,const elem*P1,const elem*P2,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 u32 m0[24];uint4*spill0=spill+0;load_matrix<16,3,3,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);
@@ -26,35 +26,38 @@ for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
-float v37_0[EPT];float v37_1[EPT];float v37_2[EPT];float v45_0[EPT];float v47_0[EPT];float v48_0[EPT];float v56_0[EPT];float v57_0[EPT];float v50_0[EPT];float v40_0[EPT];float v42_0[EPT];float v43_0[EPT];float v52_0[EPT];float v53_0[EPT];float v54_0[EPT];float v55_0[EPT];float v58_0[EPT];float v59_0[EPT];
+float v45_0[EPT];float v50_0[EPT];float v40_0[EPT];float v37_0[EPT];float v37_1[EPT];float v37_2[EPT];float v47_0[EPT];float v48_0[EPT];float v56_0[EPT];float v57_0[EPT];float v42_0[EPT];float v43_0[EPT];float v52_0[EPT];float v53_0[EPT];float v54_0[EPT];float v55_0[EPT];float v58_0[EPT];float v59_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
 elem raw_x35_0[EPT];elem raw_x35_1[EPT];elem raw_x35_2[EPT];float x35_0[EPT];float x35_1[EPT];float x35_2[EPT];
-auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_x35_0[i]=X35[r*(3*H_)+0*H_+jc];raw_x35_1[i]=X35[r*(3*H_)+1*H_+jc];raw_x35_2[i]=X35[r*(3*H_)+2*H_+jc];}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
-put(SHARED+r*SW+0*HP+jj,(up&&col?s0[i]:0.f),on[i]);}};
-if(most){fetch(0);open(0);}
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x35_0[i]=X35[r*(3*H_)+0*H_+jc];raw_x35_1[i]=X35[r*(3*H_)+1*H_+jc];raw_x35_2[i]=X35[r*(3*H_)+2*H_+jc];}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto prepare=[&](){EACH{x35_0[i]=tof(raw_x35_0[i]);x35_1[i]=tof(raw_x35_1[i]);x35_2[i]=tof(raw_x35_2[i]);}};
+auto open=[&](){EACH{put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
-EACH{x35_0[i]=tof(raw_x35_0[i]);x35_1[i]=tof(raw_x35_1[i]);x35_2[i]=tof(raw_x35_2[i]);}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+prepare();
 
-if(t+1<most)fetch(t+1);
 
-{float*here=part+(turn&1)*PART;turn++;
+look(t+1);
+if(t+1<most)fetch();
+EACH{v45_0[i]=(x35_1[i]+p0_1);
+v50_0[i]=(x35_2[i]+p1_0);
+v40_0[i]=(x35_0[i]+p0_0);}
+here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<16,3,1,1,1,2>(m0,spill0,from,here+0,dead);}
+
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v37_0[i]=total<3>(here+0,line,0*HS+j);v37_1[i]=total<3>(here+0,line,1*HS+j);v37_2[i]=total<3>(here+0,line,2*HS+j);}}
+EACH{const int line=(tid+i*NTH)/HS;v37_0[i]=total<3>(here+0,line,0*HS+j);v37_1[i]=total<3>(here+0,line,1*HS+j);v37_2[i]=total<3>(here+0,line,2*HS+j);}
 
 float y[EPT];Record<NK> record[EPT];
-EACH{v45_0[i]=(x35_1[i]+p0_1);
-v47_0[i]=(v45_0[i]+v37_1[i]);
+EACH{v47_0[i]=(v45_0[i]+v37_1[i]);
 v48_0[i]=r_sigmoid(v47_0[i]);
 v56_0[i]=(K(1.0)-v48_0[i]);
 v57_0[i]=(v56_0[i]*s0[i]);
-v50_0[i]=(x35_2[i]+p1_0);
-v40_0[i]=(x35_0[i]+p0_0);
 v42_0[i]=(v40_0[i]+v37_0[i]);
 v43_0[i]=r_sigmoid(v42_0[i]);
 v52_0[i]=(v37_2[i]+p2_0);
@@ -71,7 +74,7 @@ record[i].v[3]=toe(v55_0[i]);
 const float n0=v59_0[i];
 s0[i]=live[i]?n0:s0[i];
 y[i]=live[i]?n0:0.f;}
-if(t+1<most)open(t+1);
+if(t+1<most)open();
 EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*H_+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
 }
 for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*H_+jj]=toe(0.f);}
@@ -97,7 +100,7 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 u32 m0[8];uint4*spill0=spill+0;load_matrix<48,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 
@@ -109,50 +112,48 @@ for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
-float v62_0[EPT];float v67_0[EPT];float v68_0[EPT];float v69_0[EPT];float v70_0[EPT];float v75_0[EPT];float v76_0[EPT];float v77_0[EPT];float v61_0[EPT];float v63_0[EPT];float v72_0[EPT];float v56_0[EPT];float v73_0[EPT];float v74_0[EPT];float v71_0[EPT];float v79_0[EPT];float v64_0[EPT];float v82_0[EPT];
+float v56_0[EPT];float v67_0[EPT];float v68_0[EPT];float v75_0[EPT];float v76_0[EPT];float v73_0[EPT];float v62_0[EPT];float v69_0[EPT];float v70_0[EPT];float v77_0[EPT];float v61_0[EPT];float v63_0[EPT];float v72_0[EPT];float v74_0[EPT];float v71_0[EPT];float v64_0[EPT];float v79_0[EPT];float v82_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 
-elem raw_o0_0[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float o0_0[EPT];
-auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_o0_0[i]=OPERAND[r*OW+0*OP+jc];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
-v62_0[i]=(g0[i]*k0_1[i]);
-v67_0[i]=(k0_3[i]*k0_3[i]);
-v68_0[i]=(K(1.0)-v67_0[i]);
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+elem raw_o0_0[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float o0_0[EPT];
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_o0_0[i]=OPERAND[r*OW+0*OP+jc];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);o0_0[i]=tof(raw_o0_0[i]);dy[i]=tof(raw_dy[i]);v56_0[i]=(K(1.0)-k0_1[i]);v67_0[i]=(k0_3[i]*k0_3[i]);v68_0[i]=(K(1.0)-v67_0[i]);v75_0[i]=(K(1.0)-k0_0[i]);v76_0[i]=(k0_0[i]*v75_0[i]);v73_0[i]=(k0_1[i]*v56_0[i]);}};
+auto open=[&](){EACH{v62_0[i]=(g0[i]*k0_1[i]);
 v69_0[i]=(v62_0[i]*v68_0[i]);
 v70_0[i]=(v69_0[i]*k0_2[i]);
-v75_0[i]=(K(1.0)-k0_0[i]);
-v76_0[i]=(k0_0[i]*v75_0[i]);
 v77_0[i]=(v70_0[i]*v76_0[i]);
 v61_0[i]=(g0[i]*k0_3[i]);
 v63_0[i]=(g0[i]*o0_0[i]);
 v72_0[i]=(v61_0[i]-v63_0[i]);
-v56_0[i]=(K(1.0)-k0_1[i]);
-v73_0[i]=(k0_1[i]*v56_0[i]);
 v74_0[i]=(v72_0[i]*v73_0[i]);
 v71_0[i]=(v69_0[i]*k0_0[i]);
-put2(SHARED+r*SW+0*HP+jj,SHARED+r*SW+1*HP+jj,(up&&col?v71_0[i]:0.f),(up&&col?v77_0[i]:0.f),on[i]);
-put(SHARED+r*SW+2*HP+jj,(up&&col?v74_0[i]:0.f),on[i]);}};
-if(most){fetch(most-1);}
+put2(now[i]+0*HP,now[i]+1*HP,(live[i]&&col?v71_0[i]:0.f),(live[i]&&col?v77_0[i]:0.f),on[i]);
+put(now[i]+2*HP,(live[i]&&col?v74_0[i]:0.f),on[i]);}};
+if(most){look(most-1);fetch();prepare();}
 for(int t=most-1;t>=0;t--){
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
-EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);o0_0[i]=tof(raw_o0_0[i]);g0[i]=s0[i]+tof(raw_dy[i]);}
-open(t);
-if(t>0)fetch(t-1);
-EACH{put(SHARED+at[i]*SW+3*HP+jj,(live[i]&&col?v69_0[i]:0.f),on[i]);
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+
+EACH{g0[i]=s0[i]+dy[i];}
+open();
+look(t-1);
+if(t>0)fetch();
+EACH{v64_0[i]=(g0[i]*v56_0[i]);
+put(now[i]+3*HP,(live[i]&&col?v69_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v71_0[i]:0.f;
 sum1+=live[i]&&on[i]&&col?v69_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v77_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v74_0[i]:0.f;}
-{float*here=part+(turn&1)*PART;turn++;
+here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<48,1,1,1,1,2>(m0,spill0,from,here+0,dead);}
+if(t>0)prepare();
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v79_0[i]=total<1>(here+0,line,0*HS+j);}}
+EACH{const int line=(tid+i*NTH)/HS;v79_0[i]=total<1>(here+0,line,0*HS+j);}
 
 
-EACH{v64_0[i]=(g0[i]*v56_0[i]);
-v82_0[i]=(v64_0[i]+v79_0[i]);
+EACH{v82_0[i]=(v64_0[i]+v79_0[i]);
 
 const float n0=v82_0[i];
 s0[i]=live[i]?n0:s0[i];}

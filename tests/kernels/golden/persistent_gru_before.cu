@@ -14,7 +14,7 @@
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*X33,const elem*P0,const elem*P1,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 u32 m0[16];uint4*spill0=spill+0;load_matrix<16,2,2,1,1>(M0,slice,m0,spill0);
 u32 m1[8];uint4*spill1=spill+0;load_matrix<16,1,1,1,1>(M1,slice,m1,spill1);
 __syncthreads();
@@ -27,47 +27,49 @@ for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
-float v7_0[EPT];float v7_1[EPT];float v36_0[EPT];float v37_0[EPT];float v38_0[EPT];float v43_0[EPT];float v46_0[EPT];float v40_0[EPT];float v41_0[EPT];float v42_0[EPT];float v49_0[EPT];float v50_0[EPT];float v45_0[EPT];float v47_0[EPT];float v48_0[EPT];float v51_0[EPT];float v52_0[EPT];
+float v40_0[EPT];float v45_0[EPT];float v36_0[EPT];float v7_0[EPT];float v7_1[EPT];float v37_0[EPT];float v38_0[EPT];float v43_0[EPT];float v41_0[EPT];float v42_0[EPT];float v49_0[EPT];float v50_0[EPT];float v46_0[EPT];float v47_0[EPT];float v48_0[EPT];float v51_0[EPT];float v52_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
 elem raw_x33_0[EPT];elem raw_x33_1[EPT];elem raw_x33_2[EPT];float x33_0[EPT];float x33_1[EPT];float x33_2[EPT];
-auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_x33_0[i]=X33[r*(3*H_)+0*H_+jc];raw_x33_1[i]=X33[r*(3*H_)+1*H_+jc];raw_x33_2[i]=X33[r*(3*H_)+2*H_+jc];}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
-put(SHARED+r*SW+0*HP+jj,(up&&col?s0[i]:0.f),on[i]);}};
-if(most){fetch(0);open(0);}
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x33_0[i]=X33[r*(3*H_)+0*H_+jc];raw_x33_1[i]=X33[r*(3*H_)+1*H_+jc];raw_x33_2[i]=X33[r*(3*H_)+2*H_+jc];}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto prepare=[&](){EACH{x33_0[i]=tof(raw_x33_0[i]);x33_1[i]=tof(raw_x33_1[i]);x33_2[i]=tof(raw_x33_2[i]);}};
+auto open=[&](){EACH{put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
-EACH{x33_0[i]=tof(raw_x33_0[i]);x33_1[i]=tof(raw_x33_1[i]);x33_2[i]=tof(raw_x33_2[i]);}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+prepare();
 
-if(t+1<most)fetch(t+1);
 
-{float*here=part+(turn&1)*PART;turn++;
+look(t+1);
+if(t+1<most)fetch();
+EACH{v40_0[i]=(x33_1[i]+p0_1);
+v45_0[i]=(x33_2[i]+p1_0);
+v36_0[i]=(x33_0[i]+p0_0);}
+here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<16,2,1,1,1,2>(m0,spill0,from,here+0,dead);}
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<2>(here+0,line,0*HS+j);v7_1[i]=total<2>(here+0,line,1*HS+j);}}
+EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<2>(here+0,line,0*HS+j);v7_1[i]=total<2>(here+0,line,1*HS+j);}
 
-EACH{v36_0[i]=(x33_0[i]+p0_0);
-v37_0[i]=(v36_0[i]+v7_0[i]);
+EACH{v37_0[i]=(v36_0[i]+v7_0[i]);
 v38_0[i]=r_sigmoid(v37_0[i]);
 v43_0[i]=(v38_0[i]*s0[i]);
-put(SHARED+at[i]*SW+1*HP+jj,(live[i]&&col?v43_0[i]:0.f),on[i]);
-}
-{float*here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,1,1,1,1,2>(m1,spill1,from,here+0,dead);}
-__syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v46_0[i]=total<1>(here+0,line,0*HS+j);}}
-
-float y[EPT];Record<NK> record[EPT];
-EACH{v40_0[i]=(x33_1[i]+p0_1);
+put(now[i]+1*HP,(live[i]&&col?v43_0[i]:0.f),on[i]);
 v41_0[i]=(v40_0[i]+v7_1[i]);
 v42_0[i]=r_sigmoid(v41_0[i]);
 v49_0[i]=(K(1.0)-v42_0[i]);
-v50_0[i]=(v49_0[i]*s0[i]);
-v45_0[i]=(x33_2[i]+p1_0);
-v47_0[i]=(v45_0[i]+v46_0[i]);
+v50_0[i]=(v49_0[i]*s0[i]);}
+here=part+(turn&1)*PART;turn++;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+product<16,1,1,1,1,2>(m1,spill1,from,here+0,dead);}
+
+__syncthreads();
+EACH{const int line=(tid+i*NTH)/HS;v46_0[i]=total<1>(here+0,line,0*HS+j);}
+
+float y[EPT];Record<NK> record[EPT];
+EACH{v47_0[i]=(v45_0[i]+v46_0[i]);
 v48_0[i]=r_tanh(v47_0[i]);
 v51_0[i]=(v42_0[i]*v48_0[i]);
 v52_0[i]=(v50_0[i]+v51_0[i]);
@@ -79,7 +81,7 @@ record[i].v[3]=toe(0.f);
 const float n0=v52_0[i];
 s0[i]=live[i]?n0:s0[i];
 y[i]=live[i]?n0:0.f;}
-if(t+1<most)open(t+1);
+if(t+1<most)open();
 EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*H_+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
 }
 for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);put(SHARED+r*SW+1*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*H_+jj]=toe(0.f);}
@@ -105,7 +107,7 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 u32 m0[8];uint4*spill0=spill+0;load_matrix<16,1,1,1,1>(M0,slice,m0,spill0);
 u32 m1[8];uint4*spill1=spill+0;load_matrix<32,1,1,1,1>(M1,slice,m1,spill1);
 __syncthreads();
@@ -118,56 +120,54 @@ for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
-float v55_0[EPT];float v60_0[EPT];float v61_0[EPT];float v62_0[EPT];float v54_0[EPT];float v56_0[EPT];float v66_0[EPT];float v49_0[EPT];float v67_0[EPT];float v68_0[EPT];float v63_0[EPT];float v64_0[EPT];float v69_0[EPT];float v70_0[EPT];float v71_0[EPT];float v74_0[EPT];float v57_0[EPT];float v65_0[EPT];float v75_0[EPT];float v76_0[EPT];
+float v49_0[EPT];float v60_0[EPT];float v61_0[EPT];float v69_0[EPT];float v70_0[EPT];float v67_0[EPT];float v55_0[EPT];float v62_0[EPT];float v57_0[EPT];float v54_0[EPT];float v56_0[EPT];float v66_0[EPT];float v68_0[EPT];float v63_0[EPT];float v64_0[EPT];float v71_0[EPT];float v65_0[EPT];float v75_0[EPT];float v74_0[EPT];float v76_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 
-elem raw_o0_0[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float o0_0[EPT];
-auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_o0_0[i]=OPERAND[r*OW+0*OP+jc];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
-v55_0[i]=(g0[i]*k0_1[i]);
-v60_0[i]=(k0_2[i]*k0_2[i]);
-v61_0[i]=(K(1.0)-v60_0[i]);
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+elem raw_o0_0[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float o0_0[EPT];
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_o0_0[i]=OPERAND[r*OW+0*OP+jc];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);o0_0[i]=tof(raw_o0_0[i]);dy[i]=tof(raw_dy[i]);v49_0[i]=(K(1.0)-k0_1[i]);v60_0[i]=(k0_2[i]*k0_2[i]);v61_0[i]=(K(1.0)-v60_0[i]);v69_0[i]=(K(1.0)-k0_0[i]);v70_0[i]=(k0_0[i]*v69_0[i]);v67_0[i]=(k0_1[i]*v49_0[i]);}};
+auto open=[&](){EACH{v55_0[i]=(g0[i]*k0_1[i]);
 v62_0[i]=(v55_0[i]*v61_0[i]);
-put(SHARED+r*SW+0*HP+jj,(up&&col?v62_0[i]:0.f),on[i]);}};
-if(most){fetch(most-1);}
+put(now[i]+0*HP,(live[i]&&col?v62_0[i]:0.f),on[i]);}};
+if(most){look(most-1);fetch();prepare();}
 for(int t=most-1;t>=0;t--){
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
-EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);o0_0[i]=tof(raw_o0_0[i]);g0[i]=s0[i]+tof(raw_dy[i]);}
-open(t);
-if(t>0)fetch(t-1);
-EACH{v54_0[i]=(g0[i]*k0_2[i]);
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+
+EACH{g0[i]=s0[i]+dy[i];}
+open();
+look(t-1);
+if(t>0)fetch();
+EACH{v57_0[i]=(g0[i]*v49_0[i]);
+v54_0[i]=(g0[i]*k0_2[i]);
 v56_0[i]=(g0[i]*o0_0[i]);
 v66_0[i]=(v54_0[i]-v56_0[i]);
-v49_0[i]=(K(1.0)-k0_1[i]);
-v67_0[i]=(k0_1[i]*v49_0[i]);
 v68_0[i]=(v66_0[i]*v67_0[i]);
-put(SHARED+at[i]*SW+2*HP+jj,(live[i]&&col?v68_0[i]:0.f),on[i]);
+put(now[i]+2*HP,(live[i]&&col?v68_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v68_0[i]:0.f;}
-{float*here=part+(turn&1)*PART;turn++;
+here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<16,1,1,1,1,2>(m0,spill0,from,here+0,dead);}
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v63_0[i]=total<1>(here+0,line,0*HS+j);}}
+EACH{const int line=(tid+i*NTH)/HS;v63_0[i]=total<1>(here+0,line,0*HS+j);}
 
 EACH{v64_0[i]=(v63_0[i]*o0_0[i]);
-v69_0[i]=(K(1.0)-k0_0[i]);
-v70_0[i]=(k0_0[i]*v69_0[i]);
 v71_0[i]=(v64_0[i]*v70_0[i]);
-put2(SHARED+at[i]*SW+1*HP+jj,SHARED+at[i]*SW+2*HP+jj,(live[i]&&col?v71_0[i]:0.f),(live[i]&&col?v68_0[i]:0.f),on[i]);
-sum1+=live[i]&&on[i]&&col?v71_0[i]:0.f;}
-{float*here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<32,1,1,1,1,2>(m1,spill1,from,here+0,dead);}
-__syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v74_0[i]=total<1>(here+0,line,0*HS+j);}}
-
-
-EACH{v57_0[i]=(g0[i]*v49_0[i]);
+put(now[i]+1*HP,(live[i]&&col?v71_0[i]:0.f),on[i]);
 v65_0[i]=(v63_0[i]*k0_0[i]);
 v75_0[i]=(v57_0[i]+v65_0[i]);
-v76_0[i]=(v75_0[i]+v74_0[i]);
+sum1+=live[i]&&on[i]&&col?v71_0[i]:0.f;}
+here=part+(turn&1)*PART;turn++;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+product<32,1,1,1,1,2>(m1,spill1,from,here+0,dead);}
+if(t>0)prepare();
+__syncthreads();
+EACH{const int line=(tid+i*NTH)/HS;v74_0[i]=total<1>(here+0,line,0*HS+j);}
+
+
+EACH{v76_0[i]=(v75_0[i]+v74_0[i]);
 
 const float n0=v76_0[i];
 s0[i]=live[i]?n0:s0[i];}

@@ -14,7 +14,7 @@
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X4,const elem*P0,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 u32 m0[32];uint4*spill0=spill+0;load_matrix<16,4,4,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);
@@ -26,40 +26,43 @@ for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
-float v8_0[EPT];float v8_1[EPT];float v8_2[EPT];float v8_3[EPT];float v27_0[EPT];float v29_0[EPT];float v36_0[EPT];float v17_0[EPT];float v19_0[EPT];float v32_0[EPT];float v33_0[EPT];float v12_0[EPT];float v14_0[EPT];float v31_0[EPT];float v22_0[EPT];float v24_0[EPT];float v30_0[EPT];float v34_0[EPT];float v35_0[EPT];float v37_0[EPT];float v38_0[EPT];
+float v27_0[EPT];float v17_0[EPT];float v12_0[EPT];float v22_0[EPT];float v8_0[EPT];float v8_1[EPT];float v8_2[EPT];float v8_3[EPT];float v29_0[EPT];float v36_0[EPT];float v19_0[EPT];float v32_0[EPT];float v33_0[EPT];float v14_0[EPT];float v31_0[EPT];float v24_0[EPT];float v30_0[EPT];float v34_0[EPT];float v35_0[EPT];float v37_0[EPT];float v38_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
 elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];
-auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
-put(SHARED+r*SW+0*HP+jj,(up&&col?s0[i]:0.f),on[i]);}};
-if(most){fetch(0);open(0);}
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto prepare=[&](){EACH{x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
+auto open=[&](){EACH{put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
-EACH{x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+prepare();
 
-if(t+1<most)fetch(t+1);
 
-{float*here=part+(turn&1)*PART;turn++;
+look(t+1);
+if(t+1<most)fetch();
+EACH{v27_0[i]=(x4_3[i]+p0_3);
+v17_0[i]=(x4_1[i]+p0_1);
+v12_0[i]=(x4_0[i]+p0_0);
+v22_0[i]=(x4_2[i]+p0_2);}
+here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<16,4,1,1,1,2>(m0,spill0,from,here+0,dead);}
+
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v8_0[i]=total<4>(here+0,line,0*HS+j);v8_1[i]=total<4>(here+0,line,1*HS+j);v8_2[i]=total<4>(here+0,line,2*HS+j);v8_3[i]=total<4>(here+0,line,3*HS+j);}}
+EACH{const int line=(tid+i*NTH)/HS;v8_0[i]=total<4>(here+0,line,0*HS+j);v8_1[i]=total<4>(here+0,line,1*HS+j);v8_2[i]=total<4>(here+0,line,2*HS+j);v8_3[i]=total<4>(here+0,line,3*HS+j);}
 
 float y[EPT];Record<NK> record[EPT];
-EACH{v27_0[i]=(x4_3[i]+p0_3);
-v29_0[i]=(v27_0[i]+v8_3[i]);
+EACH{v29_0[i]=(v27_0[i]+v8_3[i]);
 v36_0[i]=r_sigmoid(v29_0[i]);
-v17_0[i]=(x4_1[i]+p0_1);
 v19_0[i]=(v17_0[i]+v8_1[i]);
 v32_0[i]=r_sigmoid(v19_0[i]);
 v33_0[i]=(v32_0[i]*s1[i]);
-v12_0[i]=(x4_0[i]+p0_0);
 v14_0[i]=(v12_0[i]+v8_0[i]);
 v31_0[i]=r_sigmoid(v14_0[i]);
-v22_0[i]=(x4_2[i]+p0_2);
 v24_0[i]=(v22_0[i]+v8_2[i]);
 v30_0[i]=r_tanh(v24_0[i]);
 v34_0[i]=(v31_0[i]*v30_0[i]);
@@ -80,7 +83,7 @@ const float n1=v35_0[i];
 s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
-if(t+1<most)open(t+1);
+if(t+1<most)open();
 EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*H_+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
 }
 for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*H_+jj]=toe(0.f);}
@@ -106,7 +109,7 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 u32 m0[8];uint4*spill0=spill+0;load_matrix<64,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 
@@ -118,56 +121,50 @@ for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
 (void)prow;(void)plen;
-float v42_0[EPT];float v43_0[EPT];float v44_0[EPT];float v45_0[EPT];float v49_0[EPT];float v50_0[EPT];float v57_0[EPT];float v58_0[EPT];float v59_0[EPT];float v52_0[EPT];float v54_0[EPT];float v55_0[EPT];float v56_0[EPT];float v51_0[EPT];float v60_0[EPT];float v61_0[EPT];float v62_0[EPT];float v41_0[EPT];float v46_0[EPT];float v47_0[EPT];float v48_0[EPT];float v64_0[EPT];float v53_0[EPT];
+float v43_0[EPT];float v44_0[EPT];float v57_0[EPT];float v58_0[EPT];float v54_0[EPT];float v55_0[EPT];float v60_0[EPT];float v61_0[EPT];float v46_0[EPT];float v47_0[EPT];float v42_0[EPT];float v45_0[EPT];float v49_0[EPT];float v50_0[EPT];float v59_0[EPT];float v52_0[EPT];float v56_0[EPT];float v51_0[EPT];float v62_0[EPT];float v41_0[EPT];float v48_0[EPT];float v53_0[EPT];float v64_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-Record<NK> raw_keep[EPT];elem raw_dy[EPT];float g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];
-auto fetch=[&](int t){EACH{L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
-auto open=[&](int t){EACH{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;
-v42_0[i]=(g0[i]*k0_4[i]);
-v43_0[i]=(k0_5[i]*k0_5[i]);
-v44_0[i]=(K(1.0)-v43_0[i]);
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);dy[i]=tof(raw_dy[i]);v43_0[i]=(k0_5[i]*k0_5[i]);v44_0[i]=(K(1.0)-v43_0[i]);v57_0[i]=(K(1.0)-k0_2[i]);v58_0[i]=(k0_2[i]*v57_0[i]);v54_0[i]=(K(1.0)-k0_3[i]);v55_0[i]=(k0_3[i]*v54_0[i]);v60_0[i]=(k0_1[i]*k0_1[i]);v61_0[i]=(K(1.0)-v60_0[i]);v46_0[i]=(K(1.0)-k0_4[i]);v47_0[i]=(k0_4[i]*v46_0[i]);}};
+auto open=[&](){EACH{v42_0[i]=(g0[i]*k0_4[i]);
 v45_0[i]=(v42_0[i]*v44_0[i]);
 v49_0[i]=(s1[i]+v45_0[i]);
 v50_0[i]=(v49_0[i]*k0_1[i]);
-v57_0[i]=(K(1.0)-k0_2[i]);
-v58_0[i]=(k0_2[i]*v57_0[i]);
 v59_0[i]=(v50_0[i]*v58_0[i]);
 v52_0[i]=(v49_0[i]*k0_0[i]);
-v54_0[i]=(K(1.0)-k0_3[i]);
-v55_0[i]=(k0_3[i]*v54_0[i]);
 v56_0[i]=(v52_0[i]*v55_0[i]);
 v51_0[i]=(v49_0[i]*k0_2[i]);
-v60_0[i]=(k0_1[i]*k0_1[i]);
-v61_0[i]=(K(1.0)-v60_0[i]);
 v62_0[i]=(v51_0[i]*v61_0[i]);
 v41_0[i]=(g0[i]*k0_5[i]);
-v46_0[i]=(K(1.0)-k0_4[i]);
-v47_0[i]=(k0_4[i]*v46_0[i]);
 v48_0[i]=(v41_0[i]*v47_0[i]);
-put2(SHARED+r*SW+0*HP+jj,SHARED+r*SW+1*HP+jj,(up&&col?v59_0[i]:0.f),(up&&col?v56_0[i]:0.f),on[i]);
-put2(SHARED+r*SW+2*HP+jj,SHARED+r*SW+3*HP+jj,(up&&col?v62_0[i]:0.f),(up&&col?v48_0[i]:0.f),on[i]);}};
-if(most){fetch(most-1);}
+put2(now[i]+0*HP,now[i]+1*HP,(live[i]&&col?v59_0[i]:0.f),(live[i]&&col?v56_0[i]:0.f),on[i]);
+put2(now[i]+2*HP,now[i]+3*HP,(live[i]&&col?v62_0[i]:0.f),(live[i]&&col?v48_0[i]:0.f),on[i]);}};
+if(most){look(most-1);fetch();prepare();}
 for(int t=most-1;t>=0;t--){
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}
-EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);g0[i]=s0[i]+tof(raw_dy[i]);}
-open(t);
-if(t>0)fetch(t-1);
-EACH{sum0+=live[i]&&on[i]&&col?v59_0[i]:0.f;
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+
+EACH{g0[i]=s0[i]+dy[i];}
+open();
+look(t-1);
+if(t>0)fetch();
+EACH{v53_0[i]=(v49_0[i]*k0_3[i]);
+sum0+=live[i]&&on[i]&&col?v59_0[i]:0.f;
 sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v48_0[i]:0.f;}
-{float*here=part+(turn&1)*PART;turn++;
+here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
 product<64,1,1,1,1,2>(m0,spill0,from,here+0,dead);}
+if(t>0)prepare();
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v64_0[i]=total<1>(here+0,line,0*HS+j);}}
+EACH{const int line=(tid+i*NTH)/HS;v64_0[i]=total<1>(here+0,line,0*HS+j);}
 
 
-EACH{v53_0[i]=(v49_0[i]*k0_3[i]);
-
+EACH{
 const float n0=v64_0[i];
 const float n1=v53_0[i];
 s0[i]=live[i]?n0:s0[i];

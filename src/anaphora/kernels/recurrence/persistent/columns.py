@@ -172,19 +172,26 @@ class Columns:
 
     def depends_on_steps(self, keys: Iterable[Key]) -> bool:
         """Whether some numbers are made of what differs from step to step besides the states."""
-        stack, seen = list(keys), set()
+        return any(p.kind not in ("vector", "row", "carried") for p in self._made_of(keys))
+
+    def only_inputs(self, key: Key) -> bool:
+        """Whether a number has to be computed, but from inputs alone."""
+        if self.place(key) is not None or self.level(key) or not self.nodes[key[0]].args:
+            return False
+        return all(p.kind != "carried" for p in self._made_of([key]))
+
+    def _made_of(self, keys: Iterable[Key]) -> set[Place]:
+        stack, seen, found = list(keys), set(), set()
         while stack:
             key = stack.pop()
-            if key in seen:
-                continue
-            seen.add(key)
-            place = self.place(key)
-            if place is not None:
-                if place.kind not in ("vector", "row", "carried"):
-                    return True
-            elif self.nodes[key[0]].args:
-                stack.extend(self.arguments(key))
-        return False
+            if key not in seen:
+                seen.add(key)
+                place = self.place(key)
+                if place is not None:
+                    found.add(place)
+                elif self.nodes[key[0]].args:
+                    stack.extend(self.arguments(key))
+        return found
 
 
 @dataclass

@@ -64,6 +64,7 @@ IN float r_min(float a,float b){return a!=a?a:b!=b?b:a<b?a:b;}
 template<int N> struct Wide{static constexpr int b=N*(int)sizeof(elem),v=b%16==0?16:b%8==0?8:b%4==0?4:(int)sizeof(elem);};
 template<int N> struct alignas(Wide<N>::v) Record{elem v[N];};
 IN u32 word(float v){return v!=v?0x7FFFFFFFu:__float_as_uint(v);}  // a NaN, but not NONE
+IN void store4(void*p,float a,float b,float c,float d){asm volatile("st.relaxed.gpu.global.v4.u32 [%0],{%1,%2,%3,%4};"::"l"(p),"r"(word(a)),"r"(word(b)),"r"(word(c)),"r"(word(d)):"memory");}
 IN void store(void*p,u32 a){asm volatile("st.relaxed.gpu.global.u32 [%0],%1;"::"l"(p),"r"(a):"memory");}
 IN uint4 load4(const void*p){uint4 v;asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"l"(p):"memory");return v;}
 IN bool ready(uint4 v){return v.x!=NONE&&v.y!=NONE&&v.z!=NONE&&v.w!=NONE;}
@@ -93,6 +94,7 @@ IN void put2(elem*p,elem*q,float v,float w,bool on){
 #endif
 IN float real_columns(int slice){int n=H_-slice*HS;return (float)(n<HS?n:HS);}
 IN float row_sum(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
+IN float first_of_row(float v){return __shfl_sync(~0u,v,0,HS);}
 IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
 // N numbers of one slice of a row, as soon as they are there.
 template<int N> IN void take(const float*p,float*to,bool&dead){

@@ -63,12 +63,12 @@ class Reads:
             declared.append("Record<NK> raw_keep[EPT];")
             lines.append("raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);")
         if self.program.backward:
-            declared.append("elem raw_dy[EPT];float g0[EPT];")
+            declared.append("elem raw_dy[EPT];float dy[EPT],g0[EPT];")
             lines.append("raw_dy[i]=DY?DY[r*H_+jc]:toe(0.f);")
-        body = "L r=(L)place(t,len[i],reverse)*B+row[i];(void)r;" + "".join(lines)
-        return f"{''.join(declared)}{''.join(turned)}\nauto fetch=[&](int t){{EACH{{{body}}}}};"
+        body = "const L r=next[i];(void)r;" + "".join(lines)
+        return f"{''.join(declared)}{''.join(turned)}\nauto fetch=[&](){{EACH{{{body}}}}};"
 
-    def turned(self) -> str:
+    def turned(self) -> list[str]:
         """What was read, as numbers to compute with."""
         lines = []
         for p in self.program.places:
@@ -78,9 +78,11 @@ class Reads:
                 lines.append(f"{place_name(p)}[i]=raw_{place_name(p)}[i];")
             elif p.kind not in _ONCE:
                 lines.append(f"{place_name(p)}[i]=tof(raw_{place_name(p)}[i]);")
-        if self.program.backward:
-            lines.append("g0[i]=s0[i]+tof(raw_dy[i]);")
-        return f"EACH{{{''.join(lines)}}}"
+        return [*lines, "dy[i]=tof(raw_dy[i]);"] if self.program.backward else lines
+
+    def names(self) -> list[str]:
+        """The variables these are."""
+        return [place_name(p) for p in self.program.places if p.kind not in _ONCE]
 
     def _address(self, p: Place) -> str:
         if p.kind == "ahead":

@@ -32,7 +32,7 @@ class Reductions:
             return None
         return next((f for f in self.levels[e.level] if f.node is total), None)
 
-    def send(self, level: int, live: str, at: str) -> list[str]:
+    def send(self, level: int, at: str) -> list[str]:
         """After stage ``level``: this slice's part of every reduction of the next one."""
         found = self.levels.get(level + 1, [])
         if not found:
@@ -46,18 +46,21 @@ class Reductions:
                     top = f"r_max({top},{value})"
                 lines.append(f"const float z{q}=row_max(col?{top}:-INFINITY);")
             elif self._moment(e) is not None:
-                mean = f"z{found.index(self._moment(e))}/ns{q}"  # type: ignore[arg-type]
-                squares = "+".join(f"({v}-mid{q})*({v}-mid{q})" for v in values)
-                lines.append(f"const float ns{q}={len(values)}*real_columns(slice),mid{q}={mean};")
-                lines.append(f"const float z{q}=row_sum(col?{squares}:0.f);")
+                # About the row's first number in this slice: near the mean, and there without a sum.
+                total = f"z{found.index(self._moment(e))}"  # type: ignore[arg-type]
+                near = "+".join(f"({v}-near{q})*({v}-near{q})" for v in values)
+                lines.append(
+                    f"const float near{q}=first_of_row({values[0]}),n{q}={len(values)}*real_columns(slice);"
+                )
+                lines.append(f"const float square{q}=row_sum(col?{near}:0.f),away{q}={total}/n{q}-near{q};")
+                lines.append(f"const float z{q}=r_max(square{q}-n{q}*away{q}*away{q},0.f);")
             else:
                 lines.append(f"const float z{q}=row_sum(col?{'+'.join(values)}:0.f);")
         width = _padded(len(found))
-        stores = "".join(f"store(to+{q},word({f'z{q}' if q < len(found) else '0.f'}));" for q in range(width))
-        lines.append(
-            f"if(on[i]&&j==0){{float*to=ROWS+({at}*NSL)*NV+{self.offsets[level + 1]}*NSL+slice*{width};{stores}}}"
-        )
-        return lines
+        sent = [f"z{q}" if q < len(found) else "0.f" for q in range(width)]
+        stores = "".join(f"store4(to+{q},{','.join(sent[q : q + 4])});" for q in range(0, width, 4))
+        place = f"ROWS+({at}*NSL)*NV+{self.offsets[level + 1]}*NSL+slice*{width}"
+        return [*lines, f"if(on[i]&&j==0){{float*to={place};{stores}}}"]
 
     def receive(self, level: int) -> str:
         """At the beginning of stage ``level``: the reductions over the whole row."""
@@ -65,35 +68,37 @@ class Reductions:
         if not found:
             return ""
         width = _padded(len(found))
-        lines = [f"const float*all=ROWS+(at[i]*NSL)*NV+{self.offsets[level]}*NSL;"]
-        starts = ["-INFINITY" if e.node.op == "maximum" else "0.f" for e in found]
-        lines.append("".join(f"float z{q}={s};" for q, s in enumerate(starts)))
-        moments = [(q, e, self._moment(e)) for q, e in enumerate(found)]
-        pairs = [(q, found.index(f), e) for q, e, f in moments if f is not None]
-        keep = f"constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][{width}];"
-        lines.append(keep)
-        gather = "".join(
-            f"z{q}=r_max(z{q},got[u][{q}]);" if e.node.op == "maximum" else f"z{q}+=got[u][{q}];"
-            for q, e in enumerate(found)
-        )
-        lines.append(
-            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL){{take<{width}>(all+s*{width},got[u],dead);{gather}}}}}"
-        )
-        lines.append("__syncwarp();")
-        lines += [
-            f"z{q}={'row_max' if e.node.op == 'maximum' else 'row_sum'}(z{q});" for q, e in enumerate(found)
+        lines = [
+            f"const float*all=ROWS+(at[i]*NSL)*NV+{self.offsets[level]}*NSL;",
+            f"constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][{width}];",
+            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL)take<{width}>(all+s*{width},got[u],dead);}}",
+            "__syncwarp();",
         ]
-        for q, p, e in pairs:
-            blocks = len(e.operands)
-            lines.append(
-                f"{{const float mean=z{p}/({blocks}*H_);float apart=0.f;UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;"
-                f"if(s<NSL){{const float n={blocks}*real_columns(s),d=got[u][{p}]/n-mean;apart+=n*d*d;}}}}z{q}+=row_sum(apart);}}"
-            )
+        for q, e in enumerate(found):
+            if self._moment(e) is not None:
+                lines += self._merged(q, found.index(self._moment(e)), len(e.operands))  # type: ignore[arg-type]
+                continue
+            most = e.node.op == "maximum"
+            add = f"z{q}=r_max(z{q},got[u][{q}]);" if most else f"z{q}+=got[u][{q}];"
+            lines.append(f"float z{q}={'-INFINITY' if most else '0.f'};")
+            lines.append(f"UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){{{add}}}")
+            lines.append(f"z{q}={'row_max' if most else 'row_sum'}(z{q});")
         for q, e in enumerate(found):
             key = (e.node.number, 0)
             self.body.known(key)
             lines.append(f"{self.body.name(key)}=z{q};")
         return "EACH{" + "\n".join(lines) + "}\n"
+
+    @staticmethod
+    def _merged(q: int, total: int, blocks: int) -> list[str]:
+        """Squares about the mean of all slices, from those about each slice's own: about the first slice's first."""
+        return [
+            f"const float near{q}=first_of_row(got[0][{total}]/({blocks}*real_columns(0)));float apart{q}=0.f,both{q}=0.f;",
+            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL){{const float n={blocks}*real_columns(s),d=got[u][{total}]/n-near{q};"
+            f"apart{q}+=n*d;both{q}+=got[u][{q}]+n*d*d;}}}}",
+            f"apart{q}=row_sum(apart{q});both{q}=row_sum(both{q});",
+            f"const float z{q}=r_max(both{q}-apart{q}*apart{q}/({blocks}*H_),0.f);",
+        ]
 
 
 def _padded(count: int) -> int:

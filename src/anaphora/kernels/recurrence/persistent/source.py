@@ -80,7 +80,7 @@ class Kernel:
 extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int B,int reverse,int groups){{
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;(void)part;(void)spill;(void)turn;(void)lane;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 {self._matrices()}
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
@@ -94,6 +94,7 @@ UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;ple
 {declared}
 {self._first()}
 {self.reads.rows()}
+bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
 {self.reads.fetch()}
 {steps}
 {self._tail()}

@@ -8,6 +8,11 @@ from anaphora.kernels.recurrence.persistent.reads import Reads
 from anaphora.kernels.recurrence.persistent.reductions import Reductions
 from anaphora.kernels.recurrence.persistent.tiling import Tiling
 
+# Registers up to which all that can be computed before an exchange is, since the time until it arrives is spent
+# waiting; beyond them numbers are computed when they are used.
+ROOMY = 232
+FULL = 250  # from here on nothing more may be held at once
+
 
 class Stages:
     """The statements of the loop over steps."""
@@ -28,31 +33,42 @@ class Stages:
         count = "for(int t=most-1;t>=0;t--)" if program.backward else "for(int t=0;t<most;t++)"
         first, following = ("most-1", "t-1") if program.backward else ("0", "t+1")
         more = "t>0" if program.backward else "t+1<most"
-        opening = self._publish(0, "up", "r")
-        top = f"auto open=[&](int t){{EACH{{const bool up=t<len[i];L r=(L)place(t,len[i],reverse)*B+row[i];(void)up;(void)r;\n{opening}}}}};"
-        before = f"if(most){{fetch({first});{f'open({first});' if self.early else ''}}}"
+        # What the inputs alone decide comes first: it can be computed ahead of its step.
+        roomy = program.backward and self.tiling.registers < FULL and not self.reductions.levels
+        ready = [k for k in program.reached if self.columns.only_inputs(k)] if roomy else []
+        prepared = "".join([*self.reads.turned(), *self.body.statements(ready)])
+        opening = self._publish(
+            0, *(("up[i]", "next[i]", "to[i]") if self.early else ("live[i]", "at[i]", "now[i]"))
+        )
         stages = [self._rest(0)]
-        for level in range(1, program.stages):
-            stages.append(self._receive(level))
-            if level < program.stages - 1:
-                stages.append(
-                    f"EACH{{{self._publish(level, 'live[i]', 'at[i]')}\n{self._rest_lines(level)}}}"
-                )
-        final = self._finish(f"if({more})open({following});" if self.early else "")
-        turned = self.reads.turned()
-        return f"""{top}
-{before}
+        for level in range(1, program.stages - 1):
+            stages += self._receive(level)
+            published = self._publish(level, "live[i]", "at[i]", "now[i]")
+            stages.append(f"EACH{{{published}\n{self._rest_lines(level)}}}")
+        waiting, received = self._receive(program.stages - 1) if program.stages > 1 else ("", "")
+        final = self._finish(f"if({more})open();" if self.early else "")
+        names = [*self.reads.names(), *(self.body.name(k).removesuffix("[i]") for k in ready)]
+        # Between the last product of a step and the barrier after it most warps wait for the slowest.
+        ahead = roomy and waiting and not any(f"{n}[i]" in received + final for n in names)
+        return f"""auto look=[&](int t){{UNROLL for(int i=0;i<EPT;i++){{up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}}}};
+auto prepare=[&](){{EACH{{{prepared}}}}};
+auto open=[&](){{EACH{{{opening}}}}};
+if(most){{look({first});fetch();{"prepare();" if ahead else ""}{"open();" if self.early else ""}}}
 {count}{{
-bool live[EPT];L at[EPT];
-UNROLL for(int i=0;i<EPT;i++){{live[i]=t<len[i];at[i]=(L)place(t,len[i],reverse)*B+row[i];}}
-{turned}
-{"" if self.early else "open(t);"}
-if({more})fetch({following});
+UNROLL for(int i=0;i<EPT;i++){{live[i]=up[i];at[i]=next[i];now[i]=to[i];}}
+{"" if ahead else "prepare();"}
+{"EACH{g0[i]=s0[i]+dy[i];}" if program.backward else ""}
+{"" if self.early else "open();"}
+look({following});
+if({more})fetch();
 {chr(10).join(stages)}
+{waiting}
+{f"if({more})prepare();" if ahead else ""}
+{received}
 {final}
 }}"""
 
-    def _publish(self, level: int, live: str, at: str) -> str:
+    def _publish(self, level: int, live: str, at: str, to: str) -> str:
         """Compute and publish what the exchanges after this stage read."""
         shared = self.program.shared
         urgent = {k for e in self.program.exchanges if e.level == level + 1 for k in e.operands}
@@ -60,20 +76,20 @@ if({more})fetch({following});
         lines = self.body.statements(
             k for k in self.program.reached if k in urgent and not self.columns.exchanged(k)
         )
-        slots = [(s, k) for s, k in enumerate(shared) if k in products]
-        return "\n".join([*lines, *self._puts(slots, live, at), *self.reductions.send(level, live, at)])
+        slots = [(s, k) for s, k in enumerate(shared) if k in products and self.columns.level(k) == level]
+        return "\n".join([*lines, *self._puts(slots, live, to), *self.reductions.send(level, at)])
 
-    def _puts(self, slots: list[tuple[int, Key]], live: str, at: str) -> list[str]:
+    def _puts(self, slots: list[tuple[int, Key]], live: str, to: str) -> list[str]:
         lines = []
         for k in range(0, len(slots), 2):
-            places = [f"SHARED+{at}*SW+{s}*HP+jj" for s, _ in slots[k : k + 2]]
+            places = [f"{to}+{s}*HP" for s, _ in slots[k : k + 2]]
             values = [f"({live}&&col?{self.body.name(key)}:0.f)" for _, key in slots[k : k + 2]]
             name = "put2" if len(places) == 2 else "put"
             lines.append(f"{name}({','.join([*places, *values])},on[i]);")
         return lines
 
-    def _receive(self, level: int) -> str:
-        """Wait for the exchanges this stage begins with."""
+    def _receive(self, level: int) -> tuple[str, str]:
+        """Wait for the exchanges a stage begins with; then, behind a barrier, what they have brought."""
         lines, sums, at = [], [], 0
         for k, (e, p) in enumerate(zip(self.program.products, self.tiling.products, strict=True)):
             if e.level != level:
@@ -86,13 +102,12 @@ if({more})fetch({following});
             )
             sums += self._totals(e, p.row_tiles, at)
             at += p.partial(self.tiling.warps, self.tiling.tiles) // 4
-        text = ""
-        if lines:
-            text = (
-                "{float*here=part+(turn&1)*PART;turn++;\n" + "\n".join(lines) + "\n__syncthreads();\n"
-                "EACH{const int line=(tid+i*NTH)/HS;" + "".join(sums) + "}}\n"
-            )
-        return text + self.reductions.receive(level)
+        after = self.reductions.receive(level)
+        if not lines:
+            return "", after
+        waiting = "here=part+(turn&1)*PART;turn++;\n" + "\n".join(lines)
+        line = "const int line=(tid+i*NTH)/HS;"
+        return waiting, f"__syncthreads();\nEACH{{{line}{''.join(sums)}}}\n{after}"
 
     def _totals(self, e: Exchange, row_tiles: int, at: int) -> list[str]:
         lines = []
@@ -116,8 +131,12 @@ if({more})fetch({following});
             (s, k) for s, k in enumerate(program.shared) if columns.level(k) == level and k not in sent | done
         ]
         sums = [(q, k) for q, k in enumerate(program.sums) if columns.level(k) == level]
-        lines = self.body.statements([*(k for _, k in slots), *(k for _, k in sums)])
-        lines += self._puts(slots, "live[i]", "at[i]")
+        ready = [k for k in program.reached if columns.level(k) == level and not columns.exchanged(k)]
+        if self.tiling.registers > ROOMY:
+            results = [k for k in program.results if columns.level(k) == level and not columns.exchanged(k)]
+            ready = [*(k for _, k in slots), *(k for _, k in sums), *results]
+        lines = self.body.statements(ready)
+        lines += self._puts(slots, "live[i]", "now[i]")
         for q, key in sums:
             one = "&&jj==0" if columns.nodes[key[0]].width == 1 else ""
             lines.append(f"sum{q}+=live[i]&&on[i]&&col{one}?{self.body.name(key)}:0.f;")

@@ -1,0 +1,138 @@
+"""Whole persistent kernels on a machine without a GPU: every thread a fibre, every exchange as it is written.
+
+Their text is compiled as C++ after the few functions that are written in the GPU's own language have been replaced.
+Fibres are switched where a thread would wait for others: at barriers, in exchanges between lanes, and at every poll.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from anaphora.kernels.recurrence.persistent.passes import Arrays, Pass, Passes
+from anaphora.kernels.recurrence.persistent.program import make_programs
+from anaphora.kernels.recurrence.persistent.source import Kernel
+from anaphora.kernels.recurrence.persistent.tiling import tile
+from anaphora.kernels.recurrence.plan import Plan
+
+COMPILER = shutil.which("g++")
+_HOST = r"""
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <ucontext.h>
+#include <vector>
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __launch_bounds__(a,b)
+#define __shared__
+struct uint4{unsigned x,y,z,w;};
+static inline uint4 make_uint4(unsigned x,unsigned y,unsigned z,unsigned w){return {x,y,z,w};}
+struct Three{int x;};
+struct Gather{int count=0,turn=0;};
+struct Warp{Gather gather;float slot[32];unsigned frag[32][6];};
+struct Block{Gather gather;std::vector<Warp> warps;std::vector<char> memory;};
+struct Fibre{ucontext_t context;std::vector<char> stack;Three thread,block;bool done=false;};
+static ucontext_t mainland;static Fibre*me;static Three gridDim,blockDim;static std::vector<Block> blocks;static std::vector<Fibre> fibres;
+static std::function<void()> body;
+#define threadIdx (me->thread)
+#define blockIdx (me->block)
+static void yield_(){Fibre*f=me;swapcontext(&f->context,&mainland);}
+static void wait_(Gather&g,int n){int t=g.turn;if(++g.count==n){g.count=0;g.turn++;}else while(g.turn==t)yield_();}
+static Block&block_(){return blocks[me->block.x];}
+static Warp&warp_(){return block_().warps[me->thread.x>>5];}
+static void __syncthreads(){wait_(block_().gather,blockDim.x);}
+static void __syncwarp(){wait_(warp_().gather,32);}
+static float __shfl_xor_sync(unsigned,float v,int o){Warp&w=warp_();int l=me->thread.x&31;w.slot[l]=v;__syncwarp();float r=w.slot[l^o];__syncwarp();return r;}
+static float __shfl_sync(unsigned,float v,int s,int width){Warp&w=warp_();int l=me->thread.x&31;w.slot[l]=v;__syncwarp();float r=w.slot[(l&~(width-1))+s];__syncwarp();return r;}
+static float __uint_as_float(unsigned v){float r;memcpy(&r,&v,4);return r;}
+static unsigned __float_as_uint(float v){unsigned r;memcpy(&r,&v,4);return r;}
+static float __fdividef(float a,float b){return a/b;}
+#define __expf expf
+static float rsqrtf(float v){return 1.f/sqrtf(v);}
+static void __threadfence_system(){}
+static void start_(){body();me->done=true;yield_();}
+"""
+_REPLACED = {
+    "IN void store4(": "IN void store4(void*p,float a,float b,float c,float d)"
+    "{unsigned v[4]={word(a),word(b),word(c),word(d)};memcpy(p,v,16);}",
+    "IN void store(": "IN void store(void*p,u32 a){memcpy(p,&a,4);}",
+    "IN uint4 load4(": "IN uint4 load4(const void*p){yield_();uint4 v;memcpy(&v,p,16);return v;}",
+}
+_MMA = r"""
+IN u32 operand(u32 v){return v;}
+IN uint4 operand(uint4 v){return v;}
+IN void mma(float*c,u32 a0,u32 a1,u32 a2,u32 a3,u32 b0,u32 b1){
+  Warp&w=warp_();int l=threadIdx.x&31;u32 mine[6]={a0,a1,a2,a3,b0,b1};memcpy(w.frag[l],mine,24);__syncwarp();
+  for(int i=0;i<4;i++){int row=(l>>2)+(i>>1)*8,col=(l&3)*2+(i&1);
+    for(int k=0;k<8;k++){float a=__uint_as_float(w.frag[(row&7)*4+(k&3)][(row>>3)+(k>>2)*2]),b=__uint_as_float(w.frag[col*4+(k&3)][4+(k>>2)]);c[i]+=a*b;}}
+  __syncwarp();
+}
+"""
+_LAUNCH = r"""
+extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int reverse,int groups){
+  gridDim.x=grid;blockDim.x=threads;blocks.clear();blocks.resize(grid);fibres.clear();fibres.resize((size_t)grid*threads);
+  for(auto&b:blocks){b.warps.resize(threads/32);b.memory.resize(memory+64);}
+  body=[&]{all_steps(ARGUMENTS,T,B,reverse,groups);};
+  for(size_t k=0;k<fibres.size();k++){Fibre&f=fibres[k];f.block.x=k/threads;f.thread.x=k%threads;f.stack.resize(1<<17);
+    getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
+  for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}
+}
+"""
+
+
+def as_cpp(kernel: Kernel) -> str:
+    """The kernel's text as C++ for this machine; numbers must be float32."""
+    text = kernel.source
+    lines = []
+    for line in text.splitlines():
+        start = next((s for s in _REPLACED if line.startswith(s)), None)
+        lines.append(_REPLACED[start] if start else line)
+    text = "\n".join(lines)
+    before, rest = text.split("IN u32 operand(u32 v){", 1)
+    text = before + _MMA + rest[rest.index("// This block's rows of a matrix") :]
+    aligned = "char*memory=(char*)(((size_t)block_().memory.data()+63)&~(size_t)63);"
+    text = text.replace("extern __shared__ char memory[];", aligned)
+    arguments = ",".join(f"({kind})p[{k}]" for k, (kind, _) in enumerate(kernel.parameters))
+    head, body = text.split("typedef unsigned int u32;", 1)
+    return head + _HOST + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
+
+
+def build(kernel: Kernel, folder: Path) -> ctypes.CDLL:
+    assert COMPILER is not None
+    path = folder / f"kernel{len(list(folder.iterdir()))}"
+    path.with_suffix(".cpp").write_text(as_cpp(kernel))
+    command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
+    subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
+    return ctypes.CDLL(str(path.with_suffix(".so")))
+
+
+def _run(library: ctypes.CDLL, one: Pass, arrays: Arrays, time: int, batch: int, reverse: bool) -> None:
+    report = torch.zeros(1, dtype=torch.int32)
+    given = {**arrays, "REPORT": report}
+    tensors = [given.get(name) for _, name in one.kernel.parameters]
+    pointers = [None if t is None else t.data_ptr() for t in tensors]
+    t, grid = one.tiling, one.tiling.grid(batch, one.processors)
+    places = (ctypes.c_void_p * len(pointers))(*pointers)
+    library.launch(grid, 32 * t.warps, t.shared_memory, places, time, batch, int(reverse), t.groups(batch))
+    assert not int(report)
+
+
+def emulated_passes(plan: Plan, batch: int, folder: Path, columns: int = 8, processors: int = 132) -> Passes:
+    """The passes of a plan in float32 with their kernels run by fibres; ``columns`` per block, so that several wait."""
+    programs = make_programs(plan)
+    made: list[Pass] = []
+    for program in (programs.forward, programs.backward, programs.running):
+        tiling = tile(program, programs.hidden, columns, 1, 4, False)
+        assert tiling is not None
+        before = made[0].kernel if program.backward else None
+        one = Pass(Kernel(program, tiling, "tf32", before), torch.device("cpu"), "", processors)
+        one.run = partial(_run, build(one.kernel, folder), one)  # type: ignore[method-assign]
+        made.append(one)
+    return Passes(programs, *made)

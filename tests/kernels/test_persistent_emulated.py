@@ -1,0 +1,47 @@
+"""The whole text of persistent kernels, run by fibres on this machine, against the reference loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from persistent_emulated import COMPILER, emulated_passes
+from recurrence_results import CELLS, inputs, reference, results
+from test_persistent_host import OnHost
+
+from anaphora.kernels.recurrence.persistent import passes as passes_module
+from anaphora.kernels.recurrence.persistent import run
+from anaphora.kernels.recurrence.plan import Plan
+from anaphora.nn.recurrent_step import LayerStep
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
+QUICK = ("lstm", "layer norm")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CELLS]
+)
+def test_kernels_run_by_fibres_equal_the_reference(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three blocks share each row, and groups of rows take turns; lengths differ, and time runs backwards."""
+    small: Any = CELLS[name]()
+    cell = type(small)(5, 20, **small.options)
+    x, initial = inputs(cell, torch.float32, 9, 4)
+    lengths = torch.tensor([4, 0, 2, 4, 1, 3, 4, 4, 2])
+    made = []
+
+    def passes(plan: Plan, batch: int, *_: Any) -> Any:
+        made.append(emulated_passes(plan, batch, tmp_path, columns=8, processors=3))
+        return made[-1]
+
+    monkeypatch.setattr(run, "_passes", passes)
+    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
+    ours = results(OnHost(LayerStep(cell)), cell, x, initial, lengths, True)
+    assert made[0].forward_pass.tiling.slices == 3
+    assert made[0].forward_pass.tiling.groups(9) == 2
+    for a, b in zip(ours, results(reference(cell), cell, x, initial, lengths, True), strict=True):
+        apart = (a - b).norm().item()
+        assert apart <= 2e-5 * b.norm().item() + 1e-6
