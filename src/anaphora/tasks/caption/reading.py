@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from anaphora.data.pictures import Pixels, Size, read_picture
+from anaphora.data.pictures import PICTURE_ENDINGS, Pixels, Size, read_picture
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _LISTS = (".tsv", ".txt")
 _TOGETHER = 64
 
@@ -37,9 +36,11 @@ def picture_batches(source: str, size: Size) -> Iterator[list[tuple[str, Pixels 
 def _named(source: str) -> Iterator[tuple[str, Path]]:
     path = Path(source)
     if source != "-" and path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)
         if not found:
-            raise DataError(f"{source} holds no pictures ({', '.join(ENDINGS[:4])} …); give another folder.")
+            raise DataError(
+                f"{source} holds no pictures ({', '.join(PICTURE_ENDINGS[:4])} …); give another folder."
+            )
         yield from ((file.name, file) for file in found)
     elif source == "-" or path.suffix.lower() in _LISTS:
         folder = Path() if source == "-" else path.parent
