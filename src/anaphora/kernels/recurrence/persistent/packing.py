@@ -22,6 +22,8 @@ def pack_depth(
 
     ``matrix`` multiplies values made of the numbers ``wanted``; the result multiplies the array's ``entries``.
     """
+    if tuple(wanted) == tuple(entries) and padded == hidden:
+        return matrix.contiguous()
     parts = []
     for entry in entries:
         found = [matrix[:, k * hidden : (k + 1) * hidden] for k, key in enumerate(wanted) if key == entry]
@@ -30,8 +32,6 @@ def pack_depth(
             block = block + more
         parts.append(pad(block, (0, padded - hidden)) if padded > hidden else block)
     whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-    if list(wanted) == list(entries) and padded == hidden:
-        whole = matrix
     if padded > hidden:
         rows = whole.shape[0] // hidden
         whole = pad(whole.reshape(rows, hidden, -1), (0, 0, 0, padded - hidden)).reshape(rows * padded, -1)
@@ -42,7 +42,7 @@ def pack_rows(
     matrix: Tensor, wanted: Sequence[Key], entries: Sequence[Key], hidden: int, padded: int
 ) -> Tensor:
     """The same for rows: ``(wanted·H, n)`` to ``(entries·P, n)``, where n stays."""
-    if list(wanted) == list(entries) and padded == hidden:
+    if tuple(wanted) == tuple(entries) and padded == hidden:
         return matrix
     parts = []
     for entry in entries:
@@ -58,7 +58,7 @@ def unpack_rows(
     gradient: Tensor, wanted: Sequence[Key], entries: Sequence[Key], hidden: int, padded: int
 ) -> Tensor:
     """The way back: ``(entries·P, n)`` to ``(wanted·H, n)``."""
-    if list(wanted) == list(entries) and padded == hidden:
+    if tuple(wanted) == tuple(entries) and padded == hidden:
         return gradient
     starts = [list(entries).index(key) * padded for key in wanted]
     parts = [gradient[s : s + hidden] for s in starts]

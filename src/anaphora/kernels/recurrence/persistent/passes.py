@@ -8,6 +8,7 @@ anything to be moved.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,13 +16,13 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.graph import Node
 from anaphora.kernels.recurrence.persistent import nvrtc
 from anaphora.kernels.recurrence.persistent.ahead import reductions_ahead
-from anaphora.kernels.recurrence.persistent.columns import Key, Program
+from anaphora.kernels.recurrence.persistent.columns import Program
 from anaphora.kernels.recurrence.persistent.driver import Loaded, check_report, report
+from anaphora.kernels.recurrence.persistent.layout import Gradient, Layout, Packed
 from anaphora.kernels.recurrence.persistent.packing import pack_depth, pack_rows, unpack_rows
-from anaphora.kernels.recurrence.persistent.program import Programs, together
+from anaphora.kernels.recurrence.persistent.program import Programs
 from anaphora.kernels.recurrence.persistent.source import NAME, Kernel
 from anaphora.kernels.recurrence.persistent.tiling import Tiling
 from anaphora.kernels.recurrence.precision import recurrent_precision
@@ -44,6 +45,10 @@ class Pass:
         code = nvrtc.machine_code(self.kernel.source, self.architecture, "steps")
         tiling = self.kernel.tiling
         return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps)
+
+    @cached_property
+    def matrices(self) -> list[Packed]:
+        return Layout.matrices(self.kernel.program)
 
     @property
     def tiling(self) -> Tiling:
@@ -89,6 +94,8 @@ class Passes:
     def __init__(self, programs: Programs, forward: Pass, backward: Pass, running: Pass):
         self.programs, self.plan, self.hidden = programs, programs.plan, programs.hidden
         self.forward_pass, self.backward_pass, self.running_pass = forward, backward, running
+        self.layout = Layout(programs)
+        self._read_backward = {name for _, name in backward.kernel.parameters}
 
     # ------------------------------------------------------------------ forward
     def forward(self, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
@@ -99,7 +106,7 @@ class Passes:
         x, program = given.steps[0], run.program
         time, batch = x.shape[:2]
         rows, kernel = batch * time, run.kernel
-        with recurrent_precision():
+        with _precision(x):
             fixed = self._inputs(call, given)
         arrays = {**fixed, **run.shared_arrays(x, rows), **self._matrices(run, given)}
         arrays["Y"] = x.new_empty(batch, time, self.hidden)
@@ -119,41 +126,30 @@ class Passes:
             "KROW": arrays.get("KROW"),
             "OPERAND": arrays.get("SHARED"),
         }
-        wanted = {name for _, name in self.backward_pass.kernel.parameters}
-        left = {name: value for name, value in left.items() if name in wanted}
+        left = {name: value for name, value in left.items() if name in self._read_backward}
         return y, last, Kept(left, tuple(given.steps))
 
     def _inputs(self, call: Call, given: Arguments) -> Arrays:
         """What both kernels read and nobody writes: parameters, inputs, and products of inputs for all steps."""
-        arrays: Arrays = {}
-        places = [*self.forward_pass.program.places, *self.backward_pass.program.places]
-        for name, group, kind in (
-            ("P", given.vectors, "vector"),
-            ("Q", given.rows, "row"),
-            ("S", given.steps, "step"),
-        ):
-            arrays |= {
-                f"{name}{i}": group[i].contiguous() for i in {p.index for p in places if p.kind == kind}
-            }
-        nodes = self.forward_pass.program.columns.nodes | self.backward_pass.program.columns.nodes
-        x = given.steps
-        for number in {p.index for p in places if p.kind == "product"}:
-            node = nodes[number]
+        layout, x = self.layout, given.steps
+        arrays: Arrays = {f"P{i}": given.vectors[i].contiguous() for i in layout.vectors}
+        arrays |= {f"Q{i}": given.rows[i].contiguous() for i in layout.rows}
+        arrays |= {f"S{i}": x[i] for i in layout.steps}
+        for node in layout.products:
             source = x[node.args[0].index]
-            arrays[f"X{number}"] = source.reshape(-1, source.shape[2]) @ given.matrices[node.index].t()
-        wanted = [nodes[number] for number in {p.index for p in places if p.kind == "ahead"}]
-        arrays |= {f"A{n.number}": v for n, v in reductions_ahead(wanted, given, arrays)}
+            arrays[f"X{node.number}"] = source.view(-1, source.shape[2]) @ given.matrices[node.index].t()
+        if layout.ahead:
+            arrays |= {f"A{n.number}": v for n, v in reductions_ahead(layout.ahead, given, arrays)}
         if call.lengths is not None:
             arrays["LENGTHS"] = call.lengths.to(x[0].device, torch.int32).clamp(0, x[0].shape[0]).contiguous()
         return arrays
 
     def _matrices(self, run: Pass, given: Arguments) -> Arrays:
         arrays: Arrays = {}
-        for k, e in enumerate(run.program.products):
-            start = run.program.start(e)
-            entries = run.program.shared[start : start + len(set(e.operands))]
-            matrix = given.matrices[e.matrix] if e.matrix >= 0 else given.matrices[-1 - e.matrix].t()
-            arrays[f"M{k}"] = pack_depth(matrix.detach(), e.operands, entries, self.hidden, run.tiling.padded)
+        for k, p in enumerate(run.matrices):
+            matrix = given.matrices[p.matrix].detach()
+            matrix = matrix.t() if p.transposed else matrix
+            arrays[f"M{k}"] = pack_depth(matrix, p.at.wanted, p.at.entries, self.hidden, run.tiling.padded)
         return arrays
 
     # ------------------------------------------------------------------ backward
@@ -180,8 +176,8 @@ class Passes:
             shape = (len(run.program.sums), blocks * threads, run.tiling.padded)
             sums = arrays["SUMS"] = x.new_empty(shape, dtype=torch.float32)
         run.run(arrays, time, batch, call.reverse)
-        with recurrent_precision():
-            matrices, dx = self._after(call, given, kept, arrays.get("SHARED"), needs)
+        with _precision(x):
+            matrices, dx = self._after(given, kept, arrays.get("SHARED"), needs)
         vectors = self._vector_gradients(given, sums)
         nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
         return [*matrices, *vectors, dx, *nothing, *dstates]
@@ -194,13 +190,16 @@ class Passes:
         keys = self.backward_pass.program.sums
         for index, wanted in self.programs.vector_gradients.items():
             like = given.vectors[index]
-            parts = [total[keys.index(key)][: self.hidden] for key in wanted]
-            value = parts[0] if len(parts) == 1 else torch.cat(parts)
+            at = [keys.index(key) for key in wanted]
+            if at == list(range(at[0], at[0] + len(at))):
+                value = total[at[0] : at[0] + len(at), : self.hidden].reshape(-1)
+            else:
+                value = torch.cat([total[k, : self.hidden] for k in at])
             found[index] = (value.sum(0, keepdim=True) if like.shape[0] == 1 else value).to(like.dtype)
         return found
 
     def _after(
-        self, call: Call, given: Arguments, kept: Kept, shared: Tensor | None, needs: Sequence[bool]
+        self, given: Arguments, kept: Kept, shared: Tensor | None, needs: Sequence[bool]
     ) -> tuple[list[Tensor | None], Tensor | None]:
         """The gradients of matrices and of x: products over all rows and steps."""
         matrices: list[Tensor | None] = [None] * len(given.matrices)
@@ -208,46 +207,45 @@ class Passes:
         x, dx = given.steps[0], None
         if shared is None:
             return matrices, dx
-        entries, padded, h = self.backward_pass.program.shared, self.backward_pass.tiling.padded, self.hidden
-        for product, wanted in self.programs.products:
-            start = together(entries, wanted)
-            here = entries[start : start + len(set(wanted))]
-            g = shared[:, start * padded : (start + len(here)) * padded]
-            m, source = product.index, product.args[0]
-            if needs[m]:
-                operand, keys, order = self._operand(call, given, kept, source)
-                found = unpack_rows(g.t() @ operand, wanted, here, h, padded)
-                if keys:
-                    found = unpack_rows(found.t(), keys, order, h, self.forward_pass.tiling.padded).t()
-                matrices[m] = found
-            if source.op == "step" and source.index == 0 and wants_x:
-                through = g @ pack_rows(given.matrices[m].detach(), wanted, here, h, padded)
+        padded, h = self.backward_pass.tiling.padded, self.hidden
+        for p in self.layout.gradients:
+            g = shared[:, p.at.columns(padded)]
+            if needs[p.matrix]:
+                operand = self._operand(given, kept, p)
+                found = unpack_rows(g.t() @ operand, p.at.wanted, p.at.entries, h, padded)
+                if p.operand is not None:
+                    wide = self.forward_pass.tiling.padded
+                    found = unpack_rows(found.t(), p.operand.wanted, p.operand.entries, h, wide).t()
+                matrices[p.matrix] = found
+            if p.source.op == "step" and p.source.index == 0 and wants_x:
+                weights = given.matrices[p.matrix].detach()
+                through = g @ pack_rows(weights, p.at.wanted, p.at.entries, h, padded)
                 dx = through if dx is None else dx + through
         for k, key in enumerate(self.programs.step_gradient if wants_x else ()):
-            at = entries.index(key) * padded
+            at = self.backward_pass.program.shared.index(key) * padded
             dx = torch.zeros_like(x).view(-1, x.shape[2]) if dx is None else dx
             dx[:, k * h : (k + 1) * h] += shared[:, at : at + h]
         return matrices, None if dx is None else dx.view(x.shape).transpose(0, 1)
 
-    def _operand(
-        self, call: Call, given: Arguments, kept: Kept, source: Node
-    ) -> tuple[Tensor, list[Key], list[Key]]:
-        """What a product multiplied, at all steps; its numbers, and in which order they lie, where it was exchanged."""
-        if source.op == "step":
-            value = given.steps[source.index]
-            if call.lengths is not None:  # what lies past a row's end may be anything
-                time = torch.arange(value.shape[0], device=value.device)
-                real = time[:, None] < call.lengths.to(value.device)
-                value = torch.where(real[:, :, None], value, value.new_zeros(()))
-            return value.reshape(-1, value.shape[2]), [], []
-        run, shared = self.forward_pass, kept.arrays["OPERAND"]
-        assert shared is not None
-        keys, padded = run.program.columns.keys(source), run.tiling.padded
-        start = together(run.program.shared, keys)
-        order = run.program.shared[start : start + len(set(keys))]
-        return shared[:, start * padded : (start + len(order)) * padded], keys, order
+    def _operand(self, given: Arguments, kept: Kept, product: Gradient) -> Tensor:
+        """What a product multiplied, at all steps."""
+        if product.operand is not None:
+            shared = kept.arrays["OPERAND"]
+            assert shared is not None
+            return shared[:, product.operand.columns(self.forward_pass.tiling.padded)]
+        value = given.steps[product.source.index]
+        lengths = kept.arrays.get("LENGTHS")
+        if lengths is not None:  # what lies past a row's end may be anything
+            time = torch.arange(value.shape[0], device=value.device)
+            value = torch.where((time[:, None] < lengths)[:, :, None], value, value.new_zeros(()))
+        return value.view(-1, value.shape[2])
 
 
 def _time_first(given: Arguments) -> Arguments:
     """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``; free where a layer below made them."""
     return given._replace(steps=tuple(s.transpose(0, 1).contiguous() for s in given.steps))
+
+
+def _precision(x: Tensor) -> AbstractContextManager[None]:
+    """Products of float32 numbers as recurrent layers are asked to do them; others know but one way."""
+    return recurrent_precision() if x.dtype == torch.float32 else nullcontext()

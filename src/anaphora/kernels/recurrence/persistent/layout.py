@@ -1,0 +1,83 @@
+"""Where the tensors of a call belong in the kernels' arrays: found once, since it does not depend on the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anaphora.kernels.recurrence.graph import Node
+from anaphora.kernels.recurrence.persistent.columns import Key, Program
+from anaphora.kernels.recurrence.persistent.program import Programs, together
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Neighbouring entries of a shared array, and the numbers of the plan that lie there, in the plan's order."""
+
+    start: int
+    entries: tuple[Key, ...]
+    wanted: tuple[Key, ...]
+
+    def columns(self, padded: int) -> slice:
+        return slice(self.start * padded, (self.start + len(self.entries)) * padded)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A matrix a kernel reads: number ``matrix`` of the call, transposed or not, for these entries."""
+
+    matrix: int
+    transposed: bool
+    at: Entries
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A product of the plan: where the gradient of its value lies, and what it multiplied if that was exchanged."""
+
+    matrix: int
+    source: Node
+    at: Entries
+    operand: Entries | None
+
+
+class Layout:
+    """Everything about names and places that two passes of a plan have to look up."""
+
+    def __init__(self, programs: Programs):
+        forward, backward = programs.forward, programs.backward
+        places = {*forward.places, *backward.places}
+        nodes = forward.columns.nodes | backward.columns.nodes
+        numbers = {kind: sorted({p.index for p in places if p.kind == kind}) for kind in _KINDS}
+        self.vectors, self.rows, self.steps = numbers["vector"], numbers["row"], numbers["step"]
+        self.products = [nodes[n] for n in numbers["product"]]
+        self.ahead = [nodes[n] for n in numbers["ahead"]]
+        self.gradients = [
+            Gradient(
+                product.index,
+                product.args[0],
+                entries_of(backward.shared, keys),
+                None
+                if product.args[0].op == "step"
+                else entries_of(forward.shared, forward.columns.keys(product.args[0])),
+            )
+            for product, keys in programs.products
+            if backward.shared
+        ]
+
+    @staticmethod
+    def matrices(program: Program) -> list[Packed]:
+        """In the order of the program's products."""
+        found = []
+        for e in program.products:
+            m = e.matrix if e.matrix >= 0 else -1 - e.matrix
+            found.append(Packed(m, e.matrix < 0, entries_of(program.shared, e.operands)))
+        return found
+
+
+_KINDS = ("vector", "row", "step", "product", "ahead")
+
+
+def entries_of(shared: list[Key], wanted: Sequence[Key]) -> Entries:
+    start = together(shared, wanted)
+    return Entries(start, tuple(shared[start : start + len(set(wanted))]), tuple(wanted))
