@@ -1,6 +1,6 @@
 """Makes the pictures of docs/inside.md: trains small models on embedded corpora and draws what is inside them.
 
-python docs/gallery.py [FOLDER]        (some minutes on two cores; by default docs/pictures)
+python docs/gallery.py [FOLDER]        (a quarter of an hour on two cores; by default docs/pictures)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import anaphora as an
 from anaphora.probe.classical import probe_hmm, probe_kalman
 from anaphora.probe.ctc import probe_ctc
 from anaphora.probe.vectors import probe_vectors
+from anaphora.tasks.looking import Asked
 from anaphora.views.places import position_trace
 from anaphora.views.registry import picture
 
@@ -49,6 +50,13 @@ def main(folder: Path) -> None:
             keep(name, trace)
         keep("sampling", reader.probe("def add(se"), temperature=0.7, top_p=0.9)
         keep("embeddings", words(), analogy="king,man,woman", word="king")
+        senses(runs)
+        for name, run, number in (
+            ("spectrogram", "speech", 3),
+            ("captions", "captions", 6),
+            ("glimpses", "numerals", 2),
+        ):
+            keep(name, example(runs / run, number))
     keep("positions", position_trace(length=48, width=48))
     keep("ctc", speech())
     weather = an.HMM(2, emissions="categorical").set(
@@ -89,6 +97,24 @@ def language(runs: Path) -> None:
         "valid_every": 250,
     }
     an.LanguageModel(model="lstm", tokens="char", lr=5e-3, **sizes, **QUIET).fit("python", out=runs / "lstm")
+
+
+def senses(runs: Path) -> None:
+    """Words of synthetic voices, captions of scenes of shapes, numerals looked at bit by bit."""
+    an.Transcriber(model="bilstm-ctc", steps=500, valid_every=500, **QUIET).fit("tones", out=runs / "speech")
+    an.Captioner(model="lstm-attention", steps=1400, valid_every=700, **QUIET).fit(
+        "shapes", out=runs / "captions"
+    )
+    an.Classifier(model="glimpse", steps=600, valid_every=300, **QUIET).fit("numerals", out=runs / "numerals")
+
+
+def example(run: Path, number: int) -> Any:
+    """A dev example of a run, by its number, as `anaphora inspect RUN --text '#3'` looks at it."""
+    model = an.load(run)
+    x, facts = Asked(model, run).find(f"#{number}")
+    trace = model.probe(x)
+    trace.facts |= facts
+    return trace
 
 
 def words() -> Any:
