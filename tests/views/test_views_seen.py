@@ -102,6 +102,12 @@ def test_the_terminal_shows_peaks_with_and_without_colour():
         assert picture.text(width, colour=False)
 
 
+def test_marks_of_beginnings_and_of_the_end_are_no_words():
+    chart = seen(("▁red", "square", "</s>")).view("captions").chart
+    assert chart.words == ["red", "square", "</s>"]
+    assert chart.subtitle == "output: red square"
+
+
 def test_words_are_only_text_everywhere():
     trace = seen((EVIL, "\x1b[2J", "\u202ered"), text=EVIL, reference=EVIL)
     for name, made in (("captions", trace), ("glimpses", looked((EVIL, "\x1b[2J", "b"), reference=EVIL))):

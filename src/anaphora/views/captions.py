@@ -212,7 +212,7 @@ def said(trace: Trace, words: list[str] | None = None) -> str:
     facts = trace.facts
     asked = str(facts.get("text", "")).strip()
     example = f"dev example {facts['example']}" if "example" in facts else ""
-    output = str(facts.get("output", "")) or " ".join(words or [])
+    output = str(facts.get("output", "")) or " ".join(word for word in words or [] if word != "</s>")
     wanted = f"wanted: {facts['reference']}" if facts.get("reference") else ""
     return " · ".join(
         part for part in (example, asked, f"output: {output}" if output else "", wanted) if part
