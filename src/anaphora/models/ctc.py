@@ -47,19 +47,13 @@ class CTCModel(nn.Module):
 class JointModel(Seq2Seq):
     """One encoder that two read: a decoder with attention, and CTC (Kim, Hori & Watanabe 2017).
 
-    CTC knows that sound and symbols run in the same order; training both teaches the attention so.
+    CTC knows that sound and symbols run in the same order; training both teaches the attention so. ``frames`` reads what
+    ``encode`` gives.
     """
 
     def __init__(self, encoder: Listener, decoder: Decoder, frames: FrameScores):
         super().__init__(encoder, decoder)
         self.frames = frames
-
-    def both(
-        self, x: Tensor, lengths: Tensor, target_in: Tensor, *, teacher_forcing: float = 1.0
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The decoder's logits ``(batch, T, symbols)``, and the scores of the frames with their lengths."""
-        memory = self.encode(x, lengths)
-        return self.decoder(target_in, memory, teacher_forcing), self.frames(memory)
 
 
 def log_probabilities(scores: Tensor) -> Tensor:

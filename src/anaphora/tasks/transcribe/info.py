@@ -38,6 +38,14 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
         lt=1,
         description="w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs.",
     )
+    order_weight: float = Field(
+        0.2,
+        ge=0,
+        le=10,
+        allow_inf_nan=False,
+        description="Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is "
+        "written in the order it is heard. 0 leaves attention free.",
+    )
     label_smoothing: float = Field(
         0.1,
         ge=0,
@@ -92,7 +100,7 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
 
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_DECODER_ONLY = frozenset({"embedding", "attention", "label_smoothing", "teacher_forcing"})
+_DECODER_ONLY = frozenset({"embedding", "attention", "order_weight", "label_smoothing", "teacher_forcing"})
 _JOINT_ONLY = frozenset({"ctc_weight"})
 _TRAINED: dict[str, Any] = {
     "hidden": 128,

@@ -17,10 +17,12 @@ from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import inside
 from anaphora.search import ctc_loss
 from anaphora.tasks.transcribe.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.info import TranscriberSettings
 from anaphora.tasks.transcribe.metrics import error_rates
+from anaphora.tasks.transcribe.words import attention_weights
 from anaphora.training.objective import LossSum
 
 SHOWN = 4
@@ -53,7 +55,8 @@ class TranscriptionObjective:
     """The loss of a recording x with transcript y, per symbol of y and its end:
 
     - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t);
-    - attention: −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked;
+    - attention: −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked, and while training ``order_weight`` for every frame that
+      attention goes back (`going_back`);
     - joint: w·CTC + (1 − w)·attention.
 
     A transcript with more symbols than its recording has frames adds nothing to CTC. ``dev`` are frames, transcripts
@@ -84,16 +87,18 @@ class TranscriptionObjective:
             return LossSum(_frame_loss(scores, frames, batch.targets), batch.symbols)
         target_in = padded([[BOS, *row] for row in batch.targets], x.device)
         target_out = padded([[*row, EOS] for row in batch.targets], x.device)
+        memory = model.encode(x, lengths)
+        with inside.record() as notes:
+            logits = model.decoder(target_in, memory, forcing)
+        total = _symbol_loss(logits, target_out, smoothing)
+        if model.training and self.settings.order_weight:
+            weights = attention_weights(model, notes)
+            total = total + self.settings.order_weight * going_back(weights, target_out != PAD)
         if isinstance(model, JointModel):
-            logits, (scores, frames) = model.both(x, lengths, target_in, teacher_forcing=forcing)
-            heard, written = (
-                _frame_loss(scores, frames, batch.targets),
-                _symbol_loss(logits, target_out, smoothing),
-            )
+            scores, frames = model.frames(memory)
             w = self.settings.ctc_weight
-            return LossSum(w * heard + (1 - w) * written, batch.symbols)
-        logits = model(x, lengths, target_in, teacher_forcing=forcing)
-        return LossSum(_symbol_loss(logits, target_out, smoothing), batch.symbols)
+            total = w * _frame_loss(scores, frames, batch.targets) + (1 - w) * total
+        return LossSum(total, batch.symbols)
 
     @torch.no_grad()
     def evaluate(self, model: CTCModel | Seq2Seq) -> dict[str, float]:
@@ -115,6 +120,15 @@ class TranscriptionObjective:
 
     def _references(self) -> list[str]:
         return [self.tokenizer.normalized(text) for text in self._transcripts]
+
+
+def going_back(weights: Tensor, real: Tensor) -> Tensor:
+    """Σ_τ max(0, c_{τ−1} − c_τ) with c_τ = Σ_j j α_τj: how many frames attention goes back, of weights α
+    ``(batch, T, S)`` of which ``real`` ``(batch, T)`` belong to symbols. Speech is written in the order it is heard."""
+    places = torch.arange(weights.shape[2], device=weights.device, dtype=weights.dtype)
+    centres = weights @ places
+    back = F.relu(centres[:, :-1] - centres[:, 1:])
+    return (back * real[:, 1:]).sum()
 
 
 def _frame_loss(scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]) -> Tensor:

@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
@@ -87,16 +90,37 @@ def _by_frames(heard: Heard, h: Hypothesis) -> list[_Mark]:
 
 @torch.no_grad()
 def _by_attention(model: Seq2Seq, heard: Heard, h: Hypothesis) -> list[_Mark]:
-    """Where each symbol looked most; the confidence is p of the symbol given those before it."""
+    """On the best way through the attention that never goes back; the confidence is p of a symbol given those before."""
     memory = heard.memory
     assert memory is not None
     target_in = torch.tensor([[BOS, *h.tokens]], device=memory.mask.device)
-    attention = model.decoder.attentions[-1]
     with inside.record() as notes:
         model.decoder(target_in, memory)
-    weights = torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)[0]
-    places = weights[: len(h.tokens)].argmax(-1).tolist()
+    weights = attention_weights(model, notes)[0, : len(h.tokens)]
+    places = in_order(weights.double().cpu().numpy())
     return [_Mark(p, p + 1, math.exp(step)) for p, step in zip(places, h.steps, strict=False)]
+
+
+def attention_weights(model: Seq2Seq, notes: Sequence[inside.Note]) -> Tensor:
+    """What the decoder's attention noted step by step, ``(batch, T, S)``."""
+    attention = model.decoder.attentions[-1]
+    return torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)
+
+
+def in_order(weights: NDArray[np.float64]) -> list[int]:
+    """The places p_1 ≤ p_2 ≤ … that make Σ_τ log α_{τ, p_τ} greatest, of weights α ``(T, S)``."""
+    scores = np.log(np.maximum(weights, 1e-30))
+    best, came = np.zeros(scores.shape[1]), []
+    for row in scores:
+        before = np.maximum.accumulate(best)
+        # the nearest place that has the running maximum
+        came.append(np.maximum.accumulate(np.where(best == before, np.arange(len(best)), 0)))
+        best = before + row
+    places, place = [], int(best.argmax()) if len(scores) else 0
+    for back in reversed(came):
+        places.append(place)
+        place = int(back[place])
+    return places[::-1]
 
 
 def _grouped(
