@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anaphora.models.answerer import ByPicture, CrossReader, PictureAnswerer, QuestionOnly, WordByWord
+from anaphora.models.answerer import ByPicture, CrossReader, Looks, PictureAnswerer, QuestionOnly
 from anaphora.models.classifier import BagEncoder
 from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.seeing import PictureEncoder
 from anaphora.nn import LSTM, Recurrent, transformer
-from anaphora.nn.attention import Bilinear, MultiHead
+from anaphora.nn.attention import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.residual import ResidualCNN
 
@@ -39,11 +39,11 @@ def model(kind: str) -> PictureAnswerer:
     encoder = RecurrentEncoder(Embedding(10, 8), Recurrent(LSTM(8, 6), bidirectional=True))
     if kind == "blind":
         return PictureAnswerer(encoder, None, QuestionOnly(12), hidden=8, answers=5)
-    reader = WordByWord(Bilinear(12, 8), Recurrent(LSTM(20, 6)), question=12, picture=8)
+    reader = Looks(looks=3, question=12, picture=8)
     return PictureAnswerer(encoder, pictures, reader, hidden=8, answers=5)
 
 
-@pytest.mark.parametrize("kind", ["words", "cross", "blind"])
+@pytest.mark.parametrize("kind", ["looks", "cross", "blind"])
 def test_a_question_does_not_depend_on_the_others(kind):
     net = model(kind).eval()
     images, question = torch.rand(4, 3, 8, 8), torch.randint(4, 10, (6, 5))
@@ -56,20 +56,19 @@ def test_a_question_does_not_depend_on_the_others(kind):
     assert torch.equal(other, together) == (kind == "blind")
 
 
-def test_words_look_and_things_are_counted_as_the_equations_say():
-    net = model("words").double().eval()
+def test_looks_are_taken_side_by_side_as_the_equations_say():
+    net = model("looks").double().eval()
     images, question = torch.rand(1, 3, 8, 8, dtype=torch.float64), torch.tensor([[4, 7, 5]])
     lengths, which = torch.tensor([3]), torch.tensor([0])
-    h = net.encoder(question, lengths).annotations[0]  # (3, 12)
+    h = net.encoder(question, lengths).annotations[0]
     a = net.pictures(images).annotations[0]  # (4, 8)
     reader = net.reader
-    alpha = torch.softmax(h @ reader.attention.weight @ a.T, -1)
-    steps = torch.cat((h, alpha @ a), -1)
-    last = reader.recurrent(steps[None])[0][0, -1]
-    ends = torch.cat((h[-1, :6], h[0, 6:]))  # forward at the end, backward at the beginning
-    gain, shift = (reader.modulation.weight @ ends + reader.modulation.bias).split(8)
-    places = F.layer_norm(a @ reader.places.weight.T + reader.places.bias, (8,))
-    found = ((1 + gain) * places + shift).relu().mean(0)
-    read = torch.cat((last, found))
+    q = torch.cat((h[-1, :6], h[0, 6:]))
+    scores = reader.w(torch.tanh(reader.U(a) * reader.V(q)))  # (4, 3)
+    alpha = torch.softmax(scores, 0)
+    looks = [(reader.A[g](alpha[:, g] @ a) * reader.B[g](q)).relu() for g in range(3)]
+    gain, shift = reader.modulation(q).split(8)
+    marked = ((1 + gain) * F.layer_norm(reader.places(a), (8,)) + shift).relu()
+    read = torch.cat((*looks, q, marked.amax(0), marked.mean(0)))
     expected = net.output(net.hidden(read).relu())
     torch.testing.assert_close(net(images, which, question, lengths)[0], expected)

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from anaphora.models.memory import Memory
 from anaphora.models.pooling import LastState
 from anaphora.models.seeing import PictureEncoder
-from anaphora.nn.attention.base import Attention
-from anaphora.nn.recurrent import Recurrent
+from anaphora.nn import inside
 from anaphora.nn.transformer import DecoderLayer
 from anaphora.nn.transformer.stack import fresh_copies
 
@@ -97,35 +96,40 @@ class QuestionOnly(nn.Module):
         return last
 
 
-class WordByWord(nn.Module):
-    """Every word of the question looks at the picture, and a second layer reads words together with what they saw.
+class Looks(nn.Module):
+    """The question as a whole looks at the picture several times, side by side (low-rank bilinear; Kim et al. 2017):
 
-        c_t = Σ_j α_tj a_j,    α_t = softmax_j score(h_t, a_j),    s_t = cell(s_{t−1}, [h_t; c_t])
+        α_g = softmax_j w_g · tanh(U a_j ⊙ V q),    c_g = Σ_j α_gj a_j,    v_g = relu(A_g c_g ⊙ B_g q)
 
-    and the vector is [s_T; m], where m = (1/L) Σ_j relu((1 + γ) ⊙ N(W a_j) + β) with γ and β linear in the question's
-    last state (Perez et al. 2018): a weighted mean finds things, but cannot count them, as its weights sum to 1.
+    for ``looks`` looks g, with q the question's last state. The vector is [v_1; …; v_G; q; max_j m_j; mean_j m_j] with
+    m_j = relu((1 + γ) ⊙ N(W a_j) + β), where γ and β are linear in q (Perez et al. 2018): a weighted mean finds things,
+    but cannot count them, as its weights sum to 1. Notes ``weights``, α ``(questions, looks, places)``.
     """
 
-    def __init__(self, attention: Attention, recurrent: Recurrent, *, question: int, picture: int):
+    def __init__(self, *, looks: int, question: int, picture: int):
         super().__init__()
-        self.attention = attention
-        self.recurrent = recurrent
-        self.width = recurrent.output_size + picture
+        self.looks = looks
+        self.width = (looks + 2) * picture + question
         self.pooling = LastState()
+        self.U, self.V = nn.Linear(picture, picture), nn.Linear(question, picture)
+        self.w = nn.Linear(picture, looks)
+        self.A = nn.ModuleList(nn.Linear(picture, picture) for _ in range(looks))
+        self.B = nn.ModuleList(nn.Linear(question, picture) for _ in range(looks))
         self.places = nn.Linear(picture, picture)
         self.norm = nn.LayerNorm(picture, elementwise_affine=False)
         self.modulation = nn.Linear(question, 2 * picture)
 
     def forward(self, asked: Memory, lengths: Tensor, seen: Tensor, groups: ByPicture) -> Tensor:
         """asked: states ``(questions, time, question)``; seen ``(pictures, places, picture)``."""
-        words = groups.together(asked.annotations)  # (pictures, most, time, question)
-        context, _ = self.attention(words.flatten(1, 2), seen)
-        context = groups.apart(context.unflatten(1, words.shape[1:3]))
-        _, last = self.recurrent(torch.cat((asked.annotations, context), -1), lengths)
-        wanted = groups.together(self.modulation(self.pooling(asked))).unsqueeze(2)
-        gain, shift = wanted.chunk(2, -1)  # (pictures, most, 1, picture)
-        found = F.relu((1 + gain) * self.norm(self.places(seen)).unsqueeze(1) + shift).mean(2)
-        return torch.cat((last[0][-1], groups.apart(found)), -1)
+        q = self.pooling(asked)
+        together = torch.tanh(self.U(seen).unsqueeze(1) * groups.together(self.V(q)).unsqueeze(2))
+        weights = torch.softmax(self.w(together).transpose(2, 3), -1)  # (pictures, most, looks, places)
+        inside.note(self, "weights", groups.apart(weights))
+        contexts = groups.apart(weights @ seen.unsqueeze(1)).unbind(1)
+        found = [F.relu(A(c) * B(q)) for A, B, c in zip(self.A, self.B, contexts, strict=True)]
+        gain, shift = groups.together(self.modulation(q)).unsqueeze(2).chunk(2, -1)
+        marked = F.relu((1 + gain) * self.norm(self.places(seen)).unsqueeze(1) + shift)
+        return torch.cat((*found, q, groups.apart(marked.amax(2)), groups.apart(marked.mean(2))), -1)
 
 
 class CrossReader(nn.Module):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import nn
 
-from anaphora.models.answerer import CrossReader, PictureAnswerer, QuestionOnly, Reader, WordByWord
+from anaphora.models.answerer import CrossReader, Looks, PictureAnswerer, QuestionOnly, Reader
 from anaphora.models.classifier import BagEncoder
-from anaphora.nn import Recurrent, transformer
-from anaphora.nn.attention import Bilinear, MultiHead
+from anaphora.nn import transformer
+from anaphora.nn.attention import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.answer.info import AnswererSettings
-from anaphora.tasks.parts import encoder_layer, make_cell, picture_encoder, recurrent_encoder
+from anaphora.tasks.parts import encoder_layer, picture_encoder, recurrent_encoder
 
 
 def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> PictureAnswerer:
@@ -37,12 +37,9 @@ def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> Pictur
         if s.model == "question-only":
             reader = QuestionOnly(width)
         else:
-            reader = WordByWord(
-                Bilinear(width, s.hidden),
-                Recurrent(make_cell(s, width + s.hidden)),
-                question=width,
-                picture=s.hidden,
-            )
+            reader = Looks(looks=s.looks, question=width, picture=s.hidden)
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers) if s.model == "transformer" else None
-    pictures = None if s.model == "question-only" else picture_encoder(s, s.hidden, stack=stack)
+    # gain 0: the eye begins with the blurred colours of each place, the first that a question can be answered by
+    blind = s.model == "question-only"
+    pictures = None if blind else picture_encoder(s, s.hidden, stack=stack, gain=0.0)
     return PictureAnswerer(encoder, pictures, reader, hidden=2 * s.hidden, answers=answers, dropout=s.dropout)

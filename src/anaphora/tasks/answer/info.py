@@ -18,6 +18,9 @@ class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, TrainingS
         description="What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte "
         "pair encoding.",
     )
+    looks: int = Field(
+        4, ge=1, le=64, description="How many places of the picture a question looks at, side by side."
+    )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Share of the target probability spread over all answers."
     )
@@ -61,14 +64,16 @@ class AnswerOptions(Settings):
 
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_OF_PICTURES = frozenset({"channels", "halvings", "augment", "mirror", "picture_weights"})
+_OF_PICTURES = frozenset({"looks", "channels", "halvings", "augment", "mirror", "picture_weights"})
 _TRAINED: dict[str, Any] = {
-    "hidden": 128,
-    "embedding": 128,
-    "batch_tokens": 4096,
-    "steps": 1000,
-    "valid_every": 100,
-    "save_every": 250,
+    "hidden": 96,
+    "embedding": 64,
+    "channels": 16,
+    "halvings": 4,
+    "batch_tokens": 1024,
+    "steps": 6000,
+    "valid_every": 500,
+    "save_every": 500,
     "lr": 2e-3,
     "warmup": 100,
     "dropout": 0.0,
@@ -78,7 +83,7 @@ _TRAINED: dict[str, Any] = {
 _PRESETS = (
     Preset(
         "lstm-attention",
-        "LSTM over the question in both directions; each word looks at the picture's grid, a second LSTM reads what it saw.",
+        "LSTM over the question in both directions, which looks at several places of the picture side by side.",
         _TRAINED,
         _TRANSFORMER_ONLY,
     ),
@@ -86,13 +91,14 @@ _PRESETS = (
         "transformer",
         "Self-attention over the picture's places and over the question's words, which also attend to the places.",
         {key: value for key, value in _TRAINED.items() if key != "embedding"}
-        | {"layers": 2, "feedforward": 256, "lr": 1e-3},
-        _RECURRENT_ONLY | {"embedding"},
+        | {"layers": 2, "feedforward": 192, "lr": 1e-3},
+        _RECURRENT_ONLY | {"embedding", "looks"},
     ),
     Preset(
         "question-only",
         "The baseline: LSTM over the question, which never looks at the picture.",
-        {**_TRAINED, "steps": 400, "valid_every": 50},
+        {key: value for key, value in _TRAINED.items() if key not in _OF_PICTURES}
+        | {"steps": 600, "valid_every": 100},
         _TRANSFORMER_ONLY | _OF_PICTURES,
     ),
 )

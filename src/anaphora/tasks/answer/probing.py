@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.errors import DataError
-from anaphora.models.answerer import CrossReader, WordByWord
+from anaphora.models.answerer import CrossReader, Looks
 from anaphora.nn import inside
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
@@ -29,7 +28,8 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
     """States and, on request, gradients while one ``(picture, question)`` is read; the loss is that of the answer
     ``target``, or of the model's own.
 
-    Arrays besides those of `probe_reading`: ``picture`` (row, column, channel), ``attention`` (output, place) over the picture's grid for each word of the question, and ``probabilities`` (symbol) over the answers.
+    Arrays besides those of `probe_reading`: ``picture`` (row, column, channel), ``attention`` (output, place) over the
+    picture's grid for each look (of a Transformer, for each word), and ``probabilities`` (symbol) over the answers.
     """
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise DataError("an Answerer looks at a picture and a question; give both, (picture, question).")
@@ -58,27 +58,27 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
     pictures = m.model_.pictures
     if pictures is not None:
         arrays["picture"] = Array(("row", "column", "channel"), rows[0].pixels)
-        arrays["attention"] = Array(("output", "place"), _looks(m, inputs))
-        tokens["output"] = words
+        tokens["output"], weights = _looks(m, inputs, words)
+        arrays["attention"] = Array(("output", "place"), weights)
         facts["grid"] = list(pictures.grid)
     return replace(trace, tokens=tokens, arrays=arrays, facts=facts)
 
 
 @torch.no_grad()
-def _looks(m: Answerer, inputs: tuple[Tensor, ...]) -> np.ndarray[Any, Any]:
-    """How each word of the question looked at the places of the picture, ``(words, places)``: of a Transformer
-    the mean of the heads of its highest layer."""
+def _looks(m: Answerer, inputs: tuple[Tensor, ...], words: list[str]) -> tuple[list[str], Any]:
+    """Who looked at the places of the picture, and how much at each, ``(who, places)``: each look of the question, or in
+    a Transformer each of its words, by the mean of the heads of the highest layer."""
     reader = m.model_.reader
     m.model_.eval()
     with inside.record() as notes:
         m.model_(*inputs)
-    if isinstance(reader, WordByWord):
-        (found,) = (n.value for n in notes if n.module is reader.attention and n.name == "weights")
-        return as_numpy(found[0])
+    if isinstance(reader, Looks):
+        (found,) = (n.value for n in notes if n.module is reader and n.name == "weights")
+        return [f"look {number + 1}" for number in range(reader.looks)], as_numpy(found[0])
     assert isinstance(reader, CrossReader)
     top = reader.layers[-1].cross_attention
     (found,) = (n.value for n in notes if n.module is top and n.name == "weights")
-    return as_numpy(found[0].mean(0))
+    return words, as_numpy(found[0].mean(0))
 
 
 def _number(m: Answerer, target: str | None) -> int | None:
