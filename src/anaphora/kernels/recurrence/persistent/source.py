@@ -25,7 +25,7 @@ class Kernel:
         self.kept = record_size(len(self.before.program.keep), kind != "tf32")
         self.kept_rows = len(self.before.program.keep_rows)
         self.reads = Reads(program)
-        self.stages = Stages(program, tiling, self.reads, self.kept)
+        self.stages = Stages(program, tiling, self.reads, self.kept, kind != "tf32")
 
     @property
     def reduction_width(self) -> int:

@@ -9,17 +9,17 @@ from anaphora.kernels.recurrence.persistent.reductions import Reductions
 from anaphora.kernels.recurrence.persistent.tiling import Tiling
 
 # Registers up to which all that can be computed before an exchange is, since the time until it arrives is spent
-# waiting; beyond them numbers are computed when they are used.
-ROOMY = 232
+# waiting; beyond them numbers are computed when they are used. Numbers of 16 bits wait for their use in half the room.
+ROOMY = {True: 240, False: 232}
 FULL = 250  # from here on nothing more may be held at once
 
 
 class Stages:
     """The statements of the loop over steps."""
 
-    def __init__(self, program: Program, tiling: Tiling, reads: Reads, record: int):
-        """``record``: how many numbers a record of what is kept has room for."""
-        self.program, self.tiling, self.reads, self.record = program, tiling, reads, record
+    def __init__(self, program: Program, tiling: Tiling, reads: Reads, record: int, half: bool):
+        """``record``: how many numbers a record of what is kept has room for; ``half``: numbers have 16 bits."""
+        self.program, self.tiling, self.reads, self.record, self.half = program, tiling, reads, record, half
         self.columns, self.body = program.columns, Body(program)
         self.reductions = Reductions(program, self.body)
         # Where a step begins by publishing states, it does so as soon as they are known, before the step
@@ -132,7 +132,8 @@ if({more})fetch();
         ]
         sums = [(q, k) for q, k in enumerate(program.sums) if columns.level(k) == level]
         ready = [k for k in program.reached if columns.level(k) == level and not columns.exchanged(k)]
-        if self.tiling.registers > ROOMY:
+        whole = all(p.in_registers == p.depth_blocks for p in self.tiling.products)
+        if self.tiling.registers > ROOMY[self.half] or not whole:
             results = [k for k in program.results if columns.level(k) == level and not columns.exchanged(k)]
             ready = [*(k for _, k in slots), *(k for _, k in sums), *results]
         lines = self.body.statements(ready)
