@@ -25,7 +25,7 @@ from anaphora.nn.recurrent_step import LayerStep
 pytestmark = pytest.mark.cuda
 ALLOWED = {torch.float32: 2e-3, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 # A normalisation divides by a small number; where a ReLU's input is near zero, rounding decides a whole gradient.
-HARDER = {"layer norm": 2, "relu": 25}
+HARDER = {"layer norm": 4, "relu": 25}
 
 
 @pytest.fixture(autouse=True)
