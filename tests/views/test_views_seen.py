@@ -12,13 +12,13 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from hand_made import EVIL, looked, scene, seen
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Array, Trace
 from anaphora.views import registry
 from anaphora.views.captions import GREY, LEAST
 from anaphora.views.scene import Dot, Image, Path, Rect
+from hand_made import EVIL, looked, scene, seen
 
 SVG = "{http://www.w3.org/2000/svg}"
 
