@@ -10,7 +10,6 @@ from itertools import permutations
 from anaphora.kernels.recurrence.graph import Node
 from anaphora.kernels.recurrence.persistent.columns import (
     Columns,
-    Exchange,
     Key,
     Place,
     Program,
@@ -18,7 +17,7 @@ from anaphora.kernels.recurrence.persistent.columns import (
     find,
 )
 from anaphora.kernels.recurrence.persistent.linear import rearrange_sums
-from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.plan import Plan, backward_roots
 
 MOST_ORDERED = 6  # columns whose every order is tried
 
@@ -31,9 +30,7 @@ class Programs:
     hidden: int
     forward: Program
     backward: Program
-    products: list[
-        tuple[Node, list[Key]]
-    ]  # each product of the plan, and the gradient of its value by columns
+    products: list[tuple[Node, list[Key]]]  # of the plan, each with the gradient of its value by columns
     step_gradient: list[Key]  # of x, apart from what comes through products
     vector_gradients: dict[int, list[Key]]
 
@@ -75,13 +72,8 @@ def _backward(plan: Plan, hidden: int, forward: Program) -> Programs:
     }
     columns = Columns(hidden, kept, plan.views)
     derived = plan.backward
-    roots = [
-        *derived.states,
-        *derived.steps.values(),
-        *derived.vectors.values(),
-        *(g for _, g in derived.products),
-    ]
-    linear = rearrange_sums(plan.graph, roots, set(kept_numbers(kept)))
+    roots = backward_roots(derived)
+    linear = rearrange_sums(plan.graph, roots, {number for number, _ in kept})
     new = dict(zip((r.number for r in roots), linear, strict=True))
     results = [columns.key(new[n.number], 0) for n in derived.states]
     steps = [columns.keys(new[n.number]) for n in derived.steps.values()]
@@ -96,24 +88,14 @@ def _backward(plan: Plan, hidden: int, forward: Program) -> Programs:
     return Programs(plan, hidden, forward, backward, products, steps[0] if steps else [], vectors)
 
 
-def kept_numbers(kept: dict[Key, Place]) -> set[int]:
-    return {number for number, _ in kept}
-
-
 def _arranged(exchanged: Sequence[tuple[Key, ...]], others: Sequence[tuple[Key, ...]]) -> list[Key]:
-    """An order of all columns in which each exchanged group lies together, and as many of the others as can be."""
+    """An order of all columns in which each group lies together; a column comes twice where there is none."""
     groups = [set(g) for g in (*exchanged, *others)]
     distinct = list(dict.fromkeys(k for g in (*exchanged, *others) for k in g))
     if len(distinct) <= MOST_ORDERED:
-        best: tuple[int, list[Key]] | None = None
         for order in permutations(distinct):
-            together = [find(list(order), g) is not None for g in groups]
-            if all(together[: len(exchanged)]) and (best is None or sum(together) > best[0]):
-                best = (sum(together), list(order))
-            if best is not None and best[0] == len(groups):
-                break
-        if best is not None:
-            return best[1]
+            if all(find(list(order), g) is not None for g in groups):
+                return list(order)
     row: list[Key] = []
     for group in (*exchanged, *others):
         if find(row, group) is None:
@@ -127,6 +109,3 @@ def together(shared: list[Key], wanted: Sequence[Key]) -> int:
     if at is None:
         raise Unsuitable("the gradients of its products cannot be laid out together")
     return at
-
-
-__all__ = ["Exchange", "Programs", "make_programs", "together"]

@@ -46,17 +46,6 @@ def why_not(plan: Plan, given: Arguments) -> str | None:
     return None
 
 
-def turns(plan: Plan, given: Arguments) -> int:
-    """How often the GPU has to be filled until all rows are done, the larger of both passes; 1: all run at once."""
-    x = given.steps[0]
-    passes = _passes(plan, x.shape[0], x.dtype, x.device)
-    found = []
-    for one in (passes.forward_pass, passes.backward_pass):
-        at_once = one.tiling.grid(x.shape[0], one.processors) // one.tiling.slices
-        found.append(-(-one.tiling.groups(x.shape[0]) // at_once))
-    return max(found)
-
-
 @cache
 def _no_compiler() -> str | None:
     try:
