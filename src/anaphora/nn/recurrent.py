@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.reference import States
+from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_cuda import side_by_side
+from anaphora.nn.recurrent_cuda import side_by_side, views_of
 from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
-from anaphora.nn.recurrent_run import run_layer
+from anaphora.nn.recurrent_run import run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
 from anaphora.nn.recurrent_stream_cuda import CudaStream
@@ -135,8 +135,9 @@ class Recurrent(nn.Module):
                 partial(self._run, k, value, lengths, tuple(s[k] for s in initial), k % self.directions == 1)
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
-            if self.bidirectional and x.is_cuda and not torch.compiler.is_compiling():
-                results = side_by_side(*runs)
+            if self.bidirectional and x.is_cuda and not (transformed() or inside.recording()):
+                beside = partial(runs[1], params=views_of(self.cells[layer * self.directions + 1]))
+                results = side_by_side(runs[0], beside)
             else:
                 results = [run() for run in runs]
             last += [final for _, final in results]
@@ -146,14 +147,21 @@ class Recurrent(nn.Module):
         return handed, tuple(torch.stack(s) for s in zip(*last, strict=True))
 
     def _run(
-        self, k: int, x: Tensor, lengths: Tensor | None, initial: States, reverse: bool
+        self,
+        k: int,
+        x: Tensor,
+        lengths: Tensor | None,
+        initial: States,
+        reverse: bool,
+        params: Params | None = None,
     ) -> tuple[Tensor, States]:
+        """One layer in one direction; ``params`` stand for the cell's parameters."""
         cell = self.cells[k]
         assert isinstance(cell, Cell)
         noisy = self.training
-        params = None
         if noisy and self.weight_dropout:
-            params = {n: F.dropout(w, self.weight_dropout) for n, w in cell.recurrent_weights().items()}
+            weights = {n: (params or {}).get(n, w) for n, w in cell.recurrent_weights().items()}
+            params = {**(params or {}), **{n: F.dropout(w, self.weight_dropout) for n, w in weights.items()}}
         rows: States = ()
         if noisy and self.recurrent_dropout:
             rows = (dropout_mask(x, (x.shape[0], self.hidden), self.recurrent_dropout),)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States
@@ -66,6 +66,11 @@ def side_by_side(first: Run, second: Run) -> list[tuple[Tensor, States]]:
     for made in (other[0], *other[1]):
         made.record_stream(now)
     return [one, other]
+
+
+def views_of(cell: nn.Module) -> Params:
+    """A cell's parameters as views made here: autograd then adds their gradients on this stream, wherever they are used."""
+    return {name: p.view_as(p) for name, p in cell.named_parameters()}
 
 
 def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:
