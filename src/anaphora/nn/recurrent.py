@@ -135,7 +135,8 @@ class Recurrent(nn.Module):
                 partial(self._run, k, value, lengths, tuple(s[k] for s in initial), k % self.directions == 1)
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
-            if self.bidirectional and x.is_cuda and not (transformed() or inside.recording()):
+            alone = torch.compiler.is_compiling() or transformed() or inside.recording()
+            if self.bidirectional and x.is_cuda and not alone:
                 beside = partial(runs[1], params=views_of(self.cells[layer * self.directions + 1]))
                 results = side_by_side(runs[0], beside)
             else:
