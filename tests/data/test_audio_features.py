@@ -145,6 +145,9 @@ def test_normalised_by_hand():
     assert found[0].tolist() == [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
     torch.testing.assert_close(found[1], (x[1] - x[1].mean(0)) / x[1].std(0, correction=0))
     torch.testing.assert_close(normalise(x)[1], found[1])
+    means = normalise(x, torch.tensor([2, 3]), variance=False)
+    assert means.tolist()[0] == [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
+    torch.testing.assert_close(means[1], x[1] - x[1].mean(0))
 
 
 def test_nothing_is_quieter_than_the_limit():

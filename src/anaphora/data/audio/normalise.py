@@ -11,18 +11,21 @@ LEAST = 1e-3
 """Least standard deviation that is divided by: a feature that never changes stays zero."""
 
 
-def normalise(features: Tensor, lengths: Tensor | None = None) -> Tensor:
+def normalise(features: Tensor, lengths: Tensor | None = None, *, variance: bool = True) -> Tensor:
     """``features`` (B, T, F), of which the first ``lengths`` (B,) frames are real (None: all), as
 
         (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
 
-    Frames after the end are zero. A row does not depend on the others.
+    or, without ``variance``, as x_tf − μ_f alone: in a short utterance σ_f says more of the words and pauses in it than
+    of the speaker. Frames after the end are zero. A row does not depend on the others.
     """
     real = _real(features, lengths)
     count = real.sum(1, keepdim=True).clamp_min(1)
     zero = features.new_zeros(())
     x = torch.where(real, features, zero)
     x = torch.where(real, x - x.sum(1, keepdim=True) / count, zero)
+    if not variance:
+        return x
     deviation = (x.square().sum(1, keepdim=True) / count).sqrt()
     return x / deviation.clamp_min(LEAST)
 
