@@ -86,17 +86,20 @@ def caption_batches(
     batch_tokens: int,
     seed: int,
 ) -> HeldBatches[CaptionBatch]:
-    """An endless stream of batches of pictures with all their captions, in an order that follows from ``seed``.
+    """An endless stream of batches of pictures, in an order that follows from ``seed``; every epoch takes the next of a
+    picture's captions, so that a batch holds as many different pictures as captions.
 
-    All pictures count alike, as the mean of the symbols that are said about one: sorted by length, pictures with equally
-    much in them would come together, and that is learnt from more slowly. A picture is changed anew in every epoch.
+    All captions count alike, as the mean of their symbols: sorted by length, pictures with equally much in them would come
+    together, and that is learnt from more slowly. A picture is changed anew in every epoch.
     """
     usable = [i for i, about in enumerate(captions) if about]
-    usual = max(1, round(sum(len(ids) + 1 for about in captions for ids in about) / max(len(usable), 1)))
+    lengths = [len(ids) + 1 for about in captions for ids in about]
+    usual = max(1, round(sum(lengths) / max(len(lengths), 1)))
 
     def make(chosen: list[int]) -> CaptionBatch:
         numbers = [usable[i] for i in chosen]
-        return CaptionBatch([_seen(i) for i in numbers], [captions[i] for i in numbers], numbers)
+        told = [captions[i][(batches.epoch + i) % len(captions[i])] for i in numbers]
+        return CaptionBatch([_seen(i) for i in numbers], [[ids] for ids in told], numbers)
 
     def _seen(number: int) -> Pixels:
         pixels = data.load(number)

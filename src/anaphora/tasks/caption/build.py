@@ -16,7 +16,7 @@ from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.parts import encoder_layer, make_recurrent, picture_encoder
 
 GAIN = 0.25
-"""With 1 the places see one another from the start, and it takes hundreds of steps more until attention finds objects."""
+"""Where there is attention: with 1 the places see one another from the start, and objects are found much later."""
 
 
 def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
@@ -25,7 +25,7 @@ def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
         return _transformer(s, symbols)
     embedding = Embedding(symbols, s.embedding, scaled=True)
     output = Output(s.embedding if s.tie else s.hidden, symbols, tied=embedding if s.tie else None)
-    encoder = picture_encoder(s, s.embedding, gain=GAIN)
+    encoder = picture_encoder(s, s.embedding, gain=1.0 if s.model == "lstm" else GAIN)
     layer = make_recurrent(s, s.embedding + encoder.width, bidirectional=False)
     start = LearntStart(layer)
     if s.model == "lstm":

@@ -95,7 +95,8 @@ class Captioner(Estimator):
         )
 
     def _symbols(self, data: PictureList) -> float:
-        return float(sum(len(ids) + 1 for about in self._captions(data) for ids in about))
+        # an epoch takes one of a picture's captions
+        return sum(sum(len(ids) + 1 for ids in about) / len(about) for about in self._captions(data))
 
     def _fresh_model(self) -> Seq2Seq:
         seed_everything(self.settings_.seed, "model")
