@@ -136,16 +136,14 @@ class LogMel(nn.Module):
             waves = nn.functional.pad(waves, (0, missing))
         frames = waves.unfold(1, self.size, self.hop)  # (B, T, W), a view
         rows, total = frames.shape[:2]
-        together = max(1, _TOGETHER // rows) if frames.device.type == "cpu" else total
+        most = max(1, _TOGETHER // rows) if frames.device.type == "cpu" else total
+        together = -(-total // -(-total // most))  # stretches of equal length; the last begins a little early
         found = self.filters.new_empty(rows, total, self.width)
-        room = None
+        room = _Room(self, rows, together)
         for begin in range(0, total, together):
-            some = frames[:, begin : begin + together]
-            if room is None or room.frames != some.shape[1]:
-                room = _Room(self, rows, some.shape[1])
-            found[:, begin : begin + together] = self._of_energies(room.energies(some)).view(
-                rows, -1, self.width
-            )
+            stretch = slice(min(begin, total - together), begin + together)
+            made = self._of_energies(room.energies(frames[:, stretch]))
+            found[:, stretch] = made.view(rows, -1, self.width)
         return found
 
     def _of_energies(self, energies: Tensor) -> Tensor:
@@ -201,7 +199,6 @@ class _Room:
     """Where the energies of frames (B, t, W) are computed: the same memory for all stretches of a sound."""
 
     def __init__(self, features: LogMel, rows: int, frames: int):
-        self.frames = frames
         n, points = rows * frames, features.points
         self._window = features.window
         self._windowed = features.window.new_zeros(n, points)  # stays zero after the window
