@@ -1,4 +1,4 @@
-"""Recurrent layers on a GPU against cuDNN. Run: python benchmarks/recurrence_gpu.py [--json] [--times N] [--only TEXT] [--eager]
+"""Recurrent layers on a GPU against cuDNN. Run: python benchmarks/recurrence_gpu.py [--json | --markdown] [--times N] [--only TEXT] [--eager]
 
 Forward and backward, gradients of the input and of all weights, input as wide as the state. Both sides are recorded as CUDA
 graphs, so that what is compared is the GPU's work and not Python's; ``--eager`` adds rows in which both sides are called
@@ -233,6 +233,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/engine.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
     parser.add_argument("--only", default="", help="rows whose name holds this text")
     parser.add_argument("--eager", action="store_true", help="rows for layers called as they are, too")
@@ -249,6 +250,12 @@ def main() -> None:
             rows += measure_steps(options.times)
     else:
         print("recurrence_gpu: skipped, there is no NVIDIA GPU here.", file=sys.stderr)
+    if options.markdown:
+        for r in rows:
+            goal = "" if r["goal"] is None else f"{r['goal']:g}"
+            figures = f"{r['ours']:g} {r['unit']} | {r['theirs']:g} {r['unit']} | **{r['ratio']:g}** | {goal}"
+            print(f"| {r['row']} | {r['peer']} | {figures} |")
+        return
     show(rows, as_json=options.json)
 
 
