@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from anaphora.data.audio.recordings_readers import as_item, open_recordings
-from anaphora.errors import DataError
+from anaphora.errors import DataError, SettingsError
 from anaphora.tasks.registry import TASKS, resolve
-from anaphora.tasks.transcribe.frames import HIGHEST, Ear, make_features, normalised, warped
+from anaphora.tasks.transcribe.frames import HIGHEST, Ear, make_features, normalised
 
 
 def sound(seconds=0.5, rate=8000):
@@ -22,18 +22,25 @@ def heard(**given):
     return data, Ear.learn(s, data)
 
 
-def test_bands_are_stretched_along_straight_lines():
-    frames = np.array([[0.0, 10.0, 20.0, 40.0]], np.float32)
-    np.testing.assert_allclose(warped(frames, 1.0), frames)
-    np.testing.assert_allclose(warped(frames, 0.5), [[0, 5, 10, 15]])
-    np.testing.assert_allclose(warped(frames, 1.5), [[0, 15, 40, 40]])
+def test_stretched_bands_are_those_of_log_mel():
+    with pytest.raises(SettingsError, match="warp stretches the bands of log-mel, which mfcc does not have"):
+        resolve(TASKS["transcribe"], {"warp": 0.1, "features": "mfcc"})
 
 
 def test_frames_have_mean_0_and_variance_1_and_silence_stays_silent():
-    x = normalised(np.random.RandomState(0).uniform(3, 9, (50, 4)).astype(np.float32))
+    x = normalised(np.random.RandomState(0).uniform(3, 9, (50, 4)).astype(np.float32), variance=True)
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-4)
-    assert not normalised(np.full((5, 3), 7.0, np.float32)).any()
+    assert not normalised(np.full((5, 3), 7.0, np.float32), variance=True).any()
+    np.testing.assert_array_equal(normalised(np.array([[1.0], [5.0]]), variance=False), [[-2], [2]])
+
+
+def test_variance_is_kept_where_asked_for():
+    _, plain = heard(bins=20)
+    _, wide = heard(bins=20, variance=False)
+    item = as_item((sound(), 8000), 1, 8000)
+    np.testing.assert_allclose(plain.hear(item).std(0), 1, atol=1e-3)
+    assert wide.hear(item).std(0).max() > 1.5
 
 
 @pytest.mark.parametrize(

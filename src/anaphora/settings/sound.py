@@ -27,6 +27,11 @@ class SoundSettings(Settings):
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
     hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
+    variance: bool = Field(
+        True,
+        description="Make the variance of each feature 1 over a recording, as its mean is made 0; off is better where "
+        "recordings are short and the speakers new.",
+    )
     speed: float = Field(
         0.1,
         ge=0,
@@ -57,9 +62,13 @@ class SoundSettings(Settings):
     frequency_mask: int = Field(6, ge=0, description="Widest stretch of bands hidden.")
 
     @model_validator(mode="after")
-    def _frames_overlap(self) -> SoundSettings:
+    def _sound_as_a_whole(self) -> SoundSettings:
         if self.hop > self.frame_length:
             raise ValueError(
                 f"hop = {self.hop:g} is longer than frame_length = {self.frame_length:g}, so sound between frames would be lost"
+            )
+        if self.warp and self.features == "mfcc":
+            raise ValueError(
+                "warp stretches the bands of log-mel, which mfcc does not have; leave one of the two out"
             )
         return self

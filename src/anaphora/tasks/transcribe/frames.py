@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.audio.augment import SpecAugment, noise, speed
+from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
 from anaphora.data.audio.normalise import normalise
@@ -62,7 +62,7 @@ class Ear:
             raise DataError(
                 f"{item.name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
-        return normalised(found)
+        return normalised(found, variance=self.settings.variance)
 
     def vary(self, data: Recordings, i: int, *place: int) -> Array:
         """The frames of recording ``i`` as training sees them: at another speed, with noise, and with stretches hidden.
@@ -77,8 +77,8 @@ class Ear:
         else:
             found = data.load(i)
         if self.features is not None and s.warp:
-            found = warped(found, float(draw.uniform(1 - s.warp, 1 + s.warp)))
-        return self._hiding(normalised(found), draw)
+            found = warp(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), self.features.centres)
+        return self._hiding(normalised(found, variance=s.variance), draw)
 
     @cached_property
     def _hiding(self) -> SpecAugment:
@@ -91,20 +91,8 @@ class Ear:
         )
 
 
-def warped(frames: Array, factor: float) -> Array:
-    """Frames ``(time, bands)`` with the axis of bands stretched: y_t(m) = x_t(m · factor), between two bands on a straight
-    line, and beyond the last one as there."""
-    places = np.minimum(np.arange(frames.shape[1]) * factor, frames.shape[1] - 1)
-    below = places.astype(np.int64)
-    share = (places - below).astype(np.float32)
-    above = np.minimum(below + 1, frames.shape[1] - 1)
-    stretched: Array = (1 - share) * frames[:, below] + share * frames[:, above]
-    return stretched
-
-
-def normalised(frames: Array) -> Array:
-    """Each feature with mean 0 and variance 1 over the recording ``(time, width)``."""
-    plain: Array = normalise(torch.from_numpy(np.ascontiguousarray(frames, dtype=np.float32))[None])[
-        0
-    ].numpy()
+def normalised(frames: Array, *, variance: bool) -> Array:
+    """Each feature with mean 0, and where asked for variance 1, over the recording ``(time, width)``."""
+    whole = torch.from_numpy(np.ascontiguousarray(frames, dtype=np.float32))[None]
+    plain: Array = normalise(whole, variance=variance)[0].numpy()
     return plain
