@@ -86,7 +86,7 @@ _COMMON = {
     "lr": 4e-3,
     "warmup": 100,
     "batch_tokens": 1024,
-    "steps": 2000,
+    "steps": 1500,
     "valid_every": 500,
     "length_penalty": 0.0,
 }
