@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anaphora.data.audio.features import MFCC, LogMel
-from anaphora.data.audio.normalise import limit, normalise
+from anaphora.data.audio.normalise import normalise
 from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
 
@@ -148,15 +148,6 @@ def test_normalised_by_hand():
     means = normalise(x, torch.tensor([2, 3]), variance=False)
     assert means.tolist()[0] == [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
     torch.testing.assert_close(means[1], x[1] - x[1].mean(0))
-
-
-def test_nothing_is_quieter_than_the_limit():
-    ln10 = math.log(10)
-    x = torch.tensor([[[0.0, -2 * ln10], [-9 * ln10, -5.5 * ln10], [9.0, -99.0]]])  # 0, −20, −90 and −55 dB
-    found = limit(x, 50, torch.tensor([2]))
-    torch.testing.assert_close(found, torch.tensor([[[0.0, -2 * ln10], [-5 * ln10, -5 * ln10], [0.0, 0.0]]]))
-    silence = LogMel(8000, bins=20)(torch.zeros(1, 2000))[0]
-    torch.testing.assert_close(limit(silence, 50), silence)
 
 
 @pytest.mark.cuda

@@ -1,8 +1,6 @@
-"""Features that do not depend on loudness and channel: a bounded range, zero mean and unit variance over each utterance."""
+"""Features that do not depend on loudness and channel: zero mean and unit variance over each utterance."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -28,20 +26,6 @@ def normalise(features: Tensor, lengths: Tensor | None = None, *, variance: bool
         return x
     deviation = (x.square().sum(1, keepdim=True) / count).sqrt()
     return x / deviation.clamp_min(LEAST)
-
-
-def limit(features: Tensor, decibels: float, lengths: Tensor | None = None) -> Tensor:
-    """Log energies (B, T, F) with nothing quieter than ``decibels`` below the loudest of the same utterance:
-
-        max(x_tf, max_{t'f'} x_t'f' − decibels · ln 10 / 10)
-
-    Digital silence would otherwise decide mean and variance: it lies far lower than any room is quiet. Frames after
-    the end are zero.
-    """
-    real = _real(features, lengths)
-    loudest = torch.where(real, features, -torch.inf).amax(dim=(1, 2), keepdim=True)
-    limited = torch.maximum(features, loudest - decibels * math.log(10) / 10)
-    return torch.where(real, limited, features.new_zeros(()))
 
 
 def _real(features: Tensor, lengths: Tensor | None) -> Tensor:
