@@ -10,12 +10,12 @@ SECTIONS: dict[str, dict[str, str]] = {
         "study": "Run an experiment of the lectures and plot it.",
     },
     "Use": {
-        "predict": "Put lines of text through a trained model.",
+        "predict": "Put text, sounds or pictures through a trained model.",
         "sample": "Write new text with a trained language model.",
         "score": "Measure a trained model on data with known answers.",
     },
     "Look inside": {
-        "inspect": "Draw what a trained model does with a sentence.",
+        "inspect": "Draw what a trained model does with one input.",
         "studio": "Open a page over your runs: watch, compare, look inside.",
     },
     "About": {
