@@ -19,6 +19,9 @@ anaphora train classify reviews.tsv --model bilstm
 anaphora train tag train.conll --valid dev.conll --model bilstm-crf
 anaphora train language book.txt --model lstm --set tokens=char
 anaphora train forecast sensors.csv --set horizon=24
+anaphora train transcribe recordings.tsv --valid dev.tsv
+anaphora train caption pictures.tsv --model lstm-attention
+anaphora train answer questions.tsv
 anaphora train run.toml --dry-run
 """
 # The commonest settings as options: name, type, what stands for the value. The rest goes through --set.
@@ -94,10 +97,10 @@ def command(
 ) -> int:
     """Train a model on DATA and write a run folder.
 
-    TASK is what to learn: translate, classify, tag, language or forecast (`anaphora models` says what data
-    each takes). DATA is a file or the name of an embedded corpus (`anaphora corpora`). Instead of both, a
-    TOML file may be given that holds the keys task, data, valid, out and any settings; options given
-    besides it go first.
+    TASK is what to learn: translate, classify, tag, language, forecast, transcribe, caption or answer
+    (`anaphora models` says what data each takes). DATA is a file or the name of an embedded corpus
+    (`anaphora corpora`). Instead of both, a TOML file may be given that holds the keys task, data, valid, out
+    and any settings; options given besides it go first.
 
     `anaphora explain` lists all settings.
     """

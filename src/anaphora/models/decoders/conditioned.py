@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from anaphora.models.decoders.base import Decoder
+from anaphora.models.decoders.recurrent import StateDecoder
 from anaphora.models.memory import Memory
-from anaphora.nn.embedding import Embedding, Output
-from anaphora.nn.recurrent import Recurrent
 
 
 @dataclass(frozen=True)
@@ -25,33 +23,14 @@ class ConditionedState:
         return ConditionedState(states, self.vector.index_select(0, rows))
 
 
-class ConditionedDecoder(Decoder):
+class ConditionedDecoder(StateDecoder):
     """One vector v of the whole memory, its ``last``, enters every step beside the symbol x_t = E y_{t−1}:
 
         Elman:  h_t = tanh(W_xh x_t + W_ih v + W_hh h_{t−1} + b),    logits = W_o h_t
         LSTM:   the same sum in each gate
 
-    [W_xh W_ih] is the one matrix of a recurrent layer whose inputs [x_t; v] have width embedding + ``seen``. If the
-    output layer is narrower or wider than the state, a linear map comes between. ``bridge`` makes h_0.
+    [W_xh W_ih] is the one matrix of a recurrent layer whose inputs [x_t; v] have width embedding + ``seen``.
     """
-
-    def __init__(
-        self,
-        embedding: Embedding,
-        recurrent: Recurrent,
-        output: Output,
-        *,
-        bridge: nn.Module,
-        dropout: float = 0.0,
-    ):
-        super().__init__()
-        self.embedding = embedding
-        self.recurrent = recurrent
-        self.bridge = bridge
-        same = recurrent.output_size == output.width
-        self.readout = nn.Identity() if same else nn.Linear(recurrent.output_size, output.width)
-        self.output = output
-        self.dropout = nn.Dropout(dropout)
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
         x = self.dropout(self.embedding(target_in))
@@ -66,7 +45,3 @@ class ConditionedDecoder(Decoder):
         x = torch.cat((self.dropout(self.embedding(symbols)), state.vector), -1)
         s, states = self.recurrent.step(x, state.states)
         return self._logits(s), ConditionedState(states, state.vector)
-
-    def _logits(self, s: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.readout(self.dropout(s)))
-        return logits

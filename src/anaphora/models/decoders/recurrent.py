@@ -22,8 +22,8 @@ class RecurrentState:
         return RecurrentState(tuple(state.index_select(1, rows) for state in self.states))
 
 
-class RecurrentDecoder(Decoder):
-    """s_t = f(s_{t−1}, E y_{t−1}), logits = W_o s_t (Sutskever et al. 2014).
+class StateDecoder(Decoder):
+    """What decoders share whose symbols are read off a recurrent state: logits = W_o s_t.
 
     If the output layer is narrower or wider than the state (tied to an embedding, say), a linear map comes
     between. ``bridge`` makes s_0 from the memory.
@@ -47,6 +47,14 @@ class RecurrentDecoder(Decoder):
         self.output = output
         self.dropout = nn.Dropout(dropout)
 
+    def _logits(self, s: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.readout(self.dropout(s)))
+        return logits
+
+
+class RecurrentDecoder(StateDecoder):
+    """s_t = f(s_{t−1}, E y_{t−1}), logits = W_o s_t (Sutskever et al. 2014)."""
+
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
         states, _ = self.recurrent(self.dropout(self.embedding(target_in)), initial=self.bridge(memory))
         return self._logits(states)
@@ -57,7 +65,3 @@ class RecurrentDecoder(Decoder):
     def step(self, symbols: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         s, states = self.recurrent.step(self.dropout(self.embedding(symbols)), state.states)
         return self._logits(s), RecurrentState(states)
-
-    def _logits(self, s: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.readout(self.dropout(s)))
-        return logits
