@@ -145,9 +145,13 @@ def test_normalised_by_hand():
     assert found[0].tolist() == [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
     torch.testing.assert_close(found[1], (x[1] - x[1].mean(0)) / x[1].std(0, correction=0))
     torch.testing.assert_close(normalise(x)[1], found[1])
-    means = normalise(x, torch.tensor([2, 3]), variance=False)
+    means = normalise(x, torch.tensor([2, 3]), "means")
     assert means.tolist()[0] == [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
     torch.testing.assert_close(means[1], x[1] - x[1].mean(0))
+    level = normalise(x, torch.tensor([2, 3]), "level")
+    deviation = (11 / 4) ** 0.5  # of 1, 5, 3, 5, whose mean is 3.5
+    torch.testing.assert_close(level[0], torch.tensor([[-2.5, 1.5], [-0.5, 1.5], [0, 0]]) / deviation)
+    torch.testing.assert_close(level[1], (x[1] - x[1].mean()) / x[1].std(correction=0))
 
 
 @pytest.mark.cuda

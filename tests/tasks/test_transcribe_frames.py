@@ -28,19 +28,24 @@ def test_stretched_bands_are_those_of_log_mel():
 
 
 def test_frames_have_mean_0_and_variance_1_and_silence_stays_silent():
-    x = normalised(np.random.RandomState(0).uniform(3, 9, (50, 4)).astype(np.float32), variance=True)
+    x = normalised(np.random.RandomState(0).uniform(3, 9, (50, 4)).astype(np.float32), "features")
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-4)
-    assert not normalised(np.full((5, 3), 7.0, np.float32), variance=True).any()
-    np.testing.assert_array_equal(normalised(np.array([[1.0], [5.0]]), variance=False), [[-2], [2]])
+    assert not normalised(np.full((5, 3), 7.0, np.float32), "features").any()
+    np.testing.assert_array_equal(normalised(np.array([[1.0], [5.0]]), "means"), [[-2], [2]])
 
 
-def test_variance_is_kept_where_asked_for():
+def test_variance_or_all_but_the_level_is_kept_where_asked_for():
     _, plain = heard(bins=20)
-    _, wide = heard(bins=20, variance=False)
+    _, wide = heard(bins=20, normalise="means")
+    _, whole = heard(bins=20, normalise="level")
     item = as_item((sound(), 8000), 1, 8000)
     np.testing.assert_allclose(plain.hear(item).std(0), 1, atol=1e-3)
     assert wide.hear(item).std(0).max() > 1.5
+    x = whole.hear(item)
+    assert abs(x.mean()) < 1e-4
+    assert abs(x.std() - 1) < 1e-3
+    assert np.abs(x.mean(0)).max() > 0.2  # the shape of its spectrum is still there
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ class SoundSettings(Settings):
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
     hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
-    variance: bool = Field(
-        True,
-        description="Make the variance of each feature 1 over a recording, as its mean is made 0; off is better where "
-        "recordings are short and the speakers new.",
+    normalise: Literal["features", "means", "level"] = Field(
+        "features",
+        description="What is taken away from a recording: each feature's own mean and variance; each feature's mean; or one "
+        "mean and one variance of all, its level, which keeps what single short words sound like.",
     )
     speed: float = Field(
         0.1,

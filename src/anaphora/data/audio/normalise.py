@@ -1,6 +1,8 @@
-"""Features that do not depend on loudness and channel: zero mean and unit variance over each utterance."""
+"""Features that do not depend on loudness, or on loudness and channel, of an utterance."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,22 +11,29 @@ LEAST = 1e-3
 """Least standard deviation that is divided by: a feature that never changes stays zero."""
 
 
-def normalise(features: Tensor, lengths: Tensor | None = None, *, variance: bool = True) -> Tensor:
+Normalisation = Literal["features", "means", "level"]
+
+
+def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisation = "features") -> Tensor:
     """``features`` (B, T, F), of which the first ``lengths`` (B,) frames are real (None: all), as
 
-        (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
+        "features"   (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
+        "means"      x_tf − μ_f
+        "level"      (x_tf − μ) / max(σ, 0.001),        μ, σ over all T·F numbers of the same utterance
 
-    or, without ``variance``, as x_tf − μ_f alone: in a short utterance σ_f says more of the words and pauses in it than
-    of the speaker. Frames after the end are zero. A row does not depend on the others.
+    The first takes away loudness and channel. But in a short utterance μ_f and σ_f are as much of the words in it as of
+    the channel: of a single word "level" takes away its loudness alone. Frames after the end are zero. A row does not
+    depend on the others.
     """
-    real = _real(features, lengths)
-    count = real.sum(1, keepdim=True).clamp_min(1)
+    real = _real(features, lengths).expand_as(features)
+    over = (1, 2) if how == "level" else (1,)
+    count = real.sum(over, keepdim=True).clamp_min(1)
     zero = features.new_zeros(())
     x = torch.where(real, features, zero)
-    x = torch.where(real, x - x.sum(1, keepdim=True) / count, zero)
-    if not variance:
+    x = torch.where(real, x - x.sum(over, keepdim=True) / count, zero)
+    if how == "means":
         return x
-    deviation = (x.square().sum(1, keepdim=True) / count).sqrt()
+    deviation = (x.square().sum(over, keepdim=True) / count).sqrt()
     return x / deviation.clamp_min(LEAST)
 
 

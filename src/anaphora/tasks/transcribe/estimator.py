@@ -113,7 +113,7 @@ class Transcriber(Estimator):
             data.lengths, make, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
         )
         shown = range(min(len(dev), s.valid_examples))
-        heard = [normalised(dev.load(i), variance=self.settings_.variance) for i in shown]
+        heard = [normalised(dev.load(i), self.settings_.normalise) for i in shown]
         examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
         return TranscriptionObjective(s, self.tokenizer_, examples), batches
 

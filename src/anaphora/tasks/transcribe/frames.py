@@ -12,7 +12,7 @@ import torch
 from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
-from anaphora.data.audio.normalise import normalise
+from anaphora.data.audio.normalise import Normalisation, normalise
 from anaphora.data.audio.recordings import Recordings, frames_of
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError
@@ -62,7 +62,7 @@ class Ear:
             raise DataError(
                 f"{item.name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
-        return normalised(found, variance=self.settings.variance)
+        return normalised(found, self.settings.normalise)
 
     def vary(self, data: Recordings, i: int, *place: int) -> Array:
         """The frames of recording ``i`` as training sees them: at another speed, with noise, and with stretches hidden.
@@ -78,7 +78,7 @@ class Ear:
             found = data.load(i)
         if self.features is not None and s.warp:
             found = warp(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), self.features.centres)
-        return self._hiding(normalised(found, variance=s.variance), draw)
+        return self._hiding(normalised(found, s.normalise), draw)
 
     @cached_property
     def _hiding(self) -> SpecAugment:
@@ -91,8 +91,8 @@ class Ear:
         )
 
 
-def normalised(frames: Array, *, variance: bool) -> Array:
-    """Each feature with mean 0, and where asked for variance 1, over the recording ``(time, width)``."""
+def normalised(frames: Array, how: Normalisation) -> Array:
+    """The frames ``(time, width)`` of a recording without its level or channel, see `normalise`."""
     whole = torch.from_numpy(np.ascontiguousarray(frames, dtype=np.float32))[None]
-    plain: Array = normalise(whole, variance=variance)[0].numpy()
+    plain: Array = normalise(whole, how=how)[0].numpy()
     return plain
