@@ -136,7 +136,7 @@ def test_the_command_looks_at_a_file_whatever_its_name(seeing, capsys):
     given = [str(seeing / "captioner"), "--view", "captions", "--input", str(seeing / f"{EVIL}.png")]
     assert command(["inspect", *given, "--html", str(seeing / "strip.html")]) == 0
     html = (seeing / "strip.html").read_text()
-    assert "&lt;img src=x" in html
+    assert "&lt;img" in html  # a long path may be folded right after it
     assert "<img" not in html
     capsys.readouterr()
     assert command(["inspect", *given, "--json"]) == 0
