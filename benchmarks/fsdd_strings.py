@@ -2,13 +2,14 @@
 
     python benchmarks/fsdd_strings.py FOLDER/recordings OUT [--held-out theo]
 
-FOLDER/recordings holds ``DIGIT_SPEAKER_NUMBER.wav`` at 8 kHz. OUT gets the folder ``wav`` and four lists for the
+FOLDER/recordings holds ``DIGIT_SPEAKER_NUMBER.wav`` at 8 kHz. OUT gets the folder ``wav`` and five lists for the
 transcriber, ``path⇥words``, the digits written out:
 
     train.tsv     strings of 2 to 7 recordings of the other speakers, each string by one of them; a third are single
     dev.tsv       the same speakers, recordings that training does not use (numbers below 9)
     test.tsv      strings of 2 to 7 recordings of the speaker held out
     singles.tsv   every recording of the speaker held out, alone
+    padded.tsv    the same with a pause before and after it, as strings have
 
 Pauses last 0.05 to 0.4 s and are as silent as the quietest beginning of the string's recordings. Before and after every
 second string of training there is none.
@@ -102,6 +103,7 @@ def main() -> None:
     for place, (name, voices) in enumerate({"train": train, "dev": dev, "test": [unseen]}.items()):
         write(asked.out, name, strings(name, voices, random_of(1, place)))
     write(asked.out, "singles", unseen)
+    write(asked.out, "padded", [string([digit], 1, True, random_of(2, i)) for i, digit in enumerate(unseen)])
     print(
         f"Wrote {', '.join(f'{count} {name}' for name, count in SIZES.items())} and {len(unseen)} single to {asked.out}."
     )
