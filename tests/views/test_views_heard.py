@@ -8,11 +8,11 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from hand_made import EVIL, heard
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Array, Trace
 from anaphora.views.scene import Dot, Image, Label, Path, Rect
+from hand_made import EVIL, heard
 
 
 def shapes(trace, kind, **options):
