@@ -154,6 +154,22 @@ def test_normalised_by_hand():
     torch.testing.assert_close(level[1], (x[1] - x[1].mean()) / x[1].std(correction=0))
 
 
+def test_rooms_of_other_features_and_sizes_are_not_mixed_up():
+    """Memory is kept from call to call; other filters, windows and lengths must not find each other's numbers in it."""
+    makers = (
+        lambda: LogMel(8000, bins=20),
+        lambda: LogMel(8000, bins=20, window=0.02),
+        lambda: MFCC(8000, bins=20),
+    )
+    waves = [torch.from_numpy(SPEECH[0][:n])[None] for n in (8000, 3000, 8000)]
+    alone = [[make()(wave)[0] for wave in waves] for make in makers]
+    kept = [make() for make in makers]
+    for _ in range(2):
+        for wave, *expected in zip(waves, *alone, strict=True):
+            for features, right in zip(kept, expected, strict=True):
+                torch.testing.assert_close(features(wave)[0], right, atol=0, rtol=0)
+
+
 @pytest.mark.cuda
 def test_features_on_a_gpu():
     waves = torch.from_numpy(np.stack([x[:8000] for x in SPEECH]))

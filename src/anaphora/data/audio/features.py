@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from anaphora.errors import DataError
 
 FLOOR = 1e-10
 """Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
-_TOGETHER = 256  # frames that are transformed at once on a CPU: their spectra stay in its cache
+_TOGETHER = 384  # frames that are transformed at once on a CPU: their spectra stay in its cache
 _BANDS = (
     4  # filters lie beside each other: each quarter of them is multiplied with the frequencies it hears only
 )
@@ -139,7 +140,7 @@ class LogMel(nn.Module):
         most = max(1, _TOGETHER // rows) if frames.device.type == "cpu" else total
         together = -(-total // -(-total // most))  # stretches of equal length; the last begins a little early
         found = self.filters.new_empty(rows, total, self.width)
-        room = _Room(self, rows, together)
+        room = _room(self, rows, together)
         for begin in range(0, total, together):
             stretch = slice(min(begin, total - together), begin + together)
             made = self._of_energies(room.energies(frames[:, stretch]))
@@ -200,7 +201,8 @@ class _Room:
 
     def __init__(self, features: LogMel, rows: int, frames: int):
         n, points = rows * frames, features.points
-        self._window = features.window
+        self.shape = rows, frames
+        self.window, self.parts = features.window, features.parts
         self._windowed = features.window.new_zeros(n, points)  # stays zero after the window
         self._samples = self._windowed.view(rows, frames, points)[..., : features.size]
         self._spectra = features.window.new_empty(n, points // 2 + 1, dtype=torch.complex128)
@@ -214,9 +216,13 @@ class _Room:
             for bins, heard in features.parts
         ]
 
+    def serves(self, features: LogMel, rows: int, frames: int) -> bool:
+        same = self.window is features.window and self.parts is features.parts
+        return same and self.shape == (rows, frames)
+
     def energies(self, frames: Tensor) -> Tensor:
         """E (B·t, bins); the next call writes over it."""
-        torch.mul(frames, self._window, out=self._samples)
+        torch.mul(frames, self.window, out=self._samples)
         torch.fft.rfft(self._windowed, out=self._spectra)
         # Once the tones are apart, rounding is relative to each of them and float32 is enough.
         self._narrow.copy_(self._spectra)
@@ -225,6 +231,21 @@ class _Room:
         for powers, filters, energies in self._products:
             torch.mm(powers, filters, out=energies)
         return self._energies
+
+
+_held = threading.local()
+
+
+def _room(features: LogMel, rows: int, frames: int) -> _Room:
+    """Room for so many frames: on a CPU that of this thread's last call where it fits, for memory that is asked for
+    anew has to be found and cleared by the system page by page."""
+    room: _Room | None = getattr(_held, "room", None)
+    if room is not None and room.serves(features, rows, frames):
+        return room
+    made = _Room(features, rows, frames)
+    if features.window.device.type == "cpu":
+        _held.room = made
+    return made
 
 
 class FeatureStream:
