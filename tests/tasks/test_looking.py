@@ -132,11 +132,12 @@ def seeing(tmp_path_factory):
     return folder
 
 
-def test_the_command_looks_at_a_file_whatever_its_name(seeing, capsys):
-    given = [str(seeing / "captioner"), "--view", "captions", "--input", str(seeing / f"{EVIL}.png")]
+def test_the_command_looks_at_a_file_whatever_its_name(seeing, capsys, monkeypatch):
+    monkeypatch.chdir(seeing)  # a long path would be folded somewhere inside the name
+    given = [str(seeing / "captioner"), "--view", "captions", "--input", f"{EVIL}.png"]
     assert command(["inspect", *given, "--html", str(seeing / "strip.html")]) == 0
     html = (seeing / "strip.html").read_text()
-    assert "&lt;img" in html  # a long path may be folded right after it
+    assert "&lt;img src=x" in html
     assert "<img" not in html
     capsys.readouterr()
     assert command(["inspect", *given, "--json"]) == 0
