@@ -27,9 +27,9 @@ from anaphora.data.text_stream import StreamBatch
 from anaphora.kernels.recurrence.choose import Way, force
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.objective import LanguageObjective
-from anaphora.tasks.presets import build_seq2seq
 from anaphora.tasks.registry import TASKS, resolve
-from anaphora.tasks.translation import TranslationObjective
+from anaphora.tasks.translate.build import build_seq2seq
+from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.training import distributed
 from anaphora.training.seeding import seed_everything
 from anaphora.training.step import Stepper

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.load import load as load
     from anaphora.tasks.tag.estimator import Tagger as Tagger
     from anaphora.tasks.transcribe.estimator import Transcriber as Transcriber
-    from anaphora.tasks.translator import Translator as Translator
+    from anaphora.tasks.translate.estimator import Translator as Translator
 
 _cpu.avoid_broken_amx()
 
@@ -66,7 +66,7 @@ _HOMES = {
     "Forecaster": "anaphora.tasks.forecast.estimator",
     "Tagger": "anaphora.tasks.tag.estimator",
     "Transcriber": "anaphora.tasks.transcribe.estimator",
-    "Translator": "anaphora.tasks.translator",
+    "Translator": "anaphora.tasks.translate.estimator",
     "history": "anaphora.probe.history",
     "load": "anaphora.tasks.load",
 }

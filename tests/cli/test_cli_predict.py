@@ -13,7 +13,7 @@ from anaphora.cli import main
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.translator import Translator
+from anaphora.tasks.translate.estimator import Translator
 
 
 class Reverser(Translator):

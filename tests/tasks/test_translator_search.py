@@ -16,7 +16,7 @@ from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.kernels.packed import native
 from anaphora.search import ngram_f
-from anaphora.tasks.decoding import search_outputs
+from anaphora.tasks.translate.decoding import search_outputs
 
 TRANSFORMER = "transformer norm first"
 compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler here")

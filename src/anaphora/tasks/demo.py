@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.tasks.claim import claim
-from anaphora.tasks.translator import Translator
+from anaphora.tasks.translate.estimator import Translator
 from anaphora.training.progress import Reporter
 
 EXPECTED = 99.0  # percent of unseen numbers written without a single mistake

@@ -16,7 +16,7 @@ from anaphora.tasks.info import Preset, TaskInfo
 from anaphora.tasks.language.info import LANGUAGE
 from anaphora.tasks.tag.info import TAG
 from anaphora.tasks.transcribe.info import TRANSCRIBE
-from anaphora.tasks.translator_info import TRANSLATE
+from anaphora.tasks.translate.info import TRANSLATE
 
 __all__ = ["TASKS", "Preset", "TaskInfo", "estimator", "meaningful", "resolve"]
 

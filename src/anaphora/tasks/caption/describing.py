@@ -43,7 +43,8 @@ def describe_pictures(
         some = pictures[begin : begin + ROWS]
         memory = engine.encoder(images_of(some, device))
         seeds = [_seed(asked.seed, picture) for picture in some]
-        found += search_memory(engine, memory, [limit] * len(some), seeds, asked, n_best, keep_tree)
+        limits = [limit] * len(some)
+        found += search_memory(engine, memory, limits, seeds, asked, n_best=n_best, keep_tree=keep_tree)
     return found
 
 

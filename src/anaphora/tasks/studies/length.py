@@ -12,7 +12,7 @@ from typing import Any
 
 from anaphora.data.readers import open_pairs
 from anaphora.tasks.claim import claim
-from anaphora.tasks.translator import Translator
+from anaphora.tasks.translate.estimator import Translator
 from anaphora.training.progress import Reporter
 
 MODELS = ("lstm", "lstm-attention")

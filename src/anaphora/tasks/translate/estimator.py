@@ -21,15 +21,15 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import SearchSettings, build
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.decoding import encode_sources, search_outputs
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.looking import symbol_vectors
-from anaphora.tasks.metrics import translation_scores
 from anaphora.tasks.plan import LOOK
-from anaphora.tasks.presets import build_seq2seq
 from anaphora.tasks.response import Response
-from anaphora.tasks.settings import TranslatorSettings
-from anaphora.tasks.translation import TranslationObjective
+from anaphora.tasks.translate.build import build_seq2seq
+from anaphora.tasks.translate.decoding import encode_sources, search_outputs
+from anaphora.tasks.translate.info import TranslatorSettings
+from anaphora.tasks.translate.metrics import translation_scores
+from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything

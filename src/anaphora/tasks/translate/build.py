@@ -12,7 +12,7 @@ from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, MultiHead
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.parts import make_recurrent, recurrent_encoder, transformer_encoder
-from anaphora.tasks.settings import TranslatorSettings
+from anaphora.tasks.translate.info import TranslatorSettings
 
 
 def build_seq2seq(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:

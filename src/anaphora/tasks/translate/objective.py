@@ -12,9 +12,9 @@ from anaphora.data.batching import PairBatch
 from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.tasks.decoding import encode_sources, search_outputs
-from anaphora.tasks.metrics import translation_scores
-from anaphora.tasks.settings import TranslatorSettings
+from anaphora.tasks.translate.decoding import encode_sources, search_outputs
+from anaphora.tasks.translate.info import TranslatorSettings
+from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.training.objective import LossSum
 
 

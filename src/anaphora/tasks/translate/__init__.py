@@ -1,0 +1,1 @@
+"""Translation: one sequence into another of any length."""

@@ -1,0 +1,106 @@
+"""From source texts to hypotheses: batches by length, one search for each, answers in the order asked."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anaphora.data.symbols import EOS, PAD
+from anaphora.data.tokenizers import PairTokenizer
+from anaphora.errors import SettingsError
+from anaphora.models.packed import packed
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import inside
+from anaphora.search import NBest
+from anaphora.search._device import device_beam, has_room
+from anaphora.search._item import Plan
+from anaphora.settings.base import build
+from anaphora.settings.search import CompleteSearch
+from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
+
+DRAWN = 2048  # samples drawn together for minimum Bayes risk
+
+
+def encode_sources(tokenizer: PairTokenizer, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+    """Symbols of each text, cut at ``max_tokens`` with a warning that counts."""
+    encoded = tokenizer.source.encode_batch(list(texts))
+    long = sum(len(ids) > max_tokens for ids in encoded)
+    if long:
+        warnings.warn(
+            f"{long} of {len(encoded)} inputs were longer than max_tokens = {max_tokens} symbols and were cut",
+            stacklevel=3,
+        )
+    return [ids[:max_tokens] for ids in encoded]
+
+
+def most_symbols(source_length: int, max_length: int) -> int:
+    """Most symbols in the output for a source of this length; see the setting ``max_length``."""
+    return max_length or 3 * source_length + 20
+
+
+@torch.no_grad()
+def search_outputs(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    *,
+    n_best: int = 1,
+    keep_tree: bool = False,
+    **settings: Any,
+) -> list[NBest]:
+    """The best hypotheses for every source (symbols without EOS), in order; ``settings`` are `SearchSettings`."""
+    asked = build(CompleteSearch, settings, owner="predict")
+    if asked.coverage and not model.decoder.attentions:
+        raise SettingsError(
+            [
+                f"coverage = {asked.coverage:g} needs a model with attention: "
+                "train lstm-attention, gru-attention or transformer instead."
+            ]
+        )
+    answers: list[NBest | None] = [None] * len(sources)
+    order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
+    together = ROWS if asked.decode != "mbr" else max(1, min(ROWS, DRAWN // asked.samples))
+    for begin in range(0, len(order), together):
+        rows = order[begin : begin + together]
+        found = _search(model, [sources[i] for i in rows], asked, n_best, keep_tree)
+        for i, nbest in zip(rows, found, strict=True):
+            answers[i] = nbest
+    return [answer for answer in answers if answer is not None]
+
+
+def _search(
+    model: Seq2Seq, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, keep_tree: bool
+) -> list[NBest]:
+    """One search for all of these sources, in the quickest way that gives what is asked for."""
+    device = next(model.parameters()).device
+    source, lengths = _padded(sources, device)
+    limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
+    wide = beam_width(s, n_best)
+    # Who looks inside needs what the quicker ways never compute.
+    watched = inside.recording()
+    plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.coverage or s.groups > 1)
+    if plain and has_room(model, device, items=len(sources), width=wide, longest=max(limits)):
+        plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
+        return device_beam(model, source, lengths, plan=plan, **ends(limits, s, device))
+    engine = model if watched else packed(model, int8=s.int8)
+    seeds = [_seed(s.seed, ids) for ids in sources]
+    memory = engine.encode(source, lengths)
+    return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree)
+
+
+def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sources with their EOS ``(items, S)``, and their lengths ``(items,)``."""
+    lengths = torch.tensor([len(ids) + 1 for ids in sources])
+    source = torch.full((len(sources), int(lengths.max())), PAD, dtype=torch.long)
+    for row, ids in enumerate(sources):
+        source[row, : len(ids) + 1] = torch.tensor([*ids, EOS])
+    return source.to(device), lengths.to(device)
+
+
+def _seed(seed: int, source: Sequence[int]) -> int:
+    """A seed for each source of its own, which depends on nothing but the two."""
+    text = " ".join(map(str, (seed, *source)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
