@@ -35,3 +35,10 @@ def test_every_element_of_the_path_counts():
     for path in paths:
         seed_everything(*path)
     assert derive(1, 7) == int(hashlib.sha256(b"1/7").hexdigest()[:16], 16) // 2
+
+
+def test_torch_draws_as_after_its_own_seeding():
+    seed_everything(5, "model")
+    ours = torch.rand(4)
+    torch.manual_seed(derive(5, "model"))
+    assert torch.equal(torch.rand(4), ours)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from anaphora.data.pairs import Pairs
 from anaphora.data.pooled import POOL, PooledBatches, Rows, cut_by_size
-from anaphora.data.symbols import BOS, EOS, PAD
+from anaphora.data.sending import Ragged, Sending
+from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import PairTokenizer
 
 HELD_TEXT = 64_000_000
@@ -59,17 +60,16 @@ class PairBatch:
         return PairBatch(self.source[index::of], self.target[index::of], self.indices[index::of])
 
     def tensors(self, device: torch.device | str = "cpu") -> PairTensors:
-        """The rows with their special symbols, padded."""
-        source = [[*row, EOS] for row in self.source]
-        target_in = [[BOS, *row] for row in self.target]
-        target_out = [[*row, EOS] for row in self.target]
-        return PairTensors(
-            source=padded(source, device),
-            source_lengths=torch.tensor([len(row) for row in source], device=device),
-            target_in=padded(target_in, device),
-            target_out=padded(target_out, device),
-            target_lengths=torch.tensor([len(row) for row in target_out], device=device),
-        )
+        """The rows with their special symbols, padded: made in one piece of memory, and sent as one."""
+        source, target, rows = Ragged(self.source), Ragged(self.target), len(self)
+        read, written = ((rows, side.longest + 1 if rows else 0) for side in (source, target))
+        sending = Sending([read, (rows,), written, written, (rows,)], device)
+        tables = sending.tables
+        source.write(tables[0], last=EOS)
+        target.write(tables[2], first=BOS)
+        target.write(tables[3], last=EOS)
+        tables[1][:], tables[4][:] = source.lengths + 1, target.lengths + 1
+        return PairTensors(*sending.sent())
 
 
 class PairBatches(PooledBatches[PairBatch]):
@@ -146,9 +146,12 @@ class _Side:
             ids[start : start + len(row)] = row
         return cls(ids, starts, lengths)
 
-    def row(self, index: int) -> list[int]:
-        start = self.starts[index]
-        return list(self.ids[start : start + self.lengths[index]].tolist())
+    def rows(self, chosen: Rows) -> list[list[int]]:
+        lengths = self.lengths[chosen]
+        ends = np.cumsum(lengths)
+        within = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
+        ids = self.ids[np.repeat(self.starts[chosen], lengths) + within].tolist()
+        return [ids[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -173,15 +176,4 @@ class _Encoded:
 
     def batch(self, rows: Rows, indices: Rows) -> PairBatch:
         """Examples ``rows`` of these, which are ``indices`` of the data."""
-        return PairBatch(
-            [self.source.row(i) for i in rows.tolist()],
-            [self.target.row(i) for i in rows.tolist()],
-            indices.tolist(),
-        )
-
-
-def padded(rows: list[list[int]], device: torch.device | str) -> Tensor:
-    longest = max(map(len, rows), default=0)
-    return torch.tensor(
-        [row + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long, device=device
-    ).view(len(rows), longest)
+        return PairBatch(self.source.rows(rows), self.target.rows(rows), indices.tolist())

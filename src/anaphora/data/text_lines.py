@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anaphora.data.batching import padded
 from anaphora.data.pooled import HeldBatches
+from anaphora.data.sending import Ragged, Sending
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.text import Text
 from anaphora.data.tokenizers import Tokenizer
@@ -46,9 +46,14 @@ class LineBatch:
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """``(inputs, targets)`` ``(rows, longest + 1)``: <s> x₁ … x_L and x₁ … x_L </s>; PAD past each row's end."""
-        return padded([[BOS, *row] for row in self.rows], device), padded(
-            [[*row, EOS] for row in self.rows], device
-        )
+        rows = Ragged(self.rows)
+        shape = (len(self.rows), rows.longest + 1 if self.rows else 0)
+        sending = Sending([shape, shape], device)
+        inputs, targets = sending.tables
+        rows.write(inputs, first=BOS)
+        rows.write(targets, last=EOS)
+        sent = sending.sent()
+        return sent[0], sent[1]
 
 
 class LineBatches(HeldBatches[LineBatch]):

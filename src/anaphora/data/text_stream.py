@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from anaphora.data.pooled import random_of
+from anaphora.data.sending import Sending
 from anaphora.data.text import Text
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
@@ -71,11 +72,11 @@ class StreamBatch:
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """``(inputs, targets)`` as whole numbers on ``device``."""
-        both = torch.from_numpy(np.stack((self.inputs, self.targets)).astype(np.int64))
-        if device.type == "cuda":
-            both = both.pin_memory()  # so that nobody waits for the copy
-        moved = both.to(device, non_blocking=True)
-        return moved[0], moved[1]
+        sending = Sending([self.inputs.shape, self.targets.shape], device)
+        for table, symbols in zip(sending.tables, (self.inputs, self.targets), strict=True):
+            table[...] = symbols
+        sent = sending.sent()
+        return sent[0], sent[1]
 
 
 class StreamBatches:

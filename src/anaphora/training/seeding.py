@@ -16,8 +16,13 @@ def derive(seed: int, *path: int | str) -> int:
 
 
 def seed_everything(seed: int, *path: int | str) -> None:
-    """Set Python's, numpy's and torch's generators (on all devices) from ``derive(seed, *path)``."""
+    """Set Python's, numpy's and torch's generators (on all devices we train on) from ``derive(seed, *path)``."""
     value = derive(seed, *path)
     random.seed(value)
     np.random.seed(value % 2**32)
-    torch.manual_seed(value)
+    # Not torch.manual_seed: for every kind of device that is not there it notes down who called it, at every step.
+    torch.default_generator.manual_seed(value)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(value)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(value)

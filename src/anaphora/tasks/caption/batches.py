@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.batching import padded
 from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.pictures_batches import images_of, stream_pictures
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.pooled import HeldBatches
+from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS
 from anaphora.models.memory import Memory
 
@@ -67,43 +66,34 @@ class CaptionBatch:
         return CaptionTensors(
             images_of(self.pictures, device),
             torch.tensor(which, device=device),
-            padded([[BOS, *row] for row in rows], device),
-            padded([[*row, EOS] for row in rows], device),
+            padded(rows, device, first=BOS),
+            padded(rows, device, last=EOS),
         )
-
-
-def images_of(pictures: Sequence[Pixels], device: torch.device | str) -> Tensor:
-    """``(batch, 3, height, width)`` from 0 to 1; the bytes travel, the numbers are made where they are used."""
-    pixels = torch.from_numpy(np.stack(pictures)).to(device)
-    return pixels.permute(0, 3, 1, 2).float() / 255
 
 
 def caption_batches(
     data: PictureList,
     captions: list[list[list[int]]],
-    augment: Augmentation,
+    augmentation: Augmentation,
     *,
     batch_tokens: int,
     seed: int,
 ) -> HeldBatches[CaptionBatch]:
-    """An endless stream of batches of pictures, in an order that follows from ``seed``; every epoch takes the next of a
-    picture's captions, so that a batch holds as many different pictures as captions.
-
-    All captions count alike, as the mean of their symbols: sorted by length, pictures with equally much in them would come
-    together, and that is learnt from more slowly. A picture is changed anew in every epoch.
-    """
+    """An endless stream of batches of pictures: see `stream_pictures`. Every epoch takes the next of a picture's captions,
+    so that a batch holds as many different pictures as captions."""
     usable = [i for i, about in enumerate(captions) if about]
     lengths = [len(ids) + 1 for about in captions for ids in about]
-    usual = max(1, round(sum(lengths) / max(len(lengths), 1)))
 
-    def make(chosen: list[int]) -> CaptionBatch:
-        numbers = [usable[i] for i in chosen]
-        told = [captions[i][(batches.epoch + i) % len(captions[i])] for i in numbers]
-        return CaptionBatch([_seen(i) for i in numbers], [[ids] for ids in told], numbers)
+    def make(pictures: list[Pixels], numbers: list[int], epoch: int) -> CaptionBatch:
+        told = [captions[i][(epoch + i) % len(captions[i])] for i in numbers]
+        return CaptionBatch(pictures, [[ids] for ids in told], numbers)
 
-    def _seen(number: int) -> Pixels:
-        pixels = data.load(number)
-        return augment(pixels, batches.epoch, number) if augment.active else pixels
-
-    batches = HeldBatches([usual] * len(usable), make, batch_tokens=batch_tokens, max_tokens=usual, seed=seed)
-    return batches
+    return stream_pictures(
+        data,
+        usable,
+        make,
+        symbols=sum(lengths) / max(len(lengths), 1),
+        augmentation=augmentation,
+        batch_tokens=batch_tokens,
+        seed=seed,
+    )

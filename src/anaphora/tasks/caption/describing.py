@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.batching import padded
 from anaphora.data.pictures import Pixels
+from anaphora.data.pictures_batches import images_of
+from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS
 from anaphora.errors import SettingsError
 from anaphora.models.packed import packed
@@ -19,7 +20,6 @@ from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.settings.base import build
 from anaphora.settings.search import CompleteSearch
-from anaphora.tasks.caption.batches import images_of
 from anaphora.tasks.decoding import ROWS, search_memory
 
 
@@ -59,7 +59,7 @@ def where_it_looked(
     for begin in range(0, len(pictures), ROWS):
         some = captions[begin : begin + ROWS]
         images = images_of(pictures[begin : begin + ROWS], device)
-        target = padded([[BOS, *symbols] for symbols in some], device)
+        target = padded(some, device, first=BOS)
         weights = model.alignment(images, torch.ones(len(some), dtype=torch.long, device=device), target)
         table = weights.float().cpu().numpy()
         found += [row[: len(symbols) + 1] for row, symbols in zip(table, some, strict=True)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.data.batching import padded
+from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS
 from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
@@ -64,7 +64,7 @@ def _guessed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Summed loss, how many symbols were hidden, and how many of them were guessed."""
     device = model.output.bias.device
-    true = padded([[BOS, *row[: s.context]] for row in rows], device)
+    true = padded([row[: s.context] for row in rows], device, first=BOS)
     lengths = torch.tensor([min(len(row), s.context) + 1 for row in rows], device=device)
     shown, counted = hide(true, s.masked_share, symbols)
     hidden = model.read(shown, lengths)[counted]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.batching import padded
 from anaphora.data.pooled import HeldBatches, cut_by_size
+from anaphora.data.sending import padded
 from anaphora.data.symbols import PAD
 from anaphora.tasks.tag.vocabulary import Words
 

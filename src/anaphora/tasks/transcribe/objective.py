@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.data.batching import padded
 from anaphora.data.labelled_batches import in_order, tensors_of
+from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel, JointModel
@@ -85,8 +85,8 @@ class TranscriptionObjective:
         if isinstance(model, CTCModel):
             scores, frames = model(x, lengths)
             return LossSum(_frame_loss(scores, frames, batch.targets), batch.symbols)
-        target_in = padded([[BOS, *row] for row in batch.targets], x.device)
-        target_out = padded([[*row, EOS] for row in batch.targets], x.device)
+        target_in = padded(batch.targets, x.device, first=BOS)
+        target_out = padded(batch.targets, x.device, last=EOS)
         memory = model.encode(x, lengths)
         with inside.record() as notes:
             logits = model.decoder(target_in, memory, forcing)

@@ -1,0 +1,81 @@
+"""Numbers made in this machine's memory and sent to where they are used, without anybody waiting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.data.symbols import PAD
+
+Table = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Sending:
+    """Whole numbers for tables of several shapes in one piece of memory, which travels in one go.
+
+    ``tables``, one per shape, are full of PAD, to be written; `sent` gives them as tensors on ``device``. What a
+    GPU is sent lies in memory that it can read by itself, so that the copy is only begun and nobody waits for it.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], device: torch.device | str):
+        self._device, self._shapes = torch.device(device), shapes
+        self._sizes = [int(np.prod(shape)) for shape in shapes]
+        self._whole = torch.empty(sum(self._sizes), dtype=torch.long, pin_memory=self._device.type == "cuda")
+        whole = self._whole.numpy()
+        whole.fill(PAD)
+        ends = np.cumsum(self._sizes).tolist()
+        self.tables: list[Table] = [
+            whole[end - size : end].reshape(shape)
+            for end, size, shape in zip(ends, self._sizes, shapes, strict=True)
+        ]
+
+    def sent(self) -> list[Tensor]:
+        """The tables as tensors, in their order."""
+        moved = self._whole.to(self._device, non_blocking=True)
+        parts = zip(torch.split(moved, self._sizes), self._shapes, strict=True)
+        return [part.view(shape) for part, shape in parts]
+
+
+class Ragged:
+    """Rows of symbols end to end: ``ids`` (symbols,), ``lengths`` (rows,)."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]):
+        self.lengths: Table = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        self.ids: Table = np.fromiter(
+            chain.from_iterable(rows), dtype=np.int64, count=int(self.lengths.sum())
+        )
+
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max(initial=0))
+
+    def write(self, table: Table, first: int | None = None, last: int | None = None) -> None:
+        """Write the rows from the left into a table full of PAD, with a symbol before or after each if one is given."""
+        before = 0 if first is None else 1
+        places = np.arange(table.shape[1] - before)
+        table[:, before:][places < self.lengths[:, None]] = self.ids
+        if first is not None and table.shape[1]:
+            table[:, 0] = first
+        if last is not None:
+            table[np.arange(len(table)), before + self.lengths] = last
+
+
+def padded(
+    rows: Sequence[Sequence[int]],
+    device: torch.device | str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+) -> Tensor:
+    """Rows of symbols as a table ``(rows, longest)`` on ``device``, filled up with PAD at their ends; ``first`` and
+    ``last``: symbols that every row gets before and after its own."""
+    ragged = Ragged(rows)
+    more = (first is not None) + (last is not None)
+    sending = Sending([(len(rows), ragged.longest + more if rows else 0)], device)
+    ragged.write(sending.tables[0], first, last)
+    return sending.sent()[0]
