@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.nn import recurrent, recurrent_opaque
+from anaphora.nn import recurrent_opaque
 from anaphora.nn.recurrent_opaque import number_of, recurrence, run_opaque
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
@@ -50,29 +51,68 @@ def test_the_operator_keeps_torch_s_rules() -> None:
     torch.library.opcheck(recurrence, arguments, test_utils=tests)
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_a_compiled_model_holds_the_layer_whole(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "opaque", lambda _: torch.compiler.is_dynamo_compiling())
-    torch._dynamo.reset()
-    layer = nn.Recurrent(
-        nn.LSTM(I, H, peephole=True), layers=2, bidirectional=True, recurrent_dropout=0.3, zoneout=0.1
-    )
-    layer.train(training)
-    graphs = []
+def _counting(graphs: list[torch.fx.GraphModule]) -> Any:
+    """A back end of the compiler that runs what it is given, and keeps it."""
 
     def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:
         graphs.append(graph)
         return graph
 
+    return backend
+
+
+def _calls(graphs: list[torch.fx.GraphModule]) -> int:
+    return sum("recurrence" in str(node.target) for graph in graphs for node in graph.graph.nodes)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_compiled_model_holds_the_layer_whole(training: bool) -> None:
+    torch._dynamo.reset()
+    layer = nn.Recurrent(
+        nn.LSTM(I, H, peephole=True), layers=2, bidirectional=True, recurrent_dropout=0.3, zoneout=0.1
+    )
+    layer.train(training)
+    graphs: list[torch.fx.GraphModule] = []
     x = torch.randn(B, T, I, requires_grad=True)
     found = []
-    for module in (layer, torch.compile(layer, fullgraph=True, backend=backend)):
+    for module in (layer, torch.compile(layer, fullgraph=True, backend=_counting(graphs))):
         torch.manual_seed(5)
         found.append(_gradients(*module(x, LENGTHS), [x, *layer.parameters()]))
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
-    calls = [node for graph in graphs for node in graph.graph.nodes if "recurrence" in str(node.target)]
-    assert len(calls) == len(layer.cells)  # and no loop over time
+    assert _calls(graphs) == len(layer.cells)  # and no loop over time
+
+
+@pytest.mark.parametrize("precision", [None, torch.bfloat16])
+def test_other_lengths_need_no_other_program(precision: torch.dtype | None) -> None:
+    """Compiled forward and backward, as the compiler's usual back ends do it; also under autocast."""
+    torch._dynamo.reset()
+    layer = nn.Recurrent(nn.LSTM(I, H), layers=2, bidirectional=True)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
+    with (
+        torch._dynamo.config.patch(error_on_recompile=True),
+        torch.autocast("cpu", torch.bfloat16, enabled=precision is not None),
+    ):
+        for batch, time in ((3, 5), (4, 7), (2, 6)):
+            x = torch.randn(batch, time, I, requires_grad=True)
+            lengths = torch.randint(0, time + 1, (batch,))
+            plain, found = (_gradients(*m(x, lengths), [x, *layer.parameters()]) for m in (layer, compiled))
+            for a, b in zip(found, plain, strict=True):
+                assert a.dtype == b.dtype
+                torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
+def test_what_transforms_functions_sees_through_the_layer() -> None:
+    """Operators of their own have no rules for these; the single operations have."""
+    torch._dynamo.reset()
+    layer = nn.Recurrent(nn.GRU(I, H))
+    x = torch.randn(2, B, T, I)
+    many, slope = torch.vmap(lambda x: layer(x)[0]), torch.func.grad(lambda x: layer(x)[0].sum())
+    for transform, given in ((many, x), (slope, x[0])):
+        graphs: list[torch.fx.GraphModule] = []
+        compiled = torch.compile(transform, backend=_counting(graphs))
+        torch.testing.assert_close(compiled(given), transform(given))
+        assert not _calls(graphs)
 
 
 def test_copies_are_cells_of_their_own() -> None:

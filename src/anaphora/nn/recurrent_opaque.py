@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
 
 from anaphora.kernels.recurrence.reference import States
 from anaphora.nn.cell import Cell
@@ -34,9 +36,19 @@ _numbers = itertools.count(1)
 _waiting: OrderedDict[int, _Waiting] = OrderedDict()
 
 
-def opaque(x: Tensor) -> bool:
-    """Whether a layer reading x should be one operation here: in a program that is compiled for a GPU."""
-    return torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting() and x.is_cuda
+def opaque() -> bool:
+    """Whether a layer should be one operation here: in a program that is being compiled, unless it must be seen through."""
+    return torch.compiler.is_dynamo_compiling() and not _seen_through()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _seen_through() -> bool:
+    """Whether an export, torch.func or forward-mode derivatives want the single operations.
+
+    Asked while a program is compiled, not by it: some versions of the compiler take every program for an exported one.
+    """
+    functions = peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return functions or torch.compiler.is_exporting()
 
 
 def number_of(cell: nn.Module) -> int:
@@ -59,10 +71,14 @@ def run_opaque(
     lengths: Tensor | None,
     reverse: bool,
 ) -> tuple[Tensor, States]:
-    """As ``run_layer``, in one operation; ``params``: all parameters and buffers of the cell, in their order."""
-    if torch.is_autocast_enabled("cuda"):
-        dtype = torch.get_autocast_dtype("cuda")
-        with torch.autocast("cuda", enabled=False):
+    """As ``run_layer``, in one operation; ``params``: all parameters and buffers of the cell, in their order.
+
+    Under autocast a layer computes in autocast's type on a GPU, and in its weights' type elsewhere.
+    """
+    kind = steps[0].device.type
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind) if kind == "cuda" else params[0].dtype
+        with torch.autocast(kind, enabled=False):
             groups = [[_cast(t, dtype) for t in group] for group in (params, steps, rows, initial)]
             return _call(step, number, groups, lengths, reverse)
     return _call(step, number, [list(group) for group in (params, steps, rows, initial)], lengths, reverse)

@@ -12,7 +12,7 @@ from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn.cell import Cell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerStep:
     """A cell as the recurrences see it: ``step(parameters, step inputs, row inputs, states) -> states``.
 
