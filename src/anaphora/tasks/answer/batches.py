@@ -13,6 +13,7 @@ from torch import Tensor
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.pictures_batches import images_of, stream_pictures
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.pooled import HeldBatches
 
@@ -56,8 +57,7 @@ class AnswerBatch:
 def inputs_of(asked: Sequence[Asked], device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Images ``(pictures, 3, H, W)`` in [0, 1], which of them each question is about ``(questions,)``, the questions
     ``(questions, time)`` with EOS, padded, and their lengths ``(questions,)``."""
-    pixels = torch.from_numpy(np.stack([one.pixels for one in asked])).to(device)
-    images = pixels.permute(0, 3, 1, 2).float() / 255
+    images = images_of([one.pixels for one in asked], device)
     which = torch.tensor([place for place, one in enumerate(asked) for _ in one.questions], device=device)
     question, lengths = tensors_of([ids for one in asked for ids in one.questions], device)
     return images, which, question, lengths
@@ -67,28 +67,25 @@ def answer_batches(
     pictures: PictureList,
     questions: list[list[Ids]],
     answers: list[list[int]],
+    augmentation: Augmentation,
     *,
     batch_tokens: int,
     seed: int,
-    augmentation: Augmentation,
 ) -> HeldBatches[AnswerBatch]:
-    """An endless stream of batches of pictures, each with its questions, in an order that follows from ``seed``.
-
-    All pictures count alike, as the mean of the symbols asked about one: sorting them would bring together scenes of
-    which equally much can be asked.
-    """
+    """An endless stream of batches of pictures, each with all its questions: see `stream_pictures`."""
     usable = [i for i, about in enumerate(questions) if about]
-    usual = max(1, round(sum(len(ids) + 1 for about in questions for ids in about) / max(len(usable), 1)))
+    symbols = sum(len(ids) + 1 for about in questions for ids in about)
 
-    def make(chosen: list[int]) -> AnswerBatch:
-        numbers = [usable[i] for i in chosen]
-        return AnswerBatch([_asked(number) for number in numbers], numbers)
+    def make(seen: list[Pixels], numbers: list[int], epoch: int) -> AnswerBatch:
+        asked = [Asked(p, questions[i], answers[i]) for p, i in zip(seen, numbers, strict=True)]
+        return AnswerBatch(asked, numbers)
 
-    def _asked(number: int) -> Asked:
-        pixels = pictures.load(number)
-        if augmentation.active:
-            pixels = augmentation(pixels, batches.epoch, number)
-        return Asked(pixels, questions[number], answers[number])
-
-    batches = HeldBatches([usual] * len(usable), make, batch_tokens=batch_tokens, max_tokens=usual, seed=seed)
-    return batches
+    return stream_pictures(
+        pictures,
+        usable,
+        make,
+        symbols=symbols / max(len(usable), 1),
+        augmentation=augmentation,
+        batch_tokens=batch_tokens,
+        seed=seed,
+    )

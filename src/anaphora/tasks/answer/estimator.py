@@ -115,9 +115,9 @@ class Answerer(Estimator):
             data,
             [_kept(about, fits) for about, fits in zip(questions, short, strict=True)],
             [_kept(about, fits) for about, fits in zip(answers, short, strict=True)],
+            Augmentation(s.augment, s.mirror, s.seed),
             batch_tokens=s.batch_tokens,
             seed=s.seed,
-            augmentation=Augmentation(s.augment, s.mirror, s.seed),
         )
         return AnswerObjective(s, self.answers_, self._asked(dev), dev.texts), batches
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anaphora.data.pictures import Pixels
+from anaphora.data.pictures_batches import images_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.nn import inside
 from anaphora.probe.noted import as_numpy, weights_hash
 from anaphora.probe.seq2seq import END, search_tables
 from anaphora.probe.trace import Array, Trace
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY
-from anaphora.tasks.caption.batches import images_of
 from anaphora.tasks.caption.build import picture_encoder_of
 from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
 from anaphora.tasks.looking import facts_of
