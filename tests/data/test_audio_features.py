@@ -15,22 +15,32 @@ from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.normalise import normalise
 from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
+from anaphora.kernels.sound import native
 
 SPEECH = [x for x, _ in CORPUS.generate(CORPUS.default_variant, "train", 4)]
 SINE = np.sin(0.3 * np.arange(8000)).astype(np.float32)
 NOISE = np.random.RandomState(0).standard_normal(8000).astype(np.float32)
 
 
-def by_the_book(x, rate, bins, *, low=20.0, preemphasis=0.97):
+@pytest.fixture(params=["native", "torch"])
+def way(request, monkeypatch):
+    """The features by the kernel in C, and by torch operations as where there is no compiler."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
+        pytest.skip("no C compiler here")
+
+
+def by_the_book(x, rate, bins, *, window=0.025, hop=0.010, low=20.0, high=None, preemphasis=0.97):
     """The formulas of `LogMel`, one frame at a time in float64, with the Fourier sum written as a sum."""
-    size, hop = round(0.025 * rate), round(0.010 * rate)
+    size, hop = round(window * rate), round(hop * rate)
     points = 2 ** math.ceil(math.log2(size))
     x = x.astype(np.float64)
     x = x - preemphasis * np.concatenate(([0.0], x[:-1]))
     window = np.array([0.5 - 0.5 * math.cos(2 * math.pi * n / size) for n in range(size)])
     k = np.arange(points // 2 + 1)
     fourier = np.exp(-2j * np.pi * np.outer(k, np.arange(size)) / points)
-    mel = np.linspace(2595 * np.log10(1 + low / 700), 2595 * np.log10(1 + rate / 1400), bins + 2)
+    mel = np.linspace(2595 * np.log10(1 + low / 700), 2595 * np.log10(1 + (high or rate / 2) / 700), bins + 2)
     corners = 700 * (10 ** (mel / 2595) - 1)
     filters = np.array([np.interp(k * rate / points, corners[m : m + 3], [0, 1, 0]) for m in range(bins)])
     frames = [x[begin : begin + size] for begin in range(0, len(x) - size + 1, hop)]
@@ -41,7 +51,7 @@ def by_the_book(x, rate, bins, *, low=20.0, preemphasis=0.97):
 
 @pytest.mark.parametrize("preemphasis", [0.97, 0.0])
 @pytest.mark.parametrize("x", [*SPEECH, SINE, NOISE], ids=lambda x: str(len(x)))
-def test_log_mel_by_the_book(x, preemphasis):
+def test_log_mel_by_the_book(x, preemphasis, way):
     features = LogMel(8000, bins=40, preemphasis=preemphasis)
     found, frames = features(torch.from_numpy(x)[None])
     expected = by_the_book(x, 8000, 40, preemphasis=preemphasis)
@@ -50,7 +60,25 @@ def test_log_mel_by_the_book(x, preemphasis):
     np.testing.assert_allclose(found[0].numpy(), expected, rtol=0, atol=1e-5)
 
 
-def test_cepstra_by_the_book():
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rate": 16_000, "bins": 80},
+        {"rate": 11_025, "bins": 33, "low": 0.0, "high": 5000.0, "preemphasis": 0.5},
+        {"rate": 22_050, "bins": 64, "window": 0.0464, "hop": 0.0123},
+        {"rate": 8000, "bins": 7, "window": 0.008, "hop": 0.02, "low": 300.0},
+        {"rate": 1000, "bins": 1, "window": 0.003, "hop": 0.001, "low": 0.0},
+    ],
+)
+@pytest.mark.parametrize(
+    "x", [SPEECH[2][3000:7001], SINE[:4001] + 1e-4 * NOISE[:4001]], ids=["speech", "loud tone"]
+)
+def test_any_settings_by_the_book(x, given, way):
+    found = LogMel(**given)(torch.from_numpy(x)[None])[0][0].numpy()
+    np.testing.assert_allclose(found, by_the_book(x, **given), rtol=0, atol=1e-5)
+
+
+def test_cepstra_by_the_book(way):
     x = SPEECH[0]
     y = by_the_book(x, 8000, 24)
     m = np.arange(24)
@@ -65,7 +93,7 @@ def test_cepstra_by_the_book():
     np.testing.assert_allclose(found, lifted, rtol=1e-5, atol=1e-4)
 
 
-def test_log_mel_and_cepstra_as_librosa_has_them():
+def test_log_mel_and_cepstra_as_librosa_has_them(way):
     librosa = pytest.importorskip("librosa")
     for rate, bins, points, x in ((8000, 40, 256, SPEECH[1]), (16_000, 80, 512, NOISE)):
         size, hop = round(0.025 * rate), round(0.010 * rate)
@@ -85,9 +113,10 @@ def test_log_mel_and_cepstra_as_librosa_has_them():
 
 
 @pytest.mark.parametrize("kind", [LogMel, MFCC])
+@pytest.mark.parametrize("hop", [0.01, 0.06])  # the second leaves gaps between the frames
 @given(cuts=st.lists(st.integers(0, 1500), max_size=8), length=st.integers(0, 1500))
-def test_what_arrives_in_pieces_is_the_whole(kind, cuts, length):
-    features = kind(8000, bins=20)
+def test_what_arrives_in_pieces_is_the_whole(kind, hop, cuts, length):
+    features = kind(8000, bins=20, hop=hop)
     x = torch.from_numpy(SPEECH[0][4000 : 4000 + length])
     stream = features.stream()
     places = [0, *sorted(min(cut, length) for cut in cuts), length]
@@ -98,7 +127,7 @@ def test_what_arrives_in_pieces_is_the_whole(kind, cuts, length):
     np.testing.assert_allclose(torch.cat(parts).numpy(), whole.numpy(), rtol=0, atol=1e-5)
 
 
-def test_a_row_of_a_batch_is_as_it_is_alone():
+def test_a_row_of_a_batch_is_as_it_is_alone(way):
     features = LogMel(8000, bins=30)
     lengths = [len(SPEECH[0]), 5000, 120, 0]  # 120 samples are less than a window
     waves = torch.full((4, max(lengths)), 9.0)  # whatever lies behind the end must not be heard
@@ -154,8 +183,8 @@ def test_normalised_by_hand():
     torch.testing.assert_close(level[1], (x[1] - x[1].mean()) / x[1].std(correction=0))
 
 
-def test_rooms_of_other_features_and_sizes_are_not_mixed_up():
-    """Memory is kept from call to call; other filters, windows and lengths must not find each other's numbers in it."""
+def test_calls_in_turn_do_not_disturb_each_other():
+    """Other filters, windows and lengths between two calls change nothing."""
     makers = (
         lambda: LogMel(8000, bins=20),
         lambda: LogMel(8000, bins=20, window=0.02),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import threading
 
 import torch
 from torch import Tensor, nn
 
 from anaphora.errors import DataError
+from anaphora.kernels.sound import native
 
 FLOOR = 1e-10
 """Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
-_TOGETHER = 384  # frames that are transformed at once on a CPU: their spectra stay in its cache
-_BANDS = (
-    4  # filters lie beside each other: each quarter of them is multiplied with the frequencies it hears only
-)
+_TOGETHER = 384  # frames that torch transforms at once on a CPU: their spectra stay in its cache
 
 
 class LogMel(nn.Module):
@@ -82,7 +79,7 @@ class LogMel(nn.Module):
         window_shape = torch.hann_window(self.size, periodic=True, dtype=torch.float64)
         self.register_buffer("window", window_shape, persistent=False)
         self.register_buffer("filters", filters.float(), persistent=False)
-        self.parts = [_extent(filters, part) for part in _parts(bins)]
+        self._bank = native.Bank.of(window_shape, filters)
 
     @property
     def width(self) -> int:
@@ -102,13 +99,7 @@ class LogMel(nn.Module):
         counts = self._counts(waves, lengths)
         if not (total := self.frames(waves.shape[1])):
             return self.filters.new_zeros(len(waves), 0, self.width), counts
-        waves = waves.double()
-        waves = self.emphasised(waves, waves.new_zeros(len(waves), 1))
-        if lengths is not None and int(lengths.min()) < self.size:
-            # Only a sound that is shorter than a window is filled up, and so only its padding can be heard.
-            real = torch.arange(waves.shape[1], device=waves.device) < lengths[:, None]
-            waves = torch.where(real, waves, waves.new_zeros(()))
-        found = self.of_emphasised(waves)
+        found = self.of_samples(waves.double(), waves.new_zeros(len(waves), 1), lengths)
         if lengths is None:
             return found, counts
         kept = torch.arange(total, device=waves.device) < counts[:, None]
@@ -123,32 +114,39 @@ class LogMel(nn.Module):
         """A reader of one sound that arrives piece by piece."""
         return FeatureStream(self)
 
-    def emphasised(self, waves: Tensor, before: Tensor) -> Tensor:
-        """Pre-emphasis x' of ``waves`` (B, n), which follow the samples ``before`` (B, 1)."""
-        if not self.preemphasis:
-            return waves
-        follows = torch.cat((before, waves[:, :-1]), dim=1)
-        return torch.add(waves, follows, alpha=-self.preemphasis)
+    def of_samples(self, waves: Tensor, before: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The features (B, T, F) of ``waves`` (B, n), n > 0, which follow the samples ``before`` (B, 1); x' is zero from
+        ``lengths`` (B,) on."""
+        if waves.device.type == "cpu" and native.library() is not None:
+            energies = native.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
+        else:
+            energies = self._energies(self._emphasised(waves, before, lengths))
+        return self._of_energies(energies)
 
-    def of_emphasised(self, waves: Tensor) -> Tensor:
-        """The features (B, T, F) of samples (B, n) that are emphasised already."""
+    def _emphasised(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
+        """x' (B, n), at least a window of it; arguments as for `of_samples`."""
+        if self.preemphasis:
+            follows = torch.cat((before.to(waves), waves[:, :-1]), dim=1)
+            waves = torch.sub(waves, follows, alpha=self.preemphasis)
+        if lengths is not None:
+            real = torch.arange(waves.shape[1], device=waves.device) < lengths[:, None]
+            waves = torch.where(real, waves, waves.new_zeros(()))
         missing = self.size - waves.shape[1]
-        if missing > 0:
-            waves = nn.functional.pad(waves, (0, missing))
-        frames = waves.unfold(1, self.size, self.hop)  # (B, T, W), a view
-        rows, total = frames.shape[:2]
-        most = max(1, _TOGETHER // rows) if frames.device.type == "cpu" else total
-        together = -(-total // -(-total // most))  # stretches of equal length; the last begins a little early
-        found = self.filters.new_empty(rows, total, self.width)
-        room = _room(self, rows, together)
-        for begin in range(0, total, together):
-            stretch = slice(min(begin, total - together), begin + together)
-            made = self._of_energies(room.energies(frames[:, stretch]))
-            found[:, stretch] = made.view(rows, -1, self.width)
-        return found
+        return nn.functional.pad(waves, (0, missing)) if missing > 0 else waves
+
+    def _energies(self, emphasised: Tensor) -> Tensor:
+        """E (B, T, bins) float32 of x' (B, n) by torch operations."""
+        frames = emphasised.unfold(1, self.size, self.hop)  # (B, T, W), a view
+        together = max(1, _TOGETHER // len(frames)) if frames.device.type == "cpu" else frames.shape[1]
+        found = []
+        for stretch in torch.split(frames, together, dim=1):
+            # Once the tones are apart, rounding is relative to each of them and float32 is enough.
+            spectra = torch.fft.rfft(stretch * self.window, self.points).to(torch.complex64)
+            found.append(torch.view_as_real(spectra).square_().sum(-1) @ self.filters)
+        return torch.cat(found, dim=1)
 
     def _of_energies(self, energies: Tensor) -> Tensor:
-        """The features (n, F) of the energies E (n, bins), which may be overwritten."""
+        """The features (B, T, F) of the energies E (B, T, bins), which are overwritten."""
         return energies.clamp_min_(FLOOR).log_()
 
 
@@ -196,58 +194,6 @@ class MFCC(LogMel):
         return super()._of_energies(energies) @ self.transform
 
 
-class _Room:
-    """Where the energies of frames (B, t, W) are computed: the same memory for all stretches of a sound."""
-
-    def __init__(self, features: LogMel, rows: int, frames: int):
-        n, points = rows * frames, features.points
-        self.shape = rows, frames
-        self.window, self.parts = features.window, features.parts
-        self._windowed = features.window.new_zeros(n, points)  # stays zero after the window
-        self._samples = self._windowed.view(rows, frames, points)[..., : features.size]
-        self._spectra = features.window.new_empty(n, points // 2 + 1, dtype=torch.complex128)
-        self._narrow = self._spectra.new_empty(self._spectra.shape, dtype=torch.complex64)
-        self._squares = torch.view_as_real(self._narrow)
-        self._real, self._imaginary = self._squares[..., 0], self._squares[..., 1]
-        self._powers = features.filters.new_empty(self._spectra.shape)
-        self._energies = features.filters.new_empty(n, features.bins)
-        self._products = [
-            (self._powers[:, heard], features.filters[heard, bins], self._energies[:, bins])
-            for bins, heard in features.parts
-        ]
-
-    def serves(self, features: LogMel, rows: int, frames: int) -> bool:
-        same = self.window is features.window and self.parts is features.parts
-        return same and self.shape == (rows, frames)
-
-    def energies(self, frames: Tensor) -> Tensor:
-        """E (B·t, bins); the next call writes over it."""
-        torch.mul(frames, self.window, out=self._samples)
-        torch.fft.rfft(self._windowed, out=self._spectra)
-        # Once the tones are apart, rounding is relative to each of them and float32 is enough.
-        self._narrow.copy_(self._spectra)
-        self._squares.square_()
-        torch.add(self._real, self._imaginary, out=self._powers)
-        for powers, filters, energies in self._products:
-            torch.mm(powers, filters, out=energies)
-        return self._energies
-
-
-_held = threading.local()
-
-
-def _room(features: LogMel, rows: int, frames: int) -> _Room:
-    """Room for so many frames: on a CPU that of this thread's last call where it fits, for memory that is asked for
-    anew has to be found and cleared by the system page by page."""
-    room: _Room | None = getattr(_held, "room", None)
-    if room is not None and room.serves(features, rows, frames):
-        return room
-    made = _Room(features, rows, frames)
-    if features.window.device.type == "cpu":
-        _held.room = made
-    return made
-
-
 class FeatureStream:
     """The features of one sound that arrives piece by piece: put together, those of the whole.
 
@@ -256,34 +202,36 @@ class FeatureStream:
 
     def __init__(self, features: LogMel):
         self._features = features
-        self._rest = features.window.new_zeros(1, 0)  # emphasised samples that belong to frames to come
-        self._last = features.window.new_zeros(1, 1)
+        self._held = features.window.new_zeros(1, 1)  # the sample before the next frame, and those of it
+        self._gap = 0  # samples until it begins, where frames do not touch
         self._given = 0
 
     @torch.no_grad()
     def push(self, samples: Tensor) -> Tensor:
         """The features (t, F) of the frames that ``samples`` (n,) complete; t may be 0."""
         f = self._features
-        if len(samples):
-            new = samples.to(self._rest)[None]
-            self._rest = torch.cat((self._rest, f.emphasised(new, self._last)), dim=1)
-            self._last = new[:, -1:]
-        if self._rest.shape[1] < f.size:
+        passed = min(self._gap, len(samples))
+        held = torch.cat((self._held, samples.to(self._held)[None]), dim=1)[:, passed:]
+        self._gap -= passed
+        there = held.shape[1] - 1
+        if there < f.size:
+            self._held = held
             return f.filters.new_zeros(0, f.width)
-        found = f.of_emphasised(self._rest)[0]
-        self._rest = self._rest[:, len(found) * f.hop :]
+        found = f.of_samples(held[:, 1:], held[:, :1])[0]
+        done = len(found) * f.hop
+        self._held, self._gap = held[:, min(done, there) :], max(done - there, 0)
         self._given += len(found)
         return found
 
     @torch.no_grad()
     def finish(self) -> Tensor:
         """What is left at the end, (t, F): one frame if the whole sound was shorter than a window, else none."""
-        f, rest = self._features, self._rest
-        self._rest = rest[:, :0]
-        if self._given or not rest.shape[1]:
+        f, held = self._features, self._held
+        self._held = held[:, :1]
+        if self._given or held.shape[1] == 1:
             return f.filters.new_zeros(0, f.width)
         self._given = 1
-        return f.of_emphasised(rest)[0]
+        return f.of_samples(held[:, 1:], held[:, :1])[0]
 
 
 def mel_corners(bins: int, low: float, high: float) -> Tensor:
@@ -300,15 +248,3 @@ def mel_filters(rate: int, points: int, corners: Tensor) -> Tensor:
     left, peak, right = corners[:-2], corners[1:-1], corners[2:]
     rising, falling = (frequencies - left) / (peak - left), (right - frequencies) / (right - peak)
     return torch.minimum(rising, falling).clamp_min(0)
-
-
-def _parts(bins: int) -> list[slice]:
-    """The filters in a few groups of neighbours."""
-    size = -(-bins // _BANDS)
-    return [slice(begin, min(begin + size, bins)) for begin in range(0, bins, size)]
-
-
-def _extent(filters: Tensor, part: slice) -> tuple[slice, slice]:
-    """A group of filters, and the frequencies that any of them hears."""
-    heard = filters[:, part].any(dim=1).nonzero().flatten()
-    return part, slice(int(heard[0]), int(heard[-1]) + 1)

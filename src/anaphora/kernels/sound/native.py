@@ -1,0 +1,99 @@
+"""Energies of frames of sound in C, where there is a compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels import compiler
+from anaphora.kernels.recurrence.source import PRELUDE
+
+_THREADED = 256  # frames for which it is worth while to start a thread
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """``energies.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
+    own = resources.files(__package__).joinpath("energies.c").read_text(encoding="utf-8")
+    try:
+        return compiler.load("typedef double R;\n" + PRELUDE.read_text() + own, "sound")
+    except compiler.CannotCompile:
+        return None
+
+
+@dataclass(frozen=True)
+class Bank:
+    """A window w (W), a transform of N points and filters Λ (N/2 + 1, bins), as `energies` reads them.
+
+    N is a power of two, at least 2 and at least W. Of a filter only what lies between the first and the last frequency
+    that it hears is kept.
+    """
+
+    window: Tensor
+    turns: Tensor
+    half_turns: Tensor
+    places: Tensor
+    heard: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, window: Tensor, filters: Tensor) -> Bank:
+        """All in float64, on the CPU."""
+        points = 2 * (len(filters) - 1)
+        half = points // 2
+        turns = torch.polar(torch.ones(half, dtype=torch.float64), _angles(half, half))
+        ends = torch.polar(torch.ones(half // 2 + 1, dtype=torch.float64), _angles(half // 2 + 1, points))
+        found = [column.nonzero().flatten() for column in filters.unbind(1)]
+        heard = torch.tensor([(int(k[0]), int(k[-1] - k[0]) + 1) for k in found])
+        parts = [filters[k[0] : k[-1] + 1, m] for m, k in enumerate(found)]
+        return cls(
+            window=window / 2,
+            turns=torch.view_as_real(turns).contiguous(),
+            half_turns=torch.view_as_real(-1j * ends).contiguous(),
+            places=torch.tensor(_places(half)),
+            heard=heard,
+            weights=torch.cat(parts).contiguous(),
+        )
+
+
+def energies(
+    waves: Tensor, before: Tensor, lengths: Tensor | None, hop: int, preemphasis: float, bank: Bank
+) -> Tensor:
+    """E (B, T, bins) float32 of ``waves`` (B, n), n > 0, which follow the samples ``before`` (B, 1).
+
+    x'_n = x_n − preemphasis x_{n−1}, and zero from ``lengths`` (B,) on (None: n). A frame begins every ``hop`` samples
+    where a whole window fits; T is at least 1.
+    """
+    loaded = library()
+    assert loaded is not None
+    waves, before = waves.double().contiguous(), before.double().contiguous()
+    rows, samples = waves.shape
+    ends = torch.full((rows,), samples) if lengths is None else lengths.long().clamp(0, samples).contiguous()
+    frames = 1 + max(samples - len(bank.window), 0) // hop
+    out = torch.empty(rows, frames, len(bank.heard))
+    threads = max(1, min(torch.get_num_threads(), rows * frames // _THREADED))
+    sizes = (threads, rows, frames, samples, hop, len(bank.window), len(bank.turns), len(bank.heard))
+    factor = torch.tensor(preemphasis, dtype=torch.float64)
+    given = (waves, before, ends, factor, bank.window, bank.turns, bank.half_turns, bank.places)
+    tensors = (*given, bank.heard, bank.weights, out)
+    n = (ctypes.c_longlong * len(sizes))(*sizes)
+    if loaded.energies(n, (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))):
+        raise MemoryError("features of sound ran out of memory; use shorter windows")
+    return out
+
+
+def _angles(count: int, circle: int) -> Tensor:
+    return torch.arange(count, dtype=torch.float64) * (-2 * torch.pi / circle)
+
+
+def _places(length: int) -> list[int]:
+    """Where the transform by fours leaves each frequency: those that are q modulo 4 are in the q-th quarter."""
+    if length < 4:
+        return list(range(length))
+    inner, part = _places(length // 4), length // 4
+    return [k % 4 * part + inner[k // 4] for k in range(length)]
