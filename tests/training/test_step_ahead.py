@@ -73,3 +73,38 @@ def test_a_step_that_is_not_finite_leaves_everything_as_it_was():
         assert torch.equal(p, before[name])
     for state, old in zip(stepper.optimizer.state.values(), moments, strict=True):
         assert all(torch.equal(state[key], old[key]) for key in old)
+
+
+def test_numbers_that_only_the_device_knows_are_read_with_the_rest():
+    class Counted(Squares):
+        def loss(self, model, batch):
+            return LossSum((model(batch.values) - 1).pow(2).sum(), torch.tensor(len(batch)))
+
+    plain = nn.Linear(3, 2)
+    ahead = copy.deepcopy(plain)
+    settings = toy_settings(weight_decay=0.0, clip=0.5)
+    batch = Rows(torch.randn(4, 3))
+    found = []
+    for model, objective, early in ((plain, Squares(), False), (ahead, Counted(), True)):
+        stepper = Stepper(model, objective, settings, join("cpu"), "fp32")
+        stepper._ahead = early
+        outcome, factor = stepper.gradient(batch, 1, asked=True, lr=0.05)
+        stepper.apply(factor, 0.05)
+        found.append((outcome.loss, outcome.norm, outcome.count, outcome.clipped, outcome.asked))
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    torch.testing.assert_close(ahead.weight, plain.weight, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, torch.tensor(0)])
+def test_without_symbols_nothing_moves(count):
+    class Nothing(Squares):
+        def loss(self, model, batch):
+            return LossSum((model(batch.values) - 1).pow(2).sum(), count)
+
+    model = nn.Linear(3, 2)
+    before = model.weight.detach().clone()
+    stepper = Stepper(model, Nothing(), toy_settings(), join("cpu"), "fp32")
+    stepper._ahead = True
+    outcome, _ = stepper.gradient(Rows(torch.randn(4, 3)), 1, lr=0.1)
+    assert (outcome.loss, outcome.count, outcome.finite) == (0.0, 0.0, True)
+    assert torch.equal(model.weight, before)

@@ -25,6 +25,8 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
         {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
     ]
+    if not settings.weight_decay:
+        groups = [{"params": trainable, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in trainable)
     if settings.optimizer == "sgd":

@@ -21,6 +21,7 @@ from anaphora.training.objective import Objective
 from anaphora.training.optimizers import build_optimizer, set_learning_rate
 from anaphora.training.precision import LossScale, Precision, autocast
 from anaphora.training.seeding import seed_everything
+from anaphora.training.sums import Numbers, Sums
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ class Stepper:
         self._ahead = fused and group.device.type == "cuda"
         # Apple's GPUs have no float64
         self._wide = torch.float32 if group.device.type == "mps" else torch.float64
+        # Looked for once: a walk through all modules takes longer than a small kernel.
+        self._parameters = list(model.parameters())
+        model.train()
 
     def gradient(
         self, batch: Any, number: int, asked: bool = False, *, lr: float = 0.0
@@ -66,21 +70,21 @@ class Stepper:
 
         On a GPU the weights are moved already, with ``lr``; `apply` knows.
         """
-        self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        sums = torch.zeros(3, dtype=self._wide, device=self.group.device)
+        if not self.model.training:
+            self.model.train()
+        for parameter in self._parameters:
+            parameter.grad = None
         # Half precision needs losses of order one before the count is known, so divide by the expected count.
         expected = max(1, batch.symbols)
         weight = self.scale.value * self.group.world / expected
+        sums = Sums(self._wide)
         for part in range(self.settings.accumulate):
             with local_gradients(self.loss, local=part < self.settings.accumulate - 1):
                 self._backward(batch, number, part, weight, sums)
-        sums[2] += asked
-        self.group.sum(sums)
-        numbers = torch.cat([sums, self._norm().to(sums).reshape(1)])
-        if self._ahead:
-            numbers = self._run_ahead(numbers, expected, lr)
-        total, count, stop, norm = numbers.tolist()
+        numbers = sums.of_all(self.group, asked, self._norm())
+        if self._ahead and not numbers.nothing:
+            self._run_ahead(numbers, expected, lr)
+        total, count, stop, norm = numbers.read()
         if count == 0:
             return Outcome(0.0, 0.0, 0.0, False, False, stop > 0), 0.0
         true = expected / count / self.scale.value
@@ -97,28 +101,29 @@ class Stepper:
             set_learning_rate(self.optimizer, lr)
             self.optimizer.step()
         # Fused optimizers leave the count of changes as it was, by which packed weights notice that they are old.
-        torch.autograd.graph.increment_version(list(self.model.parameters()))
+        torch.autograd.graph.increment_version(self._parameters)
         self.scale.stepped()
 
-    def _run_ahead(self, numbers: Tensor, expected: int, lr: float) -> Tensor:
+    def _run_ahead(self, numbers: Numbers, expected: int, lr: float) -> None:
         """Move the weights before the ``numbers`` are known here, so that the GPU need not wait for us to read them.
 
-        The factor of the gradient is computed where the gradient is, and a step that is not finite is left out there.
-        Returns the numbers in this machine's memory.
+        The gradient's factor is computed where the gradient is, and a step that is not finite is left out there. What
+        the fused kernels divide the gradient by is 1/true, or more where it is longer than ``clip``:
+
+            max(norm / clip, 1/true),    true = expected / (count · scale)
         """
-        total, count, _, norm = numbers.unbind()
-        true = expected / count / self.scale.value
-        shrink = (self.settings.clip / (norm * true)).clamp(max=1.0) if self.settings.clip else 1.0
-        good = (total / count).isfinite() & norm.isfinite() & (count > 0)
-        here, known = _on_the_way(numbers)
+        numbers.send()
+        count, norm = numbers.count, numbers.norm
+        least = count * (self.scale.value / expected)
+        bad = numbers.total / count + norm
         optimizer: Any = self.optimizer
-        optimizer.grad_scale = (1.0 / (true * shrink)).float()  # what the fused kernels divide gradients by
-        optimizer.found_inf = (~good).float()
+        optimizer.found_inf = (bad - bad).nan_to_num_(nan=1.0).float()  # 0 if all is finite
+        if self.settings.clip:
+            optimizer.grad_scale = (norm / self.settings.clip).clamp(min=least).float()
+        else:
+            optimizer.grad_scale = torch.as_tensor(least, dtype=torch.float32, device=norm.device)
         set_learning_rate(self.optimizer, lr)
         self.optimizer.step()
-        if known is not None:
-            known.synchronize()
-        return here
 
     def repeat(self, batch: Any, number: int) -> None:
         """Run this process's parts of a batch forward once more, with the same random numbers."""
@@ -129,7 +134,7 @@ class Stepper:
                 with autocast(self.group.device, self.precision):
                     self._module()(shard)
 
-    def _backward(self, batch: Any, number: int, part: int, weight: float, sums: Tensor) -> None:
+    def _backward(self, batch: Any, number: int, part: int, weight: float, sums: Sums) -> None:
         shard, empty = batch.shard(*self._share(part)), False
         if len(shard) == 0:
             if self.group.world == 1 or part < self.settings.accumulate - 1:
@@ -139,10 +144,9 @@ class Stepper:
         seed_everything(self.settings.seed, number, self.group.rank, part)
         with autocast(self.group.device, self.precision):
             total, count = self.loss(shard)
-        (total * (0.0 if empty else weight)).backward()
+        total.backward(total.new_full((), 0.0 if empty else weight))
         if not empty:
-            sums[0] += total.detach().to(sums)
-            sums[1] += count
+            sums.add(total.detach(), count)
 
     def _share(self, part: int) -> tuple[int, int]:
         parts = self.settings.accumulate
@@ -153,7 +157,7 @@ class Stepper:
         return inner if isinstance(inner, nn.Module) else self.loss
 
     def _gradients(self) -> list[Tensor]:
-        return [p.grad for p in self.model.parameters() if p.grad is not None]
+        return [p.grad for p in self._parameters if p.grad is not None]
 
     def _norm(self) -> Tensor:
         """‖g‖₂ over all parameters together: the root of the sum of squares, not the sum of squares."""
@@ -162,14 +166,3 @@ class Stepper:
             return torch.zeros((), device=self.group.device)
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         return norm
-
-
-def _on_the_way(numbers: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
-    """A copy in this machine's memory, and what says when it has arrived."""
-    if not numbers.is_cuda:
-        return numbers, None
-    here = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-    here.copy_(numbers, non_blocking=True)
-    known = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    known.record()
-    return here, known
