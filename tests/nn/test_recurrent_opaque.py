@@ -102,6 +102,20 @@ def test_other_lengths_need_no_other_program(precision: torch.dtype | None) -> N
                 torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
 
 
+def test_nothing_waits_for_a_backward_pass_that_cannot_come() -> None:
+    torch._dynamo.reset()
+    layer = nn.Recurrent(nn.GRU(I, H), layers=2)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = torch.randn(B, T, I)
+    for _ in range(4):
+        y, _ = compiled(x)
+        assert len(recurrent_opaque._waiting) <= 2 * len(layer.cells)  # this pass's and the one's before
+    y.sum().backward()
+    with torch.no_grad():
+        compiled(x)
+    assert not recurrent_opaque._waiting
+
+
 def test_what_transforms_functions_sees_through_the_layer() -> None:
     """Operators of their own have no rules for these; the single operations have."""
     torch._dynamo.reset()

@@ -2,7 +2,8 @@
 
 Compiled as it stands, a layer would be unrolled step by step. As an operator with known shapes it stays what it is, a
 call of the engine, and what surrounds it is compiled. What the forward pass keeps for the backward pass cannot pass through
-the compiled program, so it waits here under a number; should too many wait, the oldest is computed again when needed.
+the compiled program, so it waits here under a number, as long as the program keeps the number; should too many wait, the
+oldest is computed again when needed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from anaphora.kernels.recurrence.reference import States
 from anaphora.nn.cell import Cell
@@ -29,6 +31,7 @@ WAITING = 256  # forward passes kept for a backward pass that may never come
 class _Waiting(NamedTuple):
     inputs: list[Tensor]
     outputs: list[Tensor]
+    number: StorageWeakRef | None = None  # gone when no backward pass can come any more
 
 
 _cells: weakref.WeakValueDictionary[int, nn.Module] = weakref.WeakValueDictionary()
@@ -109,13 +112,21 @@ def recurrence(
     keep: Sequence[float],
 ) -> list[Tensor]:
     """y, the last states, and the number under which the backward pass finds what it needs."""
+    _forget_the_unneeded()
     inputs, outputs = _run(tensors, lengths, counts, number, mode, zoneout, keep)
     token = next(_numbers)
+    held = torch.tensor(token)
     if mode[2]:
-        _waiting[token] = _Waiting(inputs, outputs)
+        _waiting[token] = _Waiting(inputs, outputs, StorageWeakRef(held.untyped_storage()))  # type: ignore[no-untyped-call]
         while len(_waiting) > WAITING:
             _waiting.popitem(last=False)
-    return [*(t.detach().clone() for t in outputs), torch.tensor(token)]
+    return [*(t.detach().clone() for t in outputs), held]
+
+
+def _forget_the_unneeded() -> None:
+    gone = [token for token, w in _waiting.items() if w.number is not None and w.number.expired()]  # type: ignore[no-untyped-call]
+    for token in gone:
+        _waiting.pop(token, None)
 
 
 def _run(
