@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from anaphora.kernels.recurrence.persistent.clusters import clustered
 from anaphora.kernels.recurrence.persistent.passes import Arrays, Pass, Passes
 from anaphora.kernels.recurrence.persistent.program import make_programs
 from anaphora.kernels.recurrence.persistent.source import Kernel
@@ -37,7 +38,7 @@ static inline uint4 make_uint4(unsigned x,unsigned y,unsigned z,unsigned w){retu
 struct Three{int x;};
 struct Gather{int count=0,turn=0;};
 struct Warp{Gather gather;float slot[32];unsigned frag[32][6];};
-struct Block{Gather gather;std::vector<Warp> warps;std::vector<char> memory;};
+struct Block{Gather gather,cluster;std::vector<Warp> warps;std::vector<char> memory;};
 struct Fibre{ucontext_t context;std::vector<char> stack;Three thread,block;bool done=false;};
 static ucontext_t mainland;static Fibre*me;static Three gridDim,blockDim;static std::vector<Block> blocks;static std::vector<Fibre> fibres;
 static std::function<void()> body;
@@ -49,8 +50,10 @@ static Block&block_(){return blocks[me->block.x];}
 static Warp&warp_(){return block_().warps[me->thread.x>>5];}
 static void __syncthreads(){wait_(block_().gather,blockDim.x);}
 static void __syncwarp(){wait_(warp_().gather,32);}
-static float __shfl_xor_sync(unsigned,float v,int o){Warp&w=warp_();int l=me->thread.x&31;w.slot[l]=v;__syncwarp();float r=w.slot[l^o];__syncwarp();return r;}
-static float __shfl_sync(unsigned,float v,int s,int width){Warp&w=warp_();int l=me->thread.x&31;w.slot[l]=v;__syncwarp();float r=w.slot[(l&~(width-1))+s];__syncwarp();return r;}
+template<class T> static T exchange_(T v,int from){Warp&w=warp_();memcpy(&w.slot[me->thread.x&31],&v,4);__syncwarp();T r;memcpy(&r,&w.slot[from],4);__syncwarp();return r;}
+template<class T> static T __shfl_xor_sync(unsigned,T v,int o){return exchange_(v,(me->thread.x&31)^o);}
+template<class T> static T __shfl_sync(unsigned,T v,int s,int width){return exchange_(v,(me->thread.x&31&~(width-1))+s);}
+static char*memory_(int b){return (char*)(((size_t)blocks[b].memory.data()+63)&~(size_t)63);}
 static float __uint_as_float(unsigned v){float r;memcpy(&r,&v,4);return r;}
 static unsigned __float_as_uint(float v){unsigned r;memcpy(&r,&v,4);return r;}
 static float __fdividef(float a,float b){return a/b;}
@@ -64,6 +67,11 @@ _REPLACED = {
     "{unsigned v[4]={word(a),word(b),word(c),word(d)};memcpy(p,v,16);}",
     "IN void store(": "IN void store(void*p,u32 a){memcpy(p,&a,4);}",
     "IN uint4 load4(": "IN uint4 load4(const void*p){yield_();uint4 v;memcpy(&v,p,16);return v;}",
+    "IN u32 inside(": "IN int first_(){return blockIdx.x/NSL*NSL;}",
+    "IN void hand4(": "IN void hand4(void*p,int to,uint4 v){memcpy(memory_(first_()+to)+((char*)p-memory_(blockIdx.x)),&v,16);}",
+    "IN uint4 near4(": "IN uint4 near4(const void*p){return load4(p);}",
+    "IN void clear4(": "IN void clear4(void*p){memset(p,255,16);}",
+    "IN void meet(": "IN void meet(){wait_(blocks[first_()].cluster,NSL*blockDim.x);}",
 }
 _MMA = r"""
 IN u32 operand(u32 v){return v;}
@@ -97,7 +105,7 @@ def as_cpp(kernel: Kernel) -> str:
     text = "\n".join(lines)
     before, rest = text.split("IN u32 operand(u32 v){", 1)
     text = before + _MMA + rest[rest.index("// This block's rows of a matrix") :]
-    aligned = "char*memory=(char*)(((size_t)block_().memory.data()+63)&~(size_t)63);"
+    aligned = "char*memory=memory_(blockIdx.x);"
     text = text.replace("extern __shared__ char memory[];", aligned)
     arguments = ",".join(f"({kind})p[{k}]" for k, (kind, _) in enumerate(kernel.parameters))
     head, body = text.split("typedef unsigned int u32;", 1)
@@ -124,13 +132,19 @@ def _run(library: ctypes.CDLL, one: Pass, arrays: Arrays, time: int, batch: int,
     assert not int(report)
 
 
-def emulated_passes(plan: Plan, batch: int, folder: Path, columns: int = 8, processors: int = 132) -> Passes:
-    """The passes of a plan in float32 with their kernels run by fibres; ``columns`` per block, so that several wait."""
+def emulated_passes(
+    plan: Plan, batch: int, folder: Path, columns: int = 8, processors: int = 132, near: bool = False
+) -> Passes:
+    """The passes of a plan in float32 with their kernels run by fibres; ``columns`` per block, so that several wait.
+
+    ``near``: in clusters.
+    """
     programs = make_programs(plan)
     made: list[Pass] = []
     for program in (programs.forward, programs.backward, programs.running):
         tiling = tile(program, programs.hidden, columns, 1, 4, False)
         assert tiling is not None
+        tiling = clustered(program, tiling, False) if near else tiling
         before = made[0].kernel if program.backward else None
         one = Pass(Kernel(program, tiling, "tf32", before), torch.device("cpu"), "", processors)
         one.run = partial(_run, build(one.kernel, folder), one)  # type: ignore[method-assign]

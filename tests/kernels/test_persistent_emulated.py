@@ -20,13 +20,14 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
 QUICK = ("lstm", "layer norm")
 
 
+@pytest.mark.parametrize("near", [False, True])
 @pytest.mark.parametrize(
     "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CELLS]
 )
 def test_kernels_run_by_fibres_equal_the_reference(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, near: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three blocks share each row, and groups of rows take turns; lengths differ, and time runs backwards."""
+    """Three blocks share each row, in a cluster or not, and groups of rows take turns; lengths differ, and time runs backwards."""
     small: Any = CELLS[name]()
     cell = type(small)(5, 20, **small.options)
     x, initial = inputs(cell, torch.float32, 9, 4)
@@ -34,7 +35,7 @@ def test_kernels_run_by_fibres_equal_the_reference(
     made = []
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        made.append(emulated_passes(plan, batch, tmp_path, columns=8, processors=3))
+        made.append(emulated_passes(plan, batch, tmp_path, columns=8, processors=3, near=near))
         return made[-1]
 
     monkeypatch.setattr(run, "_passes", passes)
@@ -42,6 +43,7 @@ def test_kernels_run_by_fibres_equal_the_reference(
     ours = results(OnHost(LayerStep(cell)), cell, x, initial, lengths, True)
     assert made[0].forward_pass.tiling.slices == 3
     assert made[0].forward_pass.tiling.groups(9) == 2
+    assert made[0].forward_pass.tiling.cluster == (3 if near else 0)
     for a, b in zip(ours, results(reference(cell), cell, x, initial, lengths, True), strict=True):
         apart = (a - b).norm().item()
         assert apart <= 2e-5 * b.norm().item() + 1e-6

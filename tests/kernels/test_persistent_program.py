@@ -15,6 +15,12 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.persistent import run
+from anaphora.kernels.recurrence.persistent.clusters import (
+    MOST_BLOCKS,
+    clustered,
+    nearby,
+    reduction_width,
+)
 from anaphora.kernels.recurrence.persistent.columns import Unsuitable, find
 from anaphora.kernels.recurrence.persistent.packing import pack_depth, pack_rows, unpack_rows
 from anaphora.kernels.recurrence.persistent.program import Programs, make_programs
@@ -132,6 +138,60 @@ def test_weights_too_large_for_the_chip_have_no_tiling() -> None:
     assert choose(program, 2048, 8, True, H200 // 2) is None
 
 
+# ---------------------------------------------------------------------- clusters
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize(("hidden", "half"), [(8, True), (200, False), (512, True), (512, False)])
+def test_what_a_cluster_exchanges_has_a_place_of_its_own(name: str, hidden: int, half: bool) -> None:
+    programs = _programs(name, hidden)
+    for program in (programs.forward, programs.backward):
+        plain = choose(program, hidden, 64, half, H200)
+        assert plain is not None
+        t = clustered(program, plain, half)
+        if not t.cluster:
+            assert t == plain
+            continue
+        near, wide = nearby(program, t, half), 2 if half else 4
+        assert t.cluster == t.slices <= MOST_BLOCKS
+        assert t.shared_memory == plain.shared_memory + near.size <= SHARED_MEMORY
+        parts = [(p.offset, 2 * 8 * t.tiles * p.row * wide) for p in near.products.values()]
+        for level, offset in near.reductions.items():
+            count = sum(e.level == level and not e.is_product for e in program.exchanges)
+            assert reduction_width(count) >= count
+            parts.append((offset, 2 * 8 * t.tiles * t.slices * reduction_width(count) * 4))
+        end = 0
+        for offset, size in sorted(parts):
+            assert offset == end
+            assert offset % 16 == 0
+            end += size
+        assert end == near.size
+        for k, p in near.products.items():  # eight lanes read two rows, four times 16 bytes each
+            assert p.row >= t.products[k].depth
+            assert {(r * p.row * wide + 16 * q) % 128 for r in (0, 1) for q in range(4)} == set(
+                range(0, 128, 16)
+            )
+
+
+def test_all_reductions_and_small_products_stay_in_a_cluster() -> None:
+    programs = _programs("layer_norm", 512)
+    forward, backward = (choose(p, 512, 64, True, H200) for p in (programs.forward, programs.backward))
+    assert forward is not None
+    assert backward is not None
+    ahead = nearby(programs.forward, forward, True)
+    assert (sorted(ahead.products), sorted(ahead.reductions)) == ([0], [2, 3])
+    back = nearby(
+        programs.backward, backward, True
+    )  # four gradients of 512 units are sent through common memory
+    assert (sorted(back.products), sorted(back.reductions)) == ([], [1, 2])
+
+
+def test_more_blocks_than_a_cluster_holds_stay_as_they_are() -> None:
+    program = _programs("lstm", 1000).forward
+    t = tile(program, 1000, 16, 1, 8, True)
+    assert t is not None
+    assert t.slices > MOST_BLOCKS
+    assert clustered(program, t, True) == t
+
+
 # ---------------------------------------------------------------------- layouts
 def test_packing_follows_the_entries_and_unpacking_goes_back() -> None:
     a, b, c = (1, 0), (2, 0), (3, 0)
@@ -150,19 +210,20 @@ def test_packing_follows_the_entries_and_unpacking_goes_back() -> None:
 
 
 # ---------------------------------------------------------------------- text
-@pytest.mark.parametrize("name", CELLS)
-def test_the_text_is_the_one_we_know(name: str) -> None:
+@pytest.mark.parametrize(("name", "near"), [*((name, False) for name in CELLS), ("layer_norm", True)])
+def test_the_text_is_the_one_we_know(name: str, near: bool) -> None:
     """``ANAPHORA_GOLDEN=write pytest …`` writes the files anew, to be read before they are committed."""
     programs = _programs(name)
     texts = []
     before = None
     for program in (programs.forward, programs.backward):
-        t = tile(program, 16, 16, 1, 4, True)
+        t = tile(program, 16, 8 if near else 16, 1, 4, True)
         assert t is not None
+        t = clustered(program, t, True) if near else t
         before = Kernel(program, t, "bf16", before)
         source = before.source
         texts.append(source[: source.index("//")] + source[source.index('extern "C"') :])
-    text, path = "\n".join(texts), GOLDEN / f"persistent_{name}.cu"
+    text, path = "\n".join(texts), GOLDEN / f"persistent_{name}{'_cluster' if near else ''}.cu"
     if os.environ.get("ANAPHORA_GOLDEN") == "write":
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -48,8 +48,8 @@ EACH{v40_0[i]=(x33_1[i]+p0_1);
 v45_0[i]=(x33_2[i]+p1_0);
 v36_0[i]=(x33_0[i]+p0_0);}
 here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,2,1,1,1,2>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+product<16,2,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<2>(here+0,line,0*HS+j);v7_1[i]=total<2>(here+0,line,1*HS+j);}
 
@@ -62,8 +62,8 @@ v42_0[i]=r_sigmoid(v41_0[i]);
 v49_0[i]=(K(1.0)-v42_0[i]);
 v50_0[i]=(v49_0[i]*s0[i]);}
 here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,1,1,1,1,2>(m1,spill1,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+product<16,1,1,1,1,2,false>(m1,spill1,from,here+0,dead);}
 
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v46_0[i]=total<1>(here+0,line,0*HS+j);}
@@ -148,8 +148,8 @@ put(now[i]+2*HP,(live[i]&&col?v68_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v68_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,1,1,1,1,2>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+product<16,1,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v63_0[i]=total<1>(here+0,line,0*HS+j);}
 
@@ -160,8 +160,8 @@ v65_0[i]=(v63_0[i]*k0_0[i]);
 v75_0[i]=(v57_0[i]+v65_0[i]);
 sum1+=live[i]&&on[i]&&col?v71_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<32,1,1,1,1,2>(m1,spill1,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
+product<32,1,1,1,1,2,false>(m1,spill1,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v74_0[i]=total<1>(here+0,line,0*HS+j);}

@@ -1,7 +1,8 @@
 """Loading and launching a kernel through the CUDA driver, on PyTorch's current stream.
 
 All blocks of a kernel wait for one another, so they must all be on the GPU at once: the launch is cooperative, which
-the driver refuses when they do not fit. A kernel that waits in vain for about two seconds sets a word in the host's
+the driver refuses when they do not fit. Where only blocks of a cluster wait for one another the launch is in clusters,
+each of which the GPU starts as a whole. A kernel that waits in vain for about two seconds sets a word in the host's
 memory and leaves; whoever runs one next raises it as an error, without having to wait for the GPU.
 """
 
@@ -18,6 +19,25 @@ from torch import Tensor
 from anaphora.errors import AnaphoraError
 
 _MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("unused", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+class _Configuration(ctypes.Structure):
+    """A launch, as cuLaunchKernelEx wants it described."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("memory", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
 
 
 @cache
@@ -28,14 +48,17 @@ def _driver() -> ctypes.CDLL:
 class Loaded:
     """One kernel on one GPU."""
 
-    def __init__(self, code: bytes, name: str, shared_memory: int, threads: int):
-        self.threads, self.shared_memory = threads, shared_memory
+    def __init__(self, code: bytes, name: str, shared_memory: int, threads: int, cluster: int = 0):
+        """``cluster``: blocks that form one; 0 where all blocks wait for one another."""
+        self.threads, self.shared_memory, self.cluster = threads, shared_memory, cluster
         self._code = code  # the driver may read it as long as the module lives
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         driver = _driver()
         self._check(driver.cuModuleLoadData(byref(self._module), code))
         self._check(driver.cuModuleGetFunction(byref(self._function), self._module, name.encode()))
         self._check(driver.cuFuncSetAttribute(self._function, _MOST_SHARED_MEMORY, shared_memory))
+        if cluster:
+            self._check(driver.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1))
 
     def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
         """Run it on the current stream; ``pointers`` and ``numbers`` are its arguments, in order."""
@@ -45,12 +68,28 @@ class Loaded:
         values += [ctypes.c_int(n) for n in numbers]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        if self.cluster:
+            shape = self._in_clusters(blocks, stream)
+            self._check(_driver().cuLaunchKernelEx(byref(shape), self._function, places, None))
+            return
         size, memory = self.threads, self.shared_memory
         self._check(
             _driver().cuLaunchCooperativeKernel(
                 self._function, blocks, 1, 1, size, 1, 1, memory, stream, places
             )
         )
+
+    def clusters_at_once(self) -> int:
+        """How many clusters of this kernel the current GPU holds; none where it cannot hold one."""
+        found = ctypes.c_int()
+        shape = self._in_clusters(self.cluster, ctypes.c_void_p())
+        status = _driver().cuOccupancyMaxActiveClusters(byref(found), self._function, byref(shape))
+        return 0 if status else found.value
+
+    def _in_clusters(self, blocks: int, stream: ctypes.c_void_p) -> _Configuration:
+        attribute = _Attribute(_CLUSTER, 0, (self.cluster, 1, 1))
+        size = (self.threads, 1, 1)
+        return _Configuration((blocks, 1, 1), size, self.shared_memory, stream, ctypes.pointer(attribute), 1)
 
     @staticmethod
     def _check(status: int) -> None:

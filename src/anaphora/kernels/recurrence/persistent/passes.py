@@ -44,7 +44,7 @@ class Pass:
     def loaded(self) -> Loaded:
         code = nvrtc.machine_code(self.kernel.source, self.architecture, "steps")
         tiling = self.kernel.tiling
-        return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps)
+        return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps, tiling.cluster)
 
     @cached_property
     def matrices(self) -> list[Packed]:
@@ -73,7 +73,8 @@ class Pass:
         arrays: Arrays = {}
         if width:
             shared = torch.empty(rows, width, dtype=like.dtype, device=like.device)
-            shared.view(torch.int32).fill_(-1)
+            if self.kernel.polled:
+                shared.view(torch.int32).fill_(-1)
             arrays["SHARED"] = shared
         if sums:
             arrays["ROWS"] = torch.full((rows, sums), -1, dtype=torch.int32, device=like.device)

@@ -21,6 +21,7 @@ typedef float R;
 #define UNROLL _Pragma("unroll")
 #define EACH UNROLL for(int i=0;i<EPT;i++)if((tid&~31)+i*NTH<CELLS)
 #define SPIN 4000000
+#define NEAR_SPIN 64000000  // shared memory answers sooner
 
 #if KIND==1
 struct alignas(2) elem{unsigned short u;};
@@ -88,6 +89,27 @@ IN void put2(elem*p,elem*q,float v,float w,bool on){
 #endif
 }
 
+// ---------------------------------------------------------------- blocks of a cluster
+// They reach into each other's shared memory, at the place they know from their own. What is read is cleared for the
+// next but one who writes there: it writes after it has read what this block sends later.
+IN u32 inside(const void*p){return (u32)__cvta_generic_to_shared(p);}
+IN void hand4(void*p,int to,uint4 v){asm volatile("{.reg .u32 a;mapa.shared::cluster.u32 a,%0,%1;st.relaxed.cluster.shared::cluster.v4.u32 [a],{%2,%3,%4,%5};}"::"r"(inside(p)),"r"(to),"r"(v.x),"r"(v.y),"r"(v.z),"r"(v.w):"memory");}
+IN uint4 near4(const void*p){uint4 v;asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"r"(inside(p)):"memory");return v;}
+IN void clear4(void*p){asm volatile("st.volatile.shared.v4.u32 [%0],{%1,%1,%1,%1};"::"r"(inside(p)),"r"(NONE):"memory");}
+IN void meet(){asm volatile("barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
+// One number of this column to all blocks: each lane sends 16 bytes of a row to some of them.
+template<int ROWL> IN void hand(elem*to,float v,int slice,int i){
+  const int lane=threadIdx.x&31,from=lane%(32/VEC)*VEC,e=(threadIdx.x&~31)+i*NTH+from,first=lane/(32/VEC);
+#if HALF
+  u32 w=pack(v,__shfl_xor_sync(~0u,v,1));
+#else
+  u32 w=word(v);
+#endif
+  uint4 q;q.x=__shfl_sync(~0u,w,from,32);q.y=__shfl_sync(~0u,w,from+VEC/4,32);q.z=__shfl_sync(~0u,w,from+VEC/2,32);q.w=__shfl_sync(~0u,w,from+VEC/4*3,32);
+  elem*p=to+(e/HS)*ROWL+slice*HS+e%HS;
+  UNROLL for(int k=0;k<NSL;k+=VEC)if(k+first<NSL)hand4(p,(k+first+slice)%NSL,q);
+}
+
 // ---------------------------------------------------------------- reductions of a row
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7F800000)
@@ -97,13 +119,14 @@ IN float row_sum(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u
 IN float first_of_row(float v){return __shfl_sync(~0u,v,0,HS);}
 IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
 // N numbers of one slice of a row, as soon as they are there.
-template<int N> IN void take(const float*p,float*to,bool&dead){
+template<int N,bool NEAR> IN void take(float*p,float*to,bool&dead){
   u32 v[N];bool ok;int spin=0;
   do{ok=true;
-    UNROLL for(int k=0;k<N;k+=4){uint4 q=load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}
+    UNROLL for(int k=0;k<N;k+=4){uint4 q=NEAR?near4(p+k):load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}
     UNROLL for(int k=0;k<N;k++)ok=ok&&v[k]!=NONE;
-    if(++spin>SPIN)dead=true;
+    if(++spin>(NEAR?NEAR_SPIN:SPIN))dead=true;
   }while(!ok&&!dead);
+  if(NEAR){UNROLL for(int k=0;k<N;k+=4)clear4(p+k);}
   UNROLL for(int k=0;k<N;k++)to[k]=__uint_as_float(v[k]);
 }
 
@@ -140,10 +163,12 @@ template<int DEPTH,int OUT,int MT,int KB,int KREG> IN void load_matrix(const ele
   }
 }
 // Each warp's share of the product of rows p[] (already at this lane's place), into part[warp][row][column].
-template<int DEPTH,int MT,int KB,int KREG,int CH,int AC> IN void product(const u32*a,const uint4*spill,const elem*const*p,float*part,bool&dead){
+// NEAR: the rows lie in this block's shared memory, where the others of the cluster write.
+template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,bool NEAR> IN void product(const u32*a,const uint4*spill,elem*const*p,float*part,bool&dead){
   int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MT*16+4;constexpr bool PAD=DEPTH!=WARPS*KB*KBLK;
   int left=DEPTH-w*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
-  #define GET(c,n) (!PAD||(k0+(c))*KBLK<left?load4(p[n]+(k0+(c))*KBLK):make_uint4(0,0,0,0))
+  #define THERE(c) (!PAD||(k0+(c))*KBLK<left)
+  #define GET(c,n) (!THERE(c)?make_uint4(0,0,0,0):NEAR?near4(p[n]+(k0+(c))*KBLK):load4(p[n]+(k0+(c))*KBLK))
   float acc[AC][NT][MT][4];
   UNROLL for(int c=0;c<AC;c++)UNROLL for(int n=0;n<NT;n++)UNROLL for(int m=0;m<MT;m++)UNROLL for(int i=0;i<4;i++)acc[c][n][m][i]=0.f;
   UNROLL for(int k0=0;k0<KB;k0+=CH){
@@ -151,8 +176,9 @@ template<int DEPTH,int MT,int KB,int KREG,int CH,int AC> IN void product(const u
     UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)v[c][n]=GET(c,n);
     do{ok=true;  // fetch again only what is missing
       UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)if(!ready(v[c][n])){ok=false;v[c][n]=GET(c,n);}
-      if(++spin>SPIN)dead=true;
+      if(++spin>(NEAR?NEAR_SPIN:SPIN))dead=true;
     }while(!ok&&!dead);
+    if(NEAR){UNROLL for(int c=0;c<CH;c++)if(k0+c<KB&&THERE(c))UNROLL for(int n=0;n<NT;n++)clear4(p[n]+(k0+c)*KBLK);}
     __syncwarp();
     UNROLL for(int c=0;c<CH;c++)if(k0+c<KB){
       const int kb=k0+c;u32 f[MT][8];

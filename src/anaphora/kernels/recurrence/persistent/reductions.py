@@ -7,23 +7,24 @@ exactly, Σ(x − x̄)² = Σₛ [Σ(x − x̄ₛ)² + nₛ (x̄ₛ − x̄)²] 
 from __future__ import annotations
 
 from anaphora.kernels.recurrence.persistent.body import Body
+from anaphora.kernels.recurrence.persistent.clusters import Near, reduction_width
 from anaphora.kernels.recurrence.persistent.columns import Exchange, Program
 
 
 class Reductions:
     """The statements that send and receive the reductions of each stage."""
 
-    def __init__(self, program: Program, body: Body):
-        self.program, self.body = program, body
+    def __init__(self, program: Program, body: Body, near: Near):
+        self.program, self.body, self.near = program, body, near
         self.levels: dict[int, list[Exchange]] = {}
         for e in program.exchanges:
             if not e.is_product:
                 self.levels.setdefault(e.level, []).append(e)
         self.offsets: dict[int, int] = {}
-        self.width = 0  # numbers of a slice of a row, all stages together
+        self.width = 0  # numbers of a slice of a row that leave a cluster, all stages together
         for level, found in sorted(self.levels.items()):
             self.offsets[level] = self.width
-            self.width += _padded(len(found))
+            self.width += 0 if level in near.reductions else reduction_width(len(found))
 
     def _moment(self, e: Exchange) -> Exchange | None:
         """The plain sum that goes with a sum of squares about the mean."""
@@ -32,8 +33,8 @@ class Reductions:
             return None
         return next((f for f in self.levels[e.level] if f.node is total), None)
 
-    def send(self, level: int, at: str) -> list[str]:
-        """After stage ``level``: this slice's part of every reduction of the next one."""
+    def send(self, level: int, at: str, beat: str) -> list[str]:
+        """After stage ``level``: this slice's part of every reduction of the next one; ``at``, ``beat``: of which step."""
         found = self.levels.get(level + 1, [])
         if not found:
             return []
@@ -56,22 +57,38 @@ class Reductions:
                 lines.append(f"const float z{q}=r_max(square{q}-n{q}*away{q}*away{q},0.f);")
             else:
                 lines.append(f"const float z{q}=row_sum(col?{'+'.join(values)}:0.f);")
-        width = _padded(len(found))
+        width = reduction_width(len(found))
         sent = [f"z{q}" if q < len(found) else "0.f" for q in range(width)]
-        stores = "".join(f"store4(to+{q},{','.join(sent[q : q + 4])});" for q in range(0, width, 4))
+        fours = [(q, sent[q : q + 4]) for q in range(0, width, 4)]
+        if level + 1 in self.near.reductions:
+            words = "".join(
+                f"hand4(to+{q},s,make_uint4({','.join(f'word({v})' for v in four)}));" for q, four in fours
+            )
+            place = f"{self._near(level + 1, beat)}+slice*{width}"
+            each = f"UNROLL for(int u=0;u<NSL;u+=HS){{const int s=u+j;if(s<NSL){{{words}}}}}"
+            return [*lines, f"{{float*to={place};{each}}}"]
+        stores = "".join(f"store4(to+{q},{','.join(four)});" for q, four in fours)
         place = f"ROWS+({at}*NSL)*NV+{self.offsets[level + 1]}*NSL+slice*{width}"
         return [*lines, f"if(on[i]&&j==0){{float*to={place};{stores}}}"]
+
+    def _near(self, level: int, beat: str) -> str:
+        """Where all slices of this row send to in a cluster."""
+        width = reduction_width(len(self.levels[level]))
+        row = f"(({beat}&1)*BM+(tid+i*NTH)/HS)*NSL*{width}"
+        return f"(float*)(near+{self.near.reductions[level]})+{row}"
 
     def receive(self, level: int) -> str:
         """At the beginning of stage ``level``: the reductions over the whole row."""
         found = self.levels.get(level, [])
         if not found:
             return ""
-        width = _padded(len(found))
+        width = reduction_width(len(found))
+        near = level in self.near.reductions
+        place = self._near(level, "beat") if near else f"ROWS+(at[i]*NSL)*NV+{self.offsets[level]}*NSL"
         lines = [
-            f"const float*all=ROWS+(at[i]*NSL)*NV+{self.offsets[level]}*NSL;",
+            f"float*all={place};",
             f"constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][{width}];",
-            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL)take<{width}>(all+s*{width},got[u],dead);}}",
+            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL)take<{width},{str(near).lower()}>(all+s*{width},got[u],dead);}}",
             "__syncwarp();",
         ]
         for q, e in enumerate(found):
@@ -99,8 +116,3 @@ class Reductions:
             f"apart{q}=row_sum(apart{q});both{q}=row_sum(both{q});",
             f"const float z{q}=r_max(both{q}-apart{q}*apart{q}/({blocks}*H_),0.f);",
         ]
-
-
-def _padded(count: int) -> int:
-    """Numbers sent together, filled up to whole loads of four."""
-    return -(-count // 4) * 4

@@ -37,6 +37,11 @@ class Kernel:
         """Numbers of a step of a row in the shared array."""
         return len(self.program.shared) * self.tiling.padded
 
+    @property
+    def polled(self) -> bool:
+        """Whether blocks wait for what others write to the shared array."""
+        return len(self.stages.near.products) < len(self.program.products)
+
     # ------------------------------------------------------------------ what it is given
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:
@@ -81,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int 
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-{self._matrices()}
+{self._matrices()}{self._cluster()}
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
 for(int group=blockIdx.x/NSL;group<groups;group+=gridDim.x/NSL){{
@@ -101,7 +106,7 @@ bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
 {self._last()}
 }}
 {self._sums()}
-if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
+{"meet();" if self.stages.near.size else ""}if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
 }}
 """
 
@@ -115,6 +120,16 @@ if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
             )
             at += p.spilled(self.tiling.warps) // 16
         return "\n".join(lines) + "\n__syncthreads();"
+
+    def _cluster(self) -> str:
+        """The memory blocks of a cluster send to: empty before the first of them does."""
+        size = self.stages.near.size
+        if not size:
+            return ""
+        return (
+            f"\nchar*near=memory+{self.tiling.shared_memory - size};int beat=0;\n"
+            f"for(int k=tid;k<{size // 16};k+=NTH)clear4(near+16*k);\n__syncthreads();meet();"
+        )
 
     def _first(self) -> str:
         """Registers carried from step to step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anaphora.kernels.recurrence.persistent.body import Body
+from anaphora.kernels.recurrence.persistent.clusters import Near, nearby
 from anaphora.kernels.recurrence.persistent.columns import Exchange, Key, Program
 from anaphora.kernels.recurrence.persistent.reads import Reads
 from anaphora.kernels.recurrence.persistent.reductions import Reductions
@@ -21,7 +22,8 @@ class Stages:
         """``record``: how many numbers a record of what is kept has room for; ``half``: numbers have 16 bits."""
         self.program, self.tiling, self.reads, self.record, self.half = program, tiling, reads, record, half
         self.columns, self.body = program.columns, Body(program)
-        self.reductions = Reductions(program, self.body)
+        self.near = nearby(program, tiling, half) if tiling.cluster else Near({}, {}, 0)
+        self.reductions = Reductions(program, self.body, self.near)
         # Where a step begins by publishing states, it does so as soon as they are known, before the step
         # that made them stores anything.
         self.early = not program.backward and not self.columns.depends_on_steps(
@@ -37,13 +39,15 @@ class Stages:
         roomy = program.backward and self.tiling.registers < FULL and not self.reductions.levels
         ready = [k for k in program.reached if self.columns.only_inputs(k)] if roomy else []
         prepared = "".join([*self.reads.turned(), *self.body.statements(ready)])
-        opening = self._publish(
-            0, *(("up[i]", "next[i]", "to[i]") if self.early else ("live[i]", "at[i]", "now[i]"))
+        following_step, this_step = (
+            ("up[i]", "next[i]", "to[i]", "(beat+1)"),
+            ("live[i]", "at[i]", "now[i]", "beat"),
         )
+        opening = self._publish(0, *(following_step if self.early else this_step))
         stages = [self._rest(0)]
         for level in range(1, program.stages - 1):
             stages += self._receive(level)
-            published = self._publish(level, "live[i]", "at[i]", "now[i]")
+            published = self._publish(level, *this_step)
             stages.append(f"EACH{{{published}\n{self._rest_lines(level)}}}")
         waiting, received = self._receive(program.stages - 1) if program.stages > 1 else ("", "")
         final = self._finish(f"if({more})open();" if self.early else "")
@@ -54,7 +58,7 @@ class Stages:
 auto prepare=[&](){{EACH{{{prepared}}}}};
 auto open=[&](){{EACH{{{opening}}}}};
 if(most){{look({first});fetch();{"prepare();" if ahead else ""}{"open();" if self.early else ""}}}
-{count}{{
+{count}{{{"beat++;" if self.near.size else ""}
 UNROLL for(int i=0;i<EPT;i++){{live[i]=up[i];at[i]=next[i];now[i]=to[i];}}
 {"" if ahead else "prepare();"}
 {"EACH{g0[i]=s0[i]+dy[i];}" if program.backward else ""}
@@ -68,8 +72,8 @@ if({more})fetch();
 {final}
 }}"""
 
-    def _publish(self, level: int, live: str, at: str, to: str) -> str:
-        """Compute and publish what the exchanges after this stage read."""
+    def _publish(self, level: int, live: str, at: str, to: str, beat: str) -> str:
+        """Compute and publish what the exchanges after this stage read; the rest says of which step."""
         shared = self.program.shared
         urgent = {k for e in self.program.exchanges if e.level == level + 1 for k in e.operands}
         products = {k for e in self.program.products if e.level == level + 1 for k in e.operands}
@@ -77,7 +81,24 @@ if({more})fetch();
             k for k in self.program.reached if k in urgent and not self.columns.exchanged(k)
         )
         slots = [(s, k) for s, k in enumerate(shared) if k in products and self.columns.level(k) == level]
-        return "\n".join([*lines, *self._puts(slots, live, to), *self.reductions.send(level, at)])
+        lines += self._hands(level, live, beat) + self.reductions.send(level, at, beat)
+        return "\n".join([*lines, *self._puts(slots, live, to)])
+
+    def _hands(self, level: int, live: str, beat: str) -> list[str]:
+        """Send to the blocks of the cluster."""
+        lines = []
+        for k, e in enumerate(self.program.products):
+            if e.level == level + 1 and k in self.near.products:
+                start, near = self.program.start(e), self.near.products[k]
+                for q, key in enumerate(self.program.shared[start : start + len(set(e.operands))]):
+                    value = f"{live}&&col?{self.body.name(key)}:0.f"
+                    lines.append(f"hand<{near.row}>({self._place(k, beat)}+{q}*HP,{value},slice,i);")
+        return lines
+
+    def _place(self, product: int, beat: str) -> str:
+        """Where the rows of a product's operands lie in shared memory, at a step."""
+        near = self.near.products[product]
+        return f"(elem*)(near+{near.offset})+({beat}&1)*BM*{near.row}"
 
     def _puts(self, slots: list[tuple[int, Key]], live: str, to: str) -> list[str]:
         lines = []
@@ -95,10 +116,14 @@ if({more})fetch();
             if e.level != level:
                 continue
             start = self.program.start(e)
+            if k in self.near.products:
+                row = f"{self._place(k, 'beat')}+(n*8+(lane>>2))*{self.near.products[k].row}"
+            else:
+                row = f"SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+{start}*HP"
             lines.append(
-                f"{{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW"
-                f"+{start}*HP+(tid>>5)*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
-                f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums}>(m{k},spill{k},from,here+{at},dead);}}"
+                f"{{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]={row}+(tid>>5)*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
+                f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums},"
+                f"{str(k in self.near.products).lower()}>(m{k},spill{k},from,here+{at},dead);}}"
             )
             sums += self._totals(e, p.row_tiles, at)
             at += p.partial(self.tiling.warps, self.tiling.tiles) // 4

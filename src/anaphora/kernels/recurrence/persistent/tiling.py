@@ -47,6 +47,7 @@ class Tiling:
     partial: int  # bytes of one set of partial results
     shared_memory: int
     registers: int  # that a thread was counted to need
+    cluster: int = 0  # blocks that reach into each other's shared memory; 0: they do not
 
     @property
     def padded(self) -> int:

@@ -1,0 +1,90 @@
+"""Exchanges inside a cluster: blocks of threads that reach into each other's shared memory.
+
+All blocks that share a group of rows can be one cluster when they are few. What is small then goes straight into the
+memory of each of them, which takes a fraction of the way through the GPU's common memory; what is large goes that way
+still, where it is written once and not once for each reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+
+from anaphora.kernels.recurrence.persistent import nvrtc
+from anaphora.kernels.recurrence.persistent.columns import Program
+from anaphora.kernels.recurrence.persistent.driver import Loaded
+from anaphora.kernels.recurrence.persistent.tiling import SHARED_MEMORY, Tiling
+
+MOST_BLOCKS = 16  # of a cluster, on Hopper
+MOST_RECEIVED = 16 * 1024  # bytes of a product's rows that every block is sent
+
+
+@dataclass(frozen=True)
+class NearProduct:
+    """Rows of a product's operands in shared memory: where, and how far apart, in numbers."""
+
+    offset: int  # bytes
+    row: int
+
+
+@dataclass(frozen=True)
+class Near:
+    """The places of a kernel's exchanges that stay in a cluster, each twice for steps that follow one another."""
+
+    products: dict[int, NearProduct]  # by their place among the program's products
+    reductions: dict[int, int]  # offset in bytes by level
+    size: int
+
+
+def reduction_width(count: int) -> int:
+    """Numbers a slice of a row sends for ``count`` reductions, filled up to whole loads of four."""
+    return -(-count // 4) * 4
+
+
+def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
+    """What of a program's exchanges stays in the clusters of a tiling: all reductions, and what is small of products."""
+    free, size, rows = SHARED_MEMORY - own_memory(tiling), 0, 8 * tiling.tiles
+    reductions: dict[int, int] = {}
+    products: dict[int, NearProduct] = {}
+    for level in range(1, program.stages):
+        count = sum(e.level == level and not e.is_product for e in program.exchanges)
+        if count:
+            reductions[level] = size
+            size += 2 * rows * tiling.slices * reduction_width(count) * 4
+    if size > free:
+        return Near({}, {}, 0)
+    for k, p in enumerate(tiling.products):
+        wide = 2 if half else 4
+        row = p.depth * wide + (64 - p.depth * wide) % 128  # so that eight lanes read eight different banks
+        if rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
+            products[k] = NearProduct(size, row // wide)
+            size += 2 * rows * row
+    return Near(products, reductions, size)
+
+
+def own_memory(tiling: Tiling) -> int:
+    """Bytes of shared memory a block has for itself."""
+    return 2 * tiling.partial + sum(p.spilled(tiling.warps) for p in tiling.products)
+
+
+def clustered(program: Program, tiling: Tiling, half: bool) -> Tiling:
+    """The same tiling in clusters; as it was where no exchange gains."""
+    if tiling.slices > MOST_BLOCKS:
+        return tiling
+    near = nearby(program, tiling, half)
+    if not near.size:
+        return tiling
+    return replace(tiling, cluster=tiling.slices, shared_memory=own_memory(tiling) + near.size)
+
+
+@cache
+def clusters_at_once(blocks: int, architecture: str, device: torch.device) -> int:
+    """How many clusters of ``blocks`` blocks a GPU holds when a block fills a multiprocessor.
+
+    Its multiprocessors come in groups of unequal size, and a cluster lies within one of them.
+    """
+    code = nvrtc.machine_code('extern "C" __global__ void nothing(){}', architecture, "nothing")
+    with torch.cuda.device(device):
+        return Loaded(code, "nothing", SHARED_MEMORY, 32, blocks).clusters_at_once()
