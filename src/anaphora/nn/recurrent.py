@@ -14,7 +14,7 @@ from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_cuda import side_by_side, views_of
+from anaphora.nn.recurrent_cuda import entering, side_by_side, views_of
 from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
 from anaphora.nn.recurrent_run import run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
@@ -126,6 +126,9 @@ class Recurrent(nn.Module):
         if x.dim() != 3 or x.shape[2] != self.inputs:
             raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
         lengths = self._checked_lengths(x, lengths)
+        alone = torch.compiler.is_compiling() or transformed() or inside.recording()
+        if x.is_cuda and not alone:
+            x = entering(x)
         initial = self._checked_initial(x, initial)
         last: list[States] = []
         handed: list[Tensor] = []
@@ -135,7 +138,6 @@ class Recurrent(nn.Module):
                 partial(self._run, k, value, lengths, tuple(s[k] for s in initial), k % self.directions == 1)
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
-            alone = torch.compiler.is_compiling() or transformed() or inside.recording()
             if self.bidirectional and x.is_cuda and not alone:
                 beside = partial(runs[1], params=views_of(self.cells[layer * self.directions + 1]))
                 results = side_by_side(runs[0], beside)
@@ -301,7 +303,8 @@ class Recurrent(nn.Module):
 
     def _checked_initial(self, x: Tensor, initial: States | None) -> States:
         if initial is None:
-            return self.initial_state(x.shape[0], x)
+            nothing = x.new_zeros(self.layers * self.directions, x.shape[0], self.hidden)
+            return (nothing,) * len(self.state)
         self._check_state("Recurrent: initial", x, initial)
         return tuple(initial)
 

@@ -47,6 +47,17 @@ def run_cuda(
     return engine(params, steps, rows, initial, lengths, reverse, peer=by_cudnn if plain else None)
 
 
+def entering(x: Tensor) -> Tensor:
+    """x ``(B, T, ·)`` in the type its layers compute in: cast once for all directions, and time first in memory, which is
+    how kernels read it."""
+    if not torch.is_autocast_enabled("cuda") or not x.is_floating_point():
+        return x
+    dtype = torch.get_autocast_dtype("cuda")
+    if x.dtype == dtype:
+        return x
+    return x.transpose(0, 1).to(dtype, memory_format=torch.contiguous_format).transpose(0, 1)
+
+
 Run = Callable[[], tuple[Tensor, States]]
 _beside: dict[tuple[int, int], Any] = {}
 
