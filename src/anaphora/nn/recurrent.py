@@ -9,12 +9,13 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 
 from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_cuda import entering, side_by_side, views_of
+from anaphora.nn.recurrent_cuda import entering, side_by_side, weights_of
 from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
 from anaphora.nn.recurrent_run import run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
@@ -127,22 +128,20 @@ class Recurrent(nn.Module):
             raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
         lengths = self._checked_lengths(x, lengths)
         alone = torch.compiler.is_compiling() or transformed() or inside.recording()
+        weights: list[Params | None] = [None] * len(self.cells)
         if x.is_cuda and not alone:
-            x = entering(x)
+            x, weights = entering(x), weights_of(self.cells, self.directions)
         initial = self._checked_initial(x, initial)
         last: list[States] = []
         handed: list[Tensor] = []
         below = value = x
         for layer in range(self.layers):
             runs = [
-                partial(self._run, k, value, lengths, tuple(s[k] for s in initial), k % self.directions == 1)
+                partial(self._run, k, value, lengths, tuple(s[k] for s in initial), weights[k])
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
-            if self.bidirectional and x.is_cuda and not alone:
-                beside = partial(runs[1], params=views_of(self.cells[layer * self.directions + 1]))
-                results = side_by_side(runs[0], beside)
-            else:
-                results = [run() for run in runs]
+            beside = self.bidirectional and x.is_cuda and not alone
+            results = side_by_side(runs[0], runs[1]) if beside else [run() for run in runs]
             last += [final for _, final in results]
             y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
             y, below, value = self._connect(layer, y, below, value)
@@ -155,11 +154,10 @@ class Recurrent(nn.Module):
         x: Tensor,
         lengths: Tensor | None,
         initial: States,
-        reverse: bool,
         params: Params | None = None,
     ) -> tuple[Tensor, States]:
         """One layer in one direction; ``params`` stand for the cell's parameters."""
-        cell = self.cells[k]
+        cell, reverse = self.cells[k], k % self.directions == 1
         assert isinstance(cell, Cell)
         noisy = self.training
         if noisy and self.weight_dropout:
@@ -206,7 +204,7 @@ class Recurrent(nn.Module):
         x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)``,
         and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
         """
-        quiet = not (self.training or torch.is_grad_enabled() or inside.recording())
+        quiet = not (self.training or torch.is_grad_enabled() or inside.recording() or is_dynamo_compiling())
         if quiet and self._stream is not None:
             streamed = self._stream.run(x, state)
             if streamed is not None:
