@@ -22,6 +22,7 @@ from anaphora.tasks.caption.batches import CaptionBatch, caption_batches
 from anaphora.tasks.caption.describing import where_it_looked
 from anaphora.tasks.caption.measures import on_object
 from anaphora.tasks.caption.objective import CaptionObjective
+from anaphora.tasks.outputs import Output
 from anaphora.views.registry import VIEWS, picture
 
 pytest.importorskip("PIL")
@@ -257,7 +258,6 @@ def test_a_picture_a_folder_and_a_list_are_captioned(tmp_path, capsys):
 
 def test_attention_on_objects_is_measured_on_scenes(monkeypatch):
     """An untrained eye looks anywhere: the share of hits is near what chance would give, and far from all."""
-    import anaphora.tasks.caption.estimator as home
     from anaphora.data.corpora.shapes import CORPUS
 
     monkeypatch.setitem(CORPUS.sizes, "test", 20)
@@ -266,7 +266,7 @@ def test_attention_on_objects_is_measured_on_scenes(monkeypatch):
     model.fit(
         [(scene.picture, scene.captions) for scene in scenes], valid=[(scenes[0].picture, "a red circle")]
     )
-    right = [[home.Caption(s.captions[0], 0.0, 0.0, True)] for s in CORPUS.generate("few", "test", 20)]
+    right = [[Output(s.captions[0], 0.0, 0.0, True)] for s in CORPUS.generate("few", "test", 20)]
     monkeypatch.setattr(model, "_describe", lambda *given: right)
     scores = model.score("shapes")
     assert scores["exact_match"] == 100.0

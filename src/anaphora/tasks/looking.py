@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from anaphora.data.symbols import SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
@@ -28,8 +29,10 @@ def facts_of(estimator: Any, text: str) -> dict[str, Any]:
     return {"task": estimator.command, "preset": settings.model, "seed": settings.seed, "text": text}
 
 
-def symbol_vectors(estimator: Any, embedding: Embedding, tokenizer: Tokenizer) -> Trace:
-    """The vectors of a model's symbols without the special ones, the first (which are the commonest) of them."""
+def symbol_vectors(estimator: Any, model: nn.Module, tokenizer: Tokenizer) -> Trace:
+    """The vectors of the symbols that ``model`` reads by its first embedding, without the special ones; the commonest of
+    them."""
+    embedding = next(module for module in model.modules() if isinstance(module, Embedding))
     first = len(SPELLINGS)
     names = tokenizer.pieces(list(range(first, tokenizer.size)))
     if len(names) < 2:

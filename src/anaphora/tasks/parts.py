@@ -37,6 +37,18 @@ def encoder_layer(s: NetworkSettings) -> transformer.EncoderLayer:
     )
 
 
+def decoder_stack(s: NetworkSettings) -> transformer.TransformerDecoder:
+    """``layers`` of self-attention, attention to what was read, and feed-forward; dropout as in `encoder_layer`."""
+    layer = transformer.DecoderLayer(
+        MultiHead(s.hidden, s.heads),
+        MultiHead(s.hidden, s.heads),
+        transformer.FeedForward(s.hidden, s.feedforward),
+        dropout=s.dropout,
+        norm_first=s.norm_first,
+    )
+    return transformer.TransformerDecoder(layer, s.layers)
+
+
 def recurrent_encoder(
     s: NetworkSettings, embedding: nn.Module, *, bidirectional: bool, reverse: bool = False
 ) -> RecurrentEncoder:

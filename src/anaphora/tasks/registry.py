@@ -45,6 +45,14 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
             problems.append(
                 f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
             )
+    for key in sorted(given.keys() - task.settings.model_fields.keys()):
+        owners = [other.name for other in TASKS.values() if key in other.settings.model_fields]
+        if owners:
+            given.pop(key)
+            place = f"{where[key]}: " if key in where else ""
+            problems.append(
+                f"{place}{key} is not a setting of {task.name} but of {' and '.join(owners)}; leave it out."
+            )
     try:
         settings = build(task.settings, {**preset.defaults, **given}, owner=task.name, where=where)
     except SettingsError as error:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from anaphora.data.jsonl_reader import text_problem
-from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
+from anaphora.data.pictures import Pixels, Size, read_picture
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 from anaphora.tasks.answer.batches import Asked, Ids
+from anaphora.tasks.given import given_picture
 from anaphora.tasks.response import Response
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def rows_of(inputs: Iterable[Any], size: Size) -> list[Row]:
         named = isinstance(picture, str | Path)
         key = str(picture) if named else id(picture)
         if key not in seen:
-            seen[key] = read_picture(picture, size=size) if named else as_picture(picture, where, size=size)
+            seen[key] = given_picture(picture, number, size)
         rows.append(Row(key, seen[key], question))
     return rows
 

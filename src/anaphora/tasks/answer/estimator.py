@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from anaphora.data.labelled_targets import UNKNOWN
-from anaphora.data.pictures_augment import Augmentation
 from anaphora.data.pictures_list import PictureList
-from anaphora.data.pictures_readers import (
-    open_pictures,
-    open_training_pictures,
-    reopen_dev_pictures,
-    reopen_training_pictures,
-)
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError, RunError
+from anaphora.errors import DataError
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.seeing import read_picture_weights
-from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.answer.asking import Row, group, respond_to, rows_of
@@ -34,9 +24,9 @@ from anaphora.tasks.answer.build import build_answerer
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
 from anaphora.tasks.answer.objective import AnswerObjective, Numbers, by_kind, score_questions
 from anaphora.tasks.answer.probing import probe_answerer
-from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
@@ -45,7 +35,7 @@ from anaphora.training.seeding import seed_everything
 FORMAT = 1
 
 
-class Answerer(Estimator):
+class Answerer(PictureEstimator):
     """Answer a question about a picture: p(answer | question, picture) over the answers of the training data.
 
         m = an.Answerer(model="lstm-attention")
@@ -57,19 +47,13 @@ class Answerer(Estimator):
     """
 
     command = "answer"
+    texts = "questions"
     settings_: AnswererSettings
     model_: PictureAnswerer
     tokenizer_: Tokenizer
     answers_: list[str]
 
     # ------------------------------------------------------------------ training
-
-    def _open(
-        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[PictureList, PictureList]:
-        s = self.settings_
-        read = {"size": self.size, "texts": "questions", "bad_rows": s.bad_rows, "spill": spill}
-        return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read)
 
     def _learn(self, data: PictureList) -> None:
         s = self.settings_
@@ -115,7 +99,7 @@ class Answerer(Estimator):
             data,
             [_kept(about, fits) for about, fits in zip(questions, short, strict=True)],
             [_kept(about, fits) for about, fits in zip(answers, short, strict=True)],
-            Augmentation(s.augment, s.mirror, s.seed),
+            self._augmentation(),
             batch_tokens=s.batch_tokens,
             seed=s.seed,
         )
@@ -138,37 +122,19 @@ class Answerer(Estimator):
             for i, (questions, answers) in enumerate(zip(cut, self._numbers(data), strict=True))
         ]
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
-        return reopen_training_pictures(config.data, spill=run.path / "data")
-
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
-        learnt = {"format": FORMAT, "answers": self.answers_}
-        run.write_text("learnt.json", json.dumps(learnt, ensure_ascii=False, indent=1) + "\n")
+        write_learnt(run, FORMAT, {"answers": self.answers_})
 
     def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            learnt = json.loads(run.read_text("learnt.json"))
-            if learnt["format"] != FORMAT:
-                raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
+        with reading_learnt(run, FORMAT) as learnt:
             self.answers_ = [str(answer) for answer in learnt["answers"]]
-            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RunError(
-                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
-            ) from None
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+        self.tokenizer_ = read_tokenizer(run, Tokenizer)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size, "answers": len(self.answers_)}
 
     # ------------------------------------------------------------------ use
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width of the pictures that the model sees."""
-        return self.settings_.picture_size, self.settings_.picture_size
 
     def predict(self, inputs: Iterable[Any]) -> list[str]:
         """The answer to each ``(picture, question)``."""
@@ -183,8 +149,7 @@ class Answerer(Estimator):
         else by the question's first two words). ``majority`` is that of always giving the commonest answer."""
         self._check_trained()
         build(AnswerOptions, options, owner="score")
-        bad_rows = bad_rows or self.settings_.bad_rows
-        pictures = open_pictures(data, role="test", size=self.size, texts="questions", bad_rows=bad_rows)
+        pictures = self._open_test(data, bad_rows)
         self.model_.eval()
         found = score_questions(self.model_, self._asked(pictures)).argmax(1)
         rows = [row for about in pictures.texts for row in about]
@@ -216,14 +181,7 @@ class Answerer(Estimator):
     def probe_embeddings(self) -> Trace:
         """The vectors of the symbols, for the view embeddings."""
         self._check_trained()
-        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
-        return symbol_vectors(self, embedding, self.tokenizer_)
-
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
-        return "file"
-
-    def _dev(self, run: RunFolder, config: RunConfig) -> PictureList:
-        return reopen_dev_pictures(config.data, spill=run.path / "data")
+        return symbol_vectors(self, self.model_, self.tokenizer_)
 
     def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
         question, answer, *_ = dev.texts[number][0]

@@ -9,11 +9,11 @@ from anaphora.models.decoders import BahdanauDecoder, ConditionedDecoder, Transf
 from anaphora.models.seeing import PictureEncoder
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import transformer
-from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, Hard, MultiHead
+from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, Hard
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.tasks.parts import encoder_layer, make_recurrent, picture_encoder
+from anaphora.tasks.parts import decoder_stack, encoder_layer, make_recurrent, picture_encoder
 
 GAIN = 0.25
 """Where there is attention: with 1 the places see one another from the start, and objects are found much later."""
@@ -55,23 +55,13 @@ def _attention(s: CaptionerSettings, annotations: int) -> Attention:
 
 
 def _transformer(s: CaptionerSettings, symbols: int) -> Seq2Seq:
-    def heads() -> MultiHead:
-        return MultiHead(s.hidden, s.heads)
-
     embedding = Embedding(symbols, s.hidden, scaled=True)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
     reader = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     encoder: nn.Module = picture_encoder(s, s.hidden, patches=True, stack=reader)
-    layer = transformer.DecoderLayer(
-        heads(),
-        heads(),
-        transformer.FeedForward(s.hidden, s.feedforward),
-        dropout=s.dropout,
-        norm_first=s.norm_first,
-    )
     decoder = TransformerDecoder(
         embedding,
-        transformer.TransformerDecoder(layer, s.layers),
+        decoder_stack(s),
         output,
         positions=Sinusoidal(s.hidden),
         dropout=s.dropout,

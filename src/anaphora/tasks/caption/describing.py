@@ -13,14 +13,12 @@ from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_batches import images_of
 from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS
-from anaphora.errors import SettingsError
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import NBest
-from anaphora.settings.base import build
-from anaphora.settings.search import CompleteSearch
 from anaphora.tasks.decoding import ROWS, search_memory
+from anaphora.tasks.outputs import complete_search
 
 
 @torch.no_grad()
@@ -28,13 +26,7 @@ def describe_pictures(
     model: Seq2Seq, pictures: Sequence[Pixels], *, n_best: int = 1, keep_tree: bool = False, **settings: Any
 ) -> list[NBest]:
     """The best captions of every picture, in order; ``settings`` are `SearchSettings`."""
-    asked = build(CompleteSearch, settings, owner="predict")
-    if asked.coverage and not model.decoder.attentions:
-        raise SettingsError(
-            [
-                f"coverage = {asked.coverage:g} needs a model with attention: train lstm-attention or transformer instead."
-            ]
-        )
+    asked = complete_search(model, settings, presets="lstm-attention or transformer")
     device = next(model.parameters()).device
     engine = model if inside.recording() else packed(model, int8=asked.int8)
     found: list[NBest] = []

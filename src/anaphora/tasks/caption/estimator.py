@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
-from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
-from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_list import PictureList
-from anaphora.data.pictures_readers import open_pictures, open_training_pictures, reopen_training_pictures
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.errors import DataError
 from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
-from anaphora.settings import SearchSettings, build
-from anaphora.settings.search import CompleteSearch
 from anaphora.tasks.caption.batches import caption_batches
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
@@ -31,26 +25,18 @@ from anaphora.tasks.caption.objective import CaptionObjective
 from anaphora.tasks.caption.places import named_objects
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.caption.reading import picture_batches
-from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.given import given_picture
+from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.outputs import Output, check_n_best, output_response, outputs_of, search_settings
+from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
 
-@dataclass(frozen=True)
-class Caption:
-    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y | picture)."""
-
-    text: str
-    score: float
-    log_prob: float
-    finished: bool
-
-
-class Captioner(Estimator):
+class Captioner(PictureEstimator):
     """Say what is in a picture: p(y | picture) = ∏_τ p(y_τ | y_<τ, picture).
 
         m = an.Captioner(model="lstm-attention")
@@ -62,30 +48,12 @@ class Captioner(Estimator):
     """
 
     command = "caption"
+    texts = "captions"
     settings_: CaptionerSettings
     model_: Seq2Seq
     tokenizer_: Tokenizer
 
     # ------------------------------------------------------------------ training
-
-    @property
-    def _size(self) -> Size:
-        return self.settings_.picture_size, self.settings_.picture_size
-
-    def _open(
-        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[PictureList, PictureList]:
-        s = self.settings_
-        return open_training_pictures(
-            data,
-            valid,
-            seed=s.seed,
-            holdout=s.holdout,
-            size=self._size,
-            texts="captions",
-            bad_rows=s.bad_rows,
-            spill=spill,
-        )
 
     def _learn(self, data: PictureList) -> None:
         s = self.settings_
@@ -122,8 +90,7 @@ class Captioner(Estimator):
             raise DataError(
                 f"no caption has at most max_tokens = {s.max_tokens} symbols; raise it, or choose longer symbols (tokens)."
             )
-        changed = Augmentation(s.augment, s.mirror, s.seed)
-        batches = caption_batches(data, kept, changed, batch_tokens=s.batch_tokens, seed=s.seed)
+        batches = caption_batches(data, kept, self._augmentation(), batch_tokens=s.batch_tokens, seed=s.seed)
         shown = [(dev.load(i), _texts(dev, i)) for i in range(min(len(dev), s.valid_examples))]
         return CaptionObjective(s, self.tokenizer_, shown), batches
 
@@ -132,17 +99,11 @@ class Captioner(Estimator):
         encoded = iter(self.tokenizer_.encode_batch([text for rows in data.texts for (text,) in rows]))
         return [[next(encoded) for _ in rows] for rows in data.texts]
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
-        return reopen_training_pictures(config.data, spill=run.path / "data")
-
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+        self.tokenizer_ = read_tokenizer(run, Tokenizer)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}
@@ -154,20 +115,17 @@ class Captioner(Estimator):
         all. What is not given is as in training."""
         return [captions[0].text for captions in self.search(pictures, **options)]
 
-    def search(self, pictures: Iterable[Any], *, n_best: int = 1, **options: Any) -> list[list[Caption]]:
+    def search(self, pictures: Iterable[Any], *, n_best: int = 1, **options: Any) -> list[list[Output]]:
         """The ``n_best`` captions of each picture with their scores, best first; options are those of `predict`."""
         return self._describe(self._see(pictures), n_best, options)
 
     def _describe(
         self, pictures: Sequence[Pixels], n_best: int, options: Mapping[str, Any]
-    ) -> list[list[Caption]]:
-        if not 1 <= n_best <= 1000:
-            raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
-        found = describe_pictures(self.model_, pictures, n_best=n_best, **self._searching(options))
-        decode = self.tokenizer_.decode
-        return [
-            [Caption(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found
-        ]
+    ) -> list[list[Output]]:
+        check_n_best(n_best)
+        settings = search_settings(self.settings_, options)
+        found = describe_pictures(self.model_, pictures, n_best=n_best, **settings)
+        return outputs_of(found, self.tokenizer_.decode)
 
     def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:
         """BLEU and exact match with any reference (in percent) and CIDEr-D (0 to 10) of the captions for ``data``.
@@ -176,8 +134,7 @@ class Captioner(Estimator):
         words that name an object in exact captions, the share during which the strongest place lay on that object.
         """
         self._check_trained()
-        skip = bad_rows or self.settings_.bad_rows
-        rows = open_pictures(data, role="test", size=self._size, texts="captions", bad_rows=skip)
+        rows = self._open_test(data, bad_rows)
         pictures = [rows.load(i) for i in range(len(rows))]
         references = [
             [self.tokenizer_.normalized(text) for text in _texts(rows, i)] for i in range(len(rows))
@@ -198,14 +155,14 @@ class Captioner(Estimator):
     ) -> dict[str, float]:
         if not self.model_.decoder.attentions or self.tokenizer_.kind != "word":
             return {}
-        named = named_objects(facts, outputs, references, self._size)
+        named = named_objects(facts, outputs, references, self.size)
         weights = where_it_looked(
             self.model_,
             [pictures[i] for i in named],
             self.tokenizer_.encode_batch([outputs[i] for i in named]),
         )
         grid = picture_encoder_of(self.model_).grid
-        return share_on_objects(zip(weights, named.values(), strict=True), grid=grid, size=self._size)
+        return share_on_objects(zip(weights, named.values(), strict=True), grid=grid, size=self.size)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each picture that ``source`` names (see `picture_batches`), in order.
@@ -216,7 +173,7 @@ class Captioner(Estimator):
         given = dict(options)
         skip, n_best = given.pop("bad_rows", "strict") == "skip", given.pop("n_best", 1)
         number = bad = 0
-        for some in picture_batches(source, self._size):
+        for some in picture_batches(source, self.size):
             for _, seen in some:
                 if isinstance(seen, DataError) and not skip:
                     raise seen
@@ -228,12 +185,9 @@ class Captioner(Estimator):
                     bad += 1
                     yield Response("", {"line": number, "picture": name, "output": None, "error": str(seen)})
                 else:
-                    yield _response(number, name, next(found), many=n_best > 1)
+                    yield output_response(number, {"picture": name}, next(found), many=n_best > 1)
         if bad:
             warnings.warn(f"{bad} of {number} pictures could not be read and were left out", stacklevel=2)
-
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
-        return "file"
 
     def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
         return dev.load(number), _texts(dev, number)[0]
@@ -248,41 +202,15 @@ class Captioner(Estimator):
     def probe_embeddings(self) -> Trace:
         """The vectors of the words, for the view embeddings."""
         self._check_trained()
-        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
-        return symbol_vectors(self, embedding, self.tokenizer_)
+        return symbol_vectors(self, self.model_, self.tokenizer_)
 
     def _see(self, pictures: Iterable[Any]) -> list[Pixels]:
         self._check_trained()
         if isinstance(pictures, str | Path):
             raise DataError("predict takes a list of pictures: write [picture] for a single one.")
         self.model_.eval()
-        return [
-            read_picture(picture, size=self._size)
-            if isinstance(picture, str | Path)
-            else as_picture(picture, f"input {number}", size=self._size)
-            for number, picture in enumerate(pictures, start=1)
-        ]
-
-    def _searching(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The search settings, with what this call asks for in their place."""
-        usual = {key: getattr(self.settings_, key) for key in SearchSettings.model_fields}
-        given = {key: value for key, value in asked.items() if value is not None}
-        return build(CompleteSearch, {**usual, **given}, owner="predict").model_dump()
+        return [given_picture(picture, number, self.size) for number, picture in enumerate(pictures, start=1)]
 
 
 def _texts(data: PictureList, index: int) -> list[str]:
     return [text for (text,) in data.texts[index]]
-
-
-def _response(number: int, name: str, captions: Sequence[Caption], *, many: bool) -> Response:
-    shown = [" ".join(caption.text.splitlines()) for caption in captions]
-    text = shown[0]
-    if many:
-        text = "\n".join(f"{number}\t{c.score:.4f}\t{line}" for c, line in zip(captions, shown, strict=True))
-    record = {
-        "line": number,
-        "picture": name,
-        "output": captions[0].text,
-        "outputs": [vars(caption) for caption in captions],
-    }
-    return Response(text, record)

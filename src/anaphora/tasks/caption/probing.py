@@ -13,10 +13,10 @@ from anaphora.nn import inside
 from anaphora.probe.noted import as_numpy, weights_hash
 from anaphora.probe.seq2seq import END, search_tables
 from anaphora.probe.trace import Array, Trace
-from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY
 from anaphora.tasks.caption.build import picture_encoder_of
 from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
 from anaphora.tasks.looking import facts_of
+from anaphora.tasks.outputs import beam_settings
 
 if TYPE_CHECKING:
     from anaphora.tasks.caption.estimator import Captioner
@@ -33,9 +33,7 @@ def probe_captioner(m: Captioner, pixels: Pixels, name: str, target: str | None,
     model = m.model_.eval()
     nbest = None
     if target is None:
-        # A picture of a search is that of a beam, also where captions are drawn otherwise.
-        options = m._searching({"beam": beam, "decode": "beam", **SAMPLE_ONLY, **RISK_ONLY})
-        (nbest,) = describe_pictures(model, [pixels], keep_tree=True, **options)
+        (nbest,) = describe_pictures(model, [pixels], keep_tree=True, **beam_settings(m.settings_, beam))
         symbols = nbest[0].tokens
     else:
         symbols = m.tokenizer_.encode(target)

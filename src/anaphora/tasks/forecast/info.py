@@ -147,7 +147,7 @@ class ForecastOptions(Settings):
         False,
         description="Draw counts and 0s and 1s at random instead of giving their mean, and go on from what was drawn.",
     )
-    seed: int = Field(1, ge=0, description="Of `sample`: the same seed draws the same.")
+    seed: int = Field(1, ge=0, lt=2**32, description="Of `sample`: the same seed draws the same.")
 
 
 _LEARNING = frozenset(TrainingSettings.model_fields) - {"seed", "device"}

@@ -19,12 +19,12 @@ from anaphora.data.text_lines import LineBatches, encode_lines
 from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
-from anaphora.errors import AnaphoraError, DataError, RunError
-from anaphora.nn.embedding import Embedding
+from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.given import given_texts
 from anaphora.tasks.language import ngram
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.masked import MaskedObjective, masked_measures
@@ -33,6 +33,7 @@ from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.language.sampling import Listen, draw
 from anaphora.tasks.language.scoring import stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.settings import LanguageSettings, SampleOptions, SampleSettings
+from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
@@ -193,10 +194,7 @@ class LanguageModel(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+        self.tokenizer_ = read_tokenizer(run, Tokenizer)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}
@@ -229,7 +227,7 @@ class LanguageModel(Estimator):
         """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
         self._check_one_way("the probability of a line")
         back = -1 if self.settings_.backward else 1
-        given = _checked(texts)
+        given = given_texts(texts)
         rows = [[*row[::back], self.end] for row in self.tokenizer_.encode_batch(given)]
         if self._direct:
             found = ngram.line_log_probs(self.model_, rows, self.begin)
@@ -301,8 +299,7 @@ class LanguageModel(Estimator):
         self._check_trained()
         if not isinstance(self.model_, nn.Module):
             raise AnaphoraError("an n-gram model counts symbols and has no vectors of them.")
-        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
-        return symbol_vectors(self, embedding, self.tokenizer_)
+        return symbol_vectors(self, self.model_, self.tokenizer_)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """For each line ``log p⇥perplexity⇥line``, in order; an empty line has no answer but an empty line."""
@@ -338,14 +335,3 @@ class LanguageModel(Estimator):
 
 def _device(model: Any) -> torch.device:
     return next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")
-
-
-def _checked(texts: Iterable[str]) -> list[str]:
-    """The texts as a list, or a sentence that says which is none."""
-    if isinstance(texts, str):
-        raise DataError("predict takes a list of texts: write [text] for a single one.")
-    given = list(texts)
-    for number, text in enumerate(given, start=1):
-        if not isinstance(text, str):
-            raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
-    return given

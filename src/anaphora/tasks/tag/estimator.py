@@ -19,13 +19,13 @@ from anaphora.data.conll_sentences import (
 )
 from anaphora.data.pairs import Pairs
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm_tagger import MOST_TAGS, HMMTagger
-from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.response import Response
@@ -161,10 +161,7 @@ class Tagger(Estimator):
         self.learnt_ = Learnt.from_json(run.read_text("learnt.json"), run.learnt)
         if self._direct:
             return
-        try:
-            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+        self.tokenizer_ = read_tokenizer(run, Tokenizer)
         self._make_reader()
 
     def _vocabulary(self) -> dict[str, int]:
@@ -263,8 +260,7 @@ class Tagger(Estimator):
         self._check_trained()
         if isinstance(self.model_, HMMTagger):
             raise AnaphoraError("a hidden Markov model counts words and has no vectors of them.")
-        embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
-        return symbol_vectors(self, embedding, self.tokenizer_)
+        return symbol_vectors(self, self.model_, self.tokenizer_)
 
     def _scores(self, gold: list[tuple[list[str], list[str]]]) -> dict[str, Any]:
         found = self._tag([words for words, _ in gold], probabilities=False)

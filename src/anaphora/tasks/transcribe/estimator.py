@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,11 +18,12 @@ from anaphora.data.audio.recordings_readers import (
 )
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError, RunError
+from anaphora.errors import DataError
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.response import Response
 from anaphora.tasks.transcribe.build import Model, build_transcriber
 from anaphora.tasks.transcribe.decoding import PLAIN, WORDS, Search
@@ -146,33 +146,17 @@ class Transcriber(Estimator):
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
         ear = self.ear_
-        learnt = {
-            "format": FORMAT,
-            "kind": ear.kind,
-            "rate": ear.rate,
-            "features": ear.width,
-            "words": self.words_,
-        }
-        run.write_text("learnt.json", json.dumps(learnt, ensure_ascii=False, indent=1) + "\n")
+        learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
+        write_learnt(run, FORMAT, learnt)
 
     def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            learnt = json.loads(run.read_text("learnt.json"))
-            if learnt["format"] != FORMAT:
-                raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
+        with reading_learnt(run, FORMAT) as learnt:
             kind, rate, width = learnt["kind"], int(learnt["rate"]), int(learnt["features"])
             if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
                 raise ValueError("it does not say what the model hears")
             self.ear_ = Ear(self.settings_, kind, rate, width)
             self.words_ = [str(word) for word in learnt["words"]]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RunError(
-                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
-            ) from None
-        try:
-            self.tokenizer_ = Tokenizer.from_json(run.read_text("tokenizer.json"))
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+        self.tokenizer_ = read_tokenizer(run, Tokenizer)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"features": self.ear_.width, "symbols": self.tokenizer_.size}

@@ -7,11 +7,11 @@ from torch import nn
 from anaphora.models.bridge import Bridge, HandOver, fits
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.nn import Recurrent, transformer
-from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, MultiHead
+from anaphora.nn import Recurrent
+from anaphora.nn.attention import Additive, Attention, Bilinear, Dot
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Sinusoidal
-from anaphora.tasks.parts import make_recurrent, recurrent_encoder, transformer_encoder
+from anaphora.tasks.parts import decoder_stack, make_recurrent, recurrent_encoder, transformer_encoder
 from anaphora.tasks.translate.info import TranslatorSettings
 
 
@@ -67,21 +67,10 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
 
 def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
     source, target = _embeddings(s, source_symbols, target_symbols, s.hidden)
-
-    def heads() -> MultiHead:
-        return MultiHead(s.hidden, s.heads)  # dropout where the paper has it: after sublayers and embeddings
-
     encoder = transformer_encoder(s, source)
-    layer = transformer.DecoderLayer(
-        heads(),
-        heads(),
-        transformer.FeedForward(s.hidden, s.feedforward),
-        dropout=s.dropout,
-        norm_first=s.norm_first,
-    )
     decoder = TransformerDecoder(
         target,
-        transformer.TransformerDecoder(layer, s.layers),
+        decoder_stack(s),
         _output(s, target, width=s.hidden),
         positions=Sinusoidal(s.hidden),
         dropout=s.dropout,

@@ -11,16 +11,15 @@ import torch
 
 from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.errors import SettingsError
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._device import device_beam, has_room
 from anaphora.search._item import Plan
-from anaphora.settings.base import build
 from anaphora.settings.search import CompleteSearch
 from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
+from anaphora.tasks.outputs import complete_search
 
 DRAWN = 2048  # samples drawn together for minimum Bayes risk
 
@@ -52,14 +51,7 @@ def search_outputs(
     **settings: Any,
 ) -> list[NBest]:
     """The best hypotheses for every source (symbols without EOS), in order; ``settings`` are `SearchSettings`."""
-    asked = build(CompleteSearch, settings, owner="predict")
-    if asked.coverage and not model.decoder.attentions:
-        raise SettingsError(
-            [
-                f"coverage = {asked.coverage:g} needs a model with attention: "
-                "train lstm-attention, gru-attention or transformer instead."
-            ]
-        )
+    asked = complete_search(model, settings, presets="lstm-attention, gru-attention or transformer")
     answers: list[NBest | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
     together = ROWS if asked.decode != "mbr" else max(1, min(ROWS, DRAWN // asked.samples))

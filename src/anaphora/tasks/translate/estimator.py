@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,22 @@ from anaphora.data.pairs import Pairs
 from anaphora.data.readers import Data, open_pairs
 from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.nn.embedding import Embedding
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
-from anaphora.settings import SearchSettings, build
-from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.given import given_texts
+from anaphora.tasks.learnt import read_tokenizer
+from anaphora.tasks.looking import facts_of, symbol_vectors
+from anaphora.tasks.outputs import (
+    Output,
+    beam_settings,
+    check_n_best,
+    output_response,
+    outputs_of,
+    search_settings,
+)
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.response import Response
 from anaphora.tasks.translate.build import build_seq2seq
@@ -33,16 +38,6 @@ from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
-
-
-@dataclass(frozen=True)
-class Output:
-    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
-
-    text: str
-    score: float
-    log_prob: float
-    finished: bool
 
 
 class Translator(Estimator):
@@ -101,10 +96,7 @@ class Translator(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            self.tokenizer_ = PairTokenizer.from_json(run.read_text("tokenizer.json"))
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+        self.tokenizer_ = read_tokenizer(run, PairTokenizer)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"source": self.tokenizer_.source.size, "target": self.tokenizer_.target.size}
@@ -145,12 +137,10 @@ class Translator(Estimator):
         """
         sources = self._encode(texts)
         usual = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
-        settings = self._searching({**usual, **options})
-        if not 1 <= n_best <= 1000:
-            raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
+        settings = search_settings(self.settings_, {**usual, **options})
+        check_n_best(n_best)
         found = search_outputs(self.model_, sources, n_best=n_best, **settings)
-        decode = self.tokenizer_.target.decode
-        return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
+        return outputs_of(found, self.tokenizer_.target.decode)
 
     def score(
         self,
@@ -182,8 +172,7 @@ class Translator(Estimator):
         (source,) = self._encode([text])
         nbest = None
         if target is None:
-            # A picture of a search is that of a beam, also where outputs are drawn otherwise.
-            options = self._searching({"beam": beam, "decode": "beam", **SAMPLE_ONLY, **RISK_ONLY})
+            options = beam_settings(self.settings_, beam)
             (nbest,) = search_outputs(self.model_, [source], keep_tree=True, **options)
             symbols = nbest[0].tokens
         else:
@@ -197,19 +186,13 @@ class Translator(Estimator):
             spell(symbols),
             nbest=nbest,
             pieces=spell,
-            facts={
-                "task": self.command,
-                "preset": self.settings_.model,
-                "seed": self.settings_.seed,
-                "text": text,
-            },
+            facts=facts_of(self, text),
         )
 
     def probe_embeddings(self) -> Trace:
         """The vectors of the source's symbols, for the view embeddings."""
         self._check_trained()
-        embedding = next(module for module in self.model_.encoder.modules() if isinstance(module, Embedding))
-        return symbol_vectors(self, embedding, self.tokenizer_.source)
+        return symbol_vectors(self, self.model_.encoder, self.tokenizer_.source)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each line, in order; an empty line stays empty.
@@ -224,40 +207,10 @@ class Translator(Estimator):
             for line in lines:
                 number += 1
                 outputs = next(found) if line.strip() else []
-                shown = [_one_line(output.text) for output in outputs]
-                if many:
-                    text = "\n".join(
-                        f"{number}\t{o.score:.4f}\t{s}" for o, s in zip(outputs, shown, strict=True)
-                    )
-                else:
-                    text = shown[0] if shown else ""
-                best = outputs[0].text if outputs else ""
-                record = {
-                    "line": number,
-                    "input": line,
-                    "output": best,
-                    "outputs": [vars(o) for o in outputs],
-                }
-                yield Response(text, record)
+                yield output_response(number, {"input": line}, outputs, many=many)
 
     def _encode(self, texts: Iterable[str]) -> list[list[int]]:
         self._check_trained()
-        if isinstance(texts, str):
-            raise DataError("predict takes a list of texts: write [text] for a single one.")
-        given = list(texts)
-        for number, text in enumerate(given, start=1):
-            if not isinstance(text, str):
-                raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
+        given = given_texts(texts)
         self.model_.eval()
         return encode_sources(self.tokenizer_, given, self.settings_.max_tokens)
-
-    def _searching(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The search settings, with what this call asks for in their place."""
-        usual = {key: getattr(self.settings_, key) for key in SearchSettings.model_fields}
-        given = {key: value for key, value in asked.items() if value is not None}
-        return build(CompleteSearch, {**usual, **given}, owner="predict").model_dump()
-
-
-def _one_line(text: str) -> str:
-    """An output that holds line breaks must not shift the lines that follow."""
-    return " ".join(text.splitlines())

@@ -1,0 +1,70 @@
+"""Texts that a model wrote, and the settings by which they were searched for: for every task that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anaphora.errors import SettingsError
+from anaphora.models.seq2seq import Seq2Seq
+from anaphora.search import NBest
+from anaphora.settings import SearchSettings, build
+from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
+from anaphora.tasks.response import Response
+
+
+@dataclass(frozen=True)
+class Output:
+    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
+
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+
+
+def outputs_of(found: Iterable[NBest], decode: Callable[[Sequence[int]], str]) -> list[list[Output]]:
+    """The hypotheses of each input as texts, best first."""
+    return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
+
+
+def output_response(
+    number: int, asked: Mapping[str, Any], outputs: Sequence[Output], *, many: bool
+) -> Response:
+    """The best output of input ``number`` on one line; of ``many`` a line ``number⇥score⇥text`` for each. ``asked`` is the
+    input as the record has it."""
+    # An output that holds line breaks must not shift the lines that follow.
+    shown = [" ".join(output.text.splitlines()) for output in outputs]
+    text = shown[0] if shown else ""
+    if many:
+        text = "\n".join(f"{number}\t{o.score:.4f}\t{line}" for o, line in zip(outputs, shown, strict=True))
+    best = outputs[0].text if outputs else ""
+    return Response(text, {"line": number, **asked, "output": best, "outputs": [vars(o) for o in outputs]})
+
+
+def search_settings(settings: SearchSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The search settings, with what this call asks for in their place."""
+    usual = {key: getattr(settings, key) for key in SearchSettings.model_fields}
+    given = {key: value for key, value in asked.items() if value is not None}
+    return build(CompleteSearch, {**usual, **given}, owner="predict").model_dump()
+
+
+def beam_settings(settings: SearchSettings, beam: int | None) -> dict[str, Any]:
+    """Those of a beam, also where outputs are drawn otherwise: a picture of a search is that of a beam."""
+    return search_settings(settings, {"beam": beam, "decode": "beam", **SAMPLE_ONLY, **RISK_ONLY})
+
+
+def complete_search(model: Seq2Seq, settings: Mapping[str, Any], *, presets: str) -> CompleteSearch:
+    """The settings checked, against each other and against the model; ``presets`` are those with attention."""
+    asked = build(CompleteSearch, settings, owner="predict")
+    if asked.coverage and not model.decoder.attentions:
+        raise SettingsError(
+            [f"coverage = {asked.coverage:g} needs a model with attention: train {presets} instead."]
+        )
+    return asked
+
+
+def check_n_best(n_best: int) -> None:
+    if not 1 <= n_best <= 1000:
+        raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])

@@ -1,0 +1,55 @@
+"""What the tasks share whose inputs are pictures with texts about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from anaphora.data.pictures import Size
+from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.pictures_list import PictureList
+from anaphora.data.pictures_readers import (
+    Kind,
+    open_pictures,
+    open_training_pictures,
+    reopen_dev_pictures,
+    reopen_training_pictures,
+)
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.estimator import Estimator
+from anaphora.training.run import RunFolder
+
+
+class PictureEstimator(Estimator):
+    """How pictures are opened, found again and changed while training; ``texts`` says what is told about them."""
+
+    texts: ClassVar[Kind]
+
+    @property
+    def size(self) -> Size:
+        """Height and width of the pictures that the model sees."""
+        return self.settings_.picture_size, self.settings_.picture_size
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[PictureList, PictureList]:
+        s = self.settings_
+        read = {"size": self.size, "texts": self.texts, "bad_rows": s.bad_rows, "spill": spill}
+        return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read)
+
+    def _open_test(self, data: Any, bad_rows: str | None) -> PictureList:
+        bad_rows = bad_rows or self.settings_.bad_rows
+        return open_pictures(data, role="test", size=self.size, texts=self.texts, bad_rows=bad_rows)
+
+    def _augmentation(self) -> Augmentation:
+        s = self.settings_
+        return Augmentation(s.augment, s.mirror, s.seed)
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
+        return reopen_training_pictures(config.data, spill=run.path / "data")
+
+    def _dev(self, run: RunFolder, config: RunConfig) -> PictureList:
+        return reopen_dev_pictures(config.data, spill=run.path / "data")
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "file"
