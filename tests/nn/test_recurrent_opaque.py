@@ -129,6 +129,21 @@ def test_what_transforms_functions_sees_through_the_layer() -> None:
         assert not _calls(graphs)
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_single_steps_are_compiled_as_they_are(warm: bool) -> None:
+    torch._dynamo.reset()
+    layer = nn.Recurrent(nn.LSTM(I, H), layers=2).eval()
+    x = torch.randn(B, I)
+    state = layer.initial_state(B, x)
+    compiled = torch.compile(layer.step, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        for _ in range(5 * warm):
+            layer.step(x, state)
+        (y, new), (expected, last) = compiled(x, state), layer.step(x, state)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(new, last)
+
+
 def test_copies_are_cells_of_their_own() -> None:
     layer = nn.Recurrent(nn.GRU(I, H), layers=2)
     numbers = [layer._numbers]
