@@ -63,6 +63,10 @@ static void __threadfence_system(){}
 static void start_(){body();me->done=true;yield_();}
 """
 _REPLACED = {
+    "IN elem toe(float v){elem": "IN elem toe(float v){u32 u=__float_as_uint(v);elem r;"
+    "r.u=v!=v?0x7FFF:(u+0x7FFF+(u>>16&1))>>16;return r;}",
+    "IN u32 pack(": "IN u32 pack(float a,float b){return toe(a).u|(u32)toe(b).u<<16;}",
+    "IN float r_tanh(float v){float": "IN float r_tanh(float v){return tanhf(v);}",
     "IN void store4(": "IN void store4(void*p,float a,float b,float c,float d)"
     "{unsigned v[4]={word(a),word(b),word(c),word(d)};memcpy(p,v,16);}",
     "IN void store(": "IN void store(void*p,u32 a){memcpy(p,&a,4);}",
@@ -76,10 +80,15 @@ _REPLACED = {
 _MMA = r"""
 IN u32 operand(u32 v){return v;}
 IN uint4 operand(uint4 v){return v;}
+IN float half_(u32 w,int upper){return __uint_as_float(upper?w&0xFFFF0000u:w<<16);}
 IN void mma(float*c,u32 a0,u32 a1,u32 a2,u32 a3,u32 b0,u32 b1){
   Warp&w=warp_();int l=threadIdx.x&31;u32 mine[6]={a0,a1,a2,a3,b0,b1};memcpy(w.frag[l],mine,24);__syncwarp();
   for(int i=0;i<4;i++){int row=(l>>2)+(i>>1)*8,col=(l&3)*2+(i&1);
+#if HALF
+    for(int k=0;k<16;k++){float a=half_(w.frag[(row&7)*4+(k>>1&3)][(row>>3)+(k>>3)*2],k&1),b=half_(w.frag[col*4+(k>>1&3)][4+(k>>3)],k&1);c[i]+=a*b;}}
+#else
     for(int k=0;k<8;k++){float a=__uint_as_float(w.frag[(row&7)*4+(k&3)][(row>>3)+(k>>2)*2]),b=__uint_as_float(w.frag[col*4+(k&3)][4+(k>>2)]);c[i]+=a*b;}}
+#endif
   __syncwarp();
 }
 """
@@ -96,7 +105,7 @@ extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int r
 
 
 def as_cpp(kernel: Kernel) -> str:
-    """The kernel's text as C++ for this machine; numbers must be float32."""
+    """The kernel's text as C++ for this machine; numbers must be float32 or bfloat16."""
     text = kernel.source
     lines = []
     for line in text.splitlines():
@@ -133,20 +142,28 @@ def _run(library: ctypes.CDLL, one: Pass, arrays: Arrays, time: int, batch: int,
 
 
 def emulated_passes(
-    plan: Plan, batch: int, folder: Path, columns: int = 8, processors: int = 132, near: bool = False
+    plan: Plan,
+    batch: int,
+    folder: Path,
+    columns: int = 8,
+    processors: int = 132,
+    near: bool = False,
+    half: bool = False,
 ) -> Passes:
-    """The passes of a plan in float32 with their kernels run by fibres; ``columns`` per block, so that several wait.
+    """The passes of a plan with their kernels run by fibres; ``columns`` per block, so that several wait.
 
-    ``near``: in clusters.
+    ``near``: in clusters; ``half``: in bfloat16.
     """
     programs = make_programs(plan)
     made: list[Pass] = []
     for program in (programs.forward, programs.backward, programs.running):
-        tiling = tile(program, programs.hidden, columns, 1, 4, False)
+        tiling = tile(program, programs.hidden, columns, 1, 4, half)
         assert tiling is not None
-        tiling = clustered(program, tiling, False) if near else tiling
+        tiling = clustered(program, tiling, half) if near else tiling
         before = made[0].kernel if program.backward else None
-        one = Pass(Kernel(program, tiling, "tf32", before), torch.device("cpu"), "", processors)
+        one = Pass(
+            Kernel(program, tiling, "bf16" if half else "tf32", before), torch.device("cpu"), "", processors
+        )
         one.run = partial(_run, build(one.kernel, folder), one)  # type: ignore[method-assign]
         made.append(one)
     return Passes(programs, *made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,27 @@ def test_kernels_run_by_fibres_equal_the_reference(
     for a, b in zip(ours, results(reference(cell), cell, x, initial, lengths, True), strict=True):
         apart = (a - b).norm().item()
         assert apart <= 2e-5 * b.norm().item() + 1e-6
+
+
+@pytest.mark.parametrize("name", ["mgu", pytest.param("peephole", marks=pytest.mark.slow)])
+def test_numbers_of_16_bits_travel_in_pairs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a cluster of two, whose second block has but eight of its 32 columns to fill."""
+    small: Any = CELLS[name]()
+    cell = type(small)(5, 40, **small.options)
+    x, initial = inputs(cell, torch.float32, 6, 4)
+    cell, x, *initial = (v.bfloat16() for v in (cell, x.detach(), *(s.detach() for s in initial)))
+    exact, *given = copy.deepcopy(cell).float(), *(v.float().requires_grad_() for v in (x, *initial))
+    for v in (x, *initial):
+        v.requires_grad_()
+
+    def passes(plan: Plan, batch: int, *_: Any) -> Any:
+        return emulated_passes(plan, batch, tmp_path, columns=32, near=True, half=True)
+
+    monkeypatch.setattr(run, "_passes", passes)
+    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
+    ours = results(OnHost(LayerStep(cell)), cell, x, tuple(initial), None, False)
+    theirs = results(reference(exact), exact, given[0], tuple(given[1:]), None, False)
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.float() - b).norm().item() <= 0.02 * b.norm().item() + 1e-3
