@@ -51,6 +51,7 @@ class Loaded:
     def __init__(self, code: bytes, name: str, shared_memory: int, threads: int, cluster: int = 0):
         """``cluster``: blocks that form one; 0 where all blocks wait for one another."""
         self.threads, self.shared_memory, self.cluster = threads, shared_memory, cluster
+        self._attribute = _Attribute(_CLUSTER, 0, (cluster, 1, 1))
         self._code = code  # the driver may read it as long as the module lives
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         driver = _driver()
@@ -62,12 +63,12 @@ class Loaded:
 
     def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
         """Run it on the current stream; ``pointers`` and ``numbers`` are its arguments, in order."""
-        values: list[ctypes.c_void_p | ctypes.c_int] = [
-            ctypes.c_void_p(None if t is None else t.data_ptr()) for t in pointers
-        ]
-        values += [ctypes.c_int(n) for n in numbers]
-        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        # One block of words for all: an object for each would take longer than the launch itself.
+        values = [0 if t is None else t.data_ptr() for t in pointers]
+        words = (ctypes.c_uint64 * (len(values) + len(numbers)))(*values, *numbers)
+        first = ctypes.addressof(words)
+        places = (ctypes.c_void_p * len(words))(*range(first, first + 8 * len(words), 8))
+        stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
         if self.cluster:
             shape = self._in_clusters(blocks, stream)
             self._check(_driver().cuLaunchKernelEx(byref(shape), self._function, places, None))
@@ -75,21 +76,20 @@ class Loaded:
         size, memory = self.threads, self.shared_memory
         self._check(
             _driver().cuLaunchCooperativeKernel(
-                self._function, blocks, 1, 1, size, 1, 1, memory, stream, places
+                self._function, blocks, 1, 1, size, 1, 1, memory, ctypes.c_void_p(stream), places
             )
         )
 
     def clusters_at_once(self) -> int:
         """How many clusters of this kernel the current GPU holds; none where it cannot hold one."""
         found = ctypes.c_int()
-        shape = self._in_clusters(self.cluster, ctypes.c_void_p())
+        shape = self._in_clusters(self.cluster, 0)
         status = _driver().cuOccupancyMaxActiveClusters(byref(found), self._function, byref(shape))
         return 0 if status else found.value
 
-    def _in_clusters(self, blocks: int, stream: ctypes.c_void_p) -> _Configuration:
-        attribute = _Attribute(_CLUSTER, 0, (self.cluster, 1, 1))
-        size = (self.threads, 1, 1)
-        return _Configuration((blocks, 1, 1), size, self.shared_memory, stream, ctypes.pointer(attribute), 1)
+    def _in_clusters(self, blocks: int, stream: int) -> _Configuration:
+        size, memory = (self.threads, 1, 1), self.shared_memory
+        return _Configuration((blocks, 1, 1), size, memory, stream, ctypes.pointer(self._attribute), 1)
 
     @staticmethod
     def _check(status: int) -> None:
