@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from anaphora.data import corpora
 from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.files import TextFile
+from anaphora.data.spilling import written_whole
 from anaphora.data.text import Source, Text, hold_out_end, hold_out_lines
 from anaphora.errors import DataError
 
@@ -154,24 +153,7 @@ def _examples(data: Iterable[Any], role: str, spill: Path | None) -> Text:
         raise DataError(f"There is no {role} text; give at least one.")
     if spill is None:
         return Text(Source([content], {"kind": "memory", "name": f"{role} texts"}))
-    return _files([_spilled(content, spill / f"{role}.txt")], "strict", spill)
-
-
-def _spilled(content: bytes, path: Path) -> Path:
-    """The file appears when it is complete, or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
-        ) from None
-    return path
+    path = spill / f"{role}.txt"
+    with written_whole(path) as file:
+        file.writelines(lines)
+    return _files([path], "strict", spill)
