@@ -14,8 +14,9 @@ from anaphora.settings.files import parse_value
 from anaphora.studio.runs import Run
 from anaphora.views.colour import DARK, LIGHT
 from anaphora.views.raster import encoded, painted
-from anaphora.views.registry import VIEWS, View, picture, view
+from anaphora.views.registry import VIEWS, picture, view
 from anaphora.views.scene import Dot, Image, Label, Path, Rect, Shape
+from anaphora.views.view import View
 
 LONGEST_TEXT = 20_000
 MOST_RUNS = 8

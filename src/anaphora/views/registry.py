@@ -1,11 +1,8 @@
-"""Every view by name: what it needs from a trace, how to read it, where it can mislead."""
+"""Every view by name, and pictures made by it."""
 
 from __future__ import annotations
 
 import difflib
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from anaphora.errors import AnaphoraError
@@ -30,52 +27,8 @@ from anaphora.views import (
     training,
     tree,
 )
-from anaphora.views.picture import Chart, Picture
-
-
-@dataclass(frozen=True)
-class View:
-    """One kind of picture of a trace."""
-
-    name: str
-    title: str
-    needs: tuple[str, ...]
-    """Names of arrays or tables the trace must hold."""
-    reading: str
-    caution: str
-    without: str
-    """Why a trace may lack them, as a sentence."""
-    draw: Callable[..., Chart]
-    of: str = "probe"
-    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings), "vectors" (a
-    model's symbols) or "examples" (many results)."""
-    what: tuple[str, ...] = ()
-    """What the probe must be asked for besides what it always looks at."""
-    any_of: tuple[str, ...] = ()
-    """Ends of names of arrays of which the trace must hold at least one."""
-    axis: str = ""
-    """An axis that this one must have: attention over a picture has no heads, say."""
-    typed: bool = True
-    """Whether its input can be typed; otherwise it is a file, or a dev example by its number."""
-
-    def options(self) -> list[str]:
-        """Names of what ``draw`` takes besides the trace."""
-        return [name for name in inspect.signature(self.draw).parameters if name != "trace"]
-
-    def missing(self, trace: Trace) -> str | None:
-        """None if this view can be drawn, else a sentence that says why not."""
-        absent = [name for name in self.needs if name not in trace.arrays and name not in trace.tables]
-        if self.any_of and not any(
-            name.endswith(self.any_of) and self.axis in ("", *array.axes)
-            for name, array in trace.arrays.items()
-        ):
-            return f"The view {self.name} cannot be drawn of this trace: {self.without}"
-        if not absent:
-            return None
-        return (
-            f"The view {self.name} needs {', '.join(absent)}, which this trace does not hold: {self.without}"
-        )
-
+from anaphora.views.picture import Picture
+from anaphora.views.view import View
 
 VIEWS = {
     view.name: view
@@ -285,12 +238,7 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     reason = chosen.missing(trace)
     if reason is not None:
         raise AnaphoraError(reason)
-    taken = set(chosen.options())
-    if not set(options) <= taken:
-        unknown = ", ".join(sorted(set(options) - taken))
-        has = f"it has {', '.join(sorted(taken))}" if taken else "it has none"
-        raise AnaphoraError(f"The view {name} has no option {unknown}; {has}.")
-    _check_kinds(chosen, options)
+    chosen.check(options)
     chart = chosen.draw(trace, **options)
     given = "".join(f", {key}={value!r}" for key, value in options.items())
     what = f", what={chosen.what!r}" if chosen.what else ""
@@ -302,21 +250,3 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     source = sources.get(chosen.of, "trace")
     code = f'import anaphora as an\n\n{source}.view("{name}"{given}).save("{name}.html")'
     return Picture(chart, name=name, code=code)
-
-
-def _check_kinds(chosen: View, options: dict[str, Any]) -> None:
-    """Options come from a command line or a page, so their kinds are checked here, once for all views."""
-    kinds: dict[str, tuple[tuple[type, ...], str]] = {
-        "int": ((int,), "a whole number"),
-        "float": ((int, float), "a number"),
-        "str": ((str,), "text"),
-        "bool": ((bool,), "true or false"),
-    }
-    parameters = inspect.signature(chosen.draw).parameters
-    for name, value in options.items():
-        words = str(parameters[name].annotation).split(" | ")
-        if value is None and "None" in words:
-            continue
-        allowed, said = kinds[words[0]]
-        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            raise AnaphoraError(f"The option {name} of the view {chosen.name} must be {said}, not {value!r}.")

@@ -13,7 +13,7 @@ from anaphora.cli.pictures import picture_options
 
 if TYPE_CHECKING:
     from anaphora.probe.trace import Trace
-    from anaphora.views.registry import View
+    from anaphora.views.view import View
 
 EXAMPLES = """
 anaphora inspect runs/demo --view alignment --text 'ninety-one thousand six'

@@ -1,0 +1,82 @@
+"""What is known of a view besides how it draws: what it needs of a trace, how it is read, what can be chosen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anaphora.errors import AnaphoraError
+from anaphora.probe.trace import Trace
+from anaphora.views.picture import Chart
+
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "text"),
+    "bool": ((bool,), "true or false"),
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """One kind of picture of a trace."""
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    """Names of arrays or tables the trace must hold."""
+    reading: str
+    caution: str
+    without: str
+    """Why a trace may lack them, as a sentence."""
+    draw: Callable[..., Chart]
+    of: str = "probe"
+    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings), "vectors" (a
+    model's symbols) or "examples" (many results)."""
+    what: tuple[str, ...] = ()
+    """What the probe must be asked for besides what it always looks at."""
+    any_of: tuple[str, ...] = ()
+    """Ends of names of arrays of which the trace must hold at least one."""
+    axis: str = ""
+    """An axis that this one must have: attention over a picture has no heads, say."""
+    typed: bool = True
+    """Whether its input can be typed; otherwise it is a file, or a dev example by its number."""
+
+    def options(self) -> list[str]:
+        """Names of what ``draw`` takes besides the trace."""
+        return [name for name in inspect.signature(self.draw).parameters if name != "trace"]
+
+    def missing(self, trace: Trace) -> str | None:
+        """None if this view can be drawn, else a sentence that says why not."""
+        absent = [name for name in self.needs if name not in trace.arrays and name not in trace.tables]
+        if self.any_of and not any(
+            name.endswith(self.any_of) and self.axis in ("", *array.axes)
+            for name, array in trace.arrays.items()
+        ):
+            return f"The view {self.name} cannot be drawn of this trace: {self.without}"
+        if not absent:
+            return None
+        return (
+            f"The view {self.name} needs {', '.join(absent)}, which this trace does not hold: {self.without}"
+        )
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """A sentence where ``draw`` does not take these: they come from a command line or a page, so names and kinds are
+        checked here, once for all views."""
+        parameters = inspect.signature(self.draw).parameters
+        taken = set(self.options())
+        if not set(options) <= taken:
+            unknown = ", ".join(sorted(set(options) - taken))
+            has = f"it has {', '.join(sorted(taken))}" if taken else "it has none"
+            raise AnaphoraError(f"The view {self.name} has no option {unknown}; {has}.")
+        for name, value in options.items():
+            words = str(parameters[name].annotation).split(" | ")
+            if value is None and "None" in words:
+                continue
+            allowed, said = _KINDS[words[0]]
+            if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+                raise AnaphoraError(
+                    f"The option {name} of the view {self.name} must be {said}, not {value!r}."
+                )
