@@ -74,24 +74,30 @@ def beam(
         scores, state = step(symbols, state)
         best = _candidates(scores, active, plan, len(symbols), eos if length < min_length else None, logits)
         covered = seen.after(state, len(symbols)) if seen else None
-        rows: list[int] = []
-        row = 0
-        for item in active:
-            before = len(item.live)
-            item.extend(best[row : row + before], covered[row : row + before] if covered else None)
-            if not item.done:
-                rows += [row + node.parent.rank for node in item.live if node.parent]
-            row += before
+        rows = _extend(active, best, covered)
         active = [item for item in active if not item.done]
         if not active:
             break
-        if rows != list(range(row)):
+        if rows != list(range(len(symbols))):
             chosen = row_index(rows, start.device)
             state = select_rows(state, chosen)
             if seen:
                 seen.select(chosen)
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
     return [item.result() for item in items]
+
+
+def _extend(active: list[Item], best: Candidates, covered: list[float] | None) -> list[int]:
+    """Every item takes its continuations; the rows, of all before, from which the hypotheses of those not done go on."""
+    rows: list[int] = []
+    row = 0
+    for item in active:
+        before = len(item.live)
+        item.extend(best[row : row + before], covered[row : row + before] if covered else None)
+        if not item.done:
+            rows += [row + node.parent.rank for node in item.live if node.parent]
+        row += before
+    return rows
 
 
 def _candidates(

@@ -88,6 +88,11 @@ def ctc_beam(
         search.check(scores.shape[2])
         threads = 1 if isinstance(search.lm, Asked) else threads
         one = partial(search, n_best=n_best, times=times)
+    return _each(one, scores, frames, threads)
+
+
+def _each(one: Callable[[Floats], NBest], scores: Tensor, frames: Tensor, threads: int) -> list[NBest]:
+    """What ``one`` finds in the real frames of every input, ``threads`` of them at the same time."""
 
     def item(row_and_frames: tuple[Tensor, int]) -> NBest:
         row, real = row_and_frames
