@@ -37,6 +37,13 @@ def test_written_pairs_are_tsv_and_no_file_is_replaced_unasked(tmp_path, monkeyp
     assert "train.tsv exists already; --force replaces it." in capsys.readouterr().err
     assert main.run([*order, "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"file": "train.tsv", "pairs": 7}
+    for corpus, name, told in (
+        ("numbers", "a.csv", "numbers is not written as .csv; name the file a.tsv."),
+        ("names", "a.conll", "names is not written as .conll; name the file a.tsv."),
+        ("tones", "a.wav", "tones is not written as .wav; name a folder, as in a."),
+    ):
+        assert main.run(["corpora", corpus, "--write", name]) == 2
+        assert told in capsys.readouterr().err
     assert main.run(["corpora", "numbers", "--write", "no/where.tsv"]) == 2
 
 

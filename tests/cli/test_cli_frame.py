@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from anaphora.cli import failures, main
-from anaphora.cli.catalog import COMMANDS
+from anaphora.cli import failures, main, processes
+from anaphora.cli.catalog import COMMANDS, TASK_COMMANDS
 from anaphora.errors import AnaphoraError, SettingsError
 
 HEAVY = ("torch", "numpy", "tokenizers", "sacrebleu", "rich")
@@ -49,6 +49,51 @@ def test_every_command_has_a_help_page_without_torch():
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Examples:") == len(COMMANDS)
     assert done.stdout.count("--json") >= len(COMMANDS)
+
+
+def test_the_name_of_a_task_is_no_command_but_says_how_to_train_it(capsys):
+    from anaphora.tasks.registry import TASKS
+
+    assert set(TASK_COMMANDS) == set(TASKS)
+    for task in TASK_COMMANDS:
+        assert main.run([task, "x"]) == 2
+        assert f"{task} is a task; write `anaphora train {task} DATA`." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "told"), [("TRAIN", "Did you mean train?"), ("vectors", "'vectors'.\n")])
+def test_only_what_is_near_is_suggested(typed, told, capsys):
+    assert main.run([typed]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_names_of_files_neither_drive_the_terminal_nor_fill_it(capsys):
+    def work():
+        raise AnaphoraError(f"a\n\x1b[31mb\u202e/{'x' * 10**6} does not exist.")
+
+    assert failures.guarded(work, debug=False) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("anaphora: a\\n\\x1b[31mb\\u202e/xxx")
+    assert told.endswith("xxx does not exist.\n")
+    assert told.count("\n") == 1
+    assert len(told) < 1100
+
+
+def test_processes_that_come_upon_one_mistake_tell_it_once(monkeypatch):
+    from torch.distributed import TCPStore
+
+    assert processes.first_to_say("one process alone")
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2"}
+    for name, value in {**place, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(processes, "WAIT", 0.0)
+    assert [processes.first_to_say("a"), processes.first_to_say("a"), processes.first_to_say("b")] == [
+        True, False, True,
+    ]  # fmt: skip
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert processes.first_to_say("a")  # started anew, it may be told anew
+    monkeypatch.setenv("MASTER_PORT", "nowhere")
+    assert processes.first_to_say("a")  # better twice than never
 
 
 def test_completion_imports_nothing_heavy():

@@ -139,11 +139,11 @@ def test_ctrl_c_and_changed_data(place, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "more", "told"),
     [
-        ("a,b\n1,2\n2,1\n3,1\n", {}, "bad.csv: the longest series has 0 steps"),
+        ("a,b\n1,2\n2,1\n3,1\n", {}, "bad.csv: the longest series has 0 steps left, its end being held out"),
         (
             "a,b\n" + "1,2\n2,1\n" * 8,
             {},
-            "bad.csv: the longest series has 12 steps, but at least window + horizon",
+            "bad.csv: the longest series has 12 steps left, its end being held out as dev data, but at least window",
         ),
         ("a,b\n" + "1,2\n2,1\n" * 40, {"targets": "c"}, "has no column c, which targets names"),
         ("a,b\n" + "1,5\n2,5\n" * 40, {}, "column b never changes"),

@@ -65,6 +65,22 @@ def test_all_mistakes_are_told_at_once():
     assert "Did you mean char?" in told
 
 
+def test_a_setting_of_another_task_is_named_as_such_and_nothing_like_it_is_suggested():
+    with pytest.raises(SettingsError) as caught:
+        an.Tagger(label_smoothing=0.1, max_token=3)
+    told = "label_smoothing is not a setting of Tagger but of {}; leave it out."
+    told = told.format("Translator, Classifier, Transcriber, Captioner, Answerer")
+    assert caught.value.problems == [told, "max_token is not a setting of Tagger. Did you mean max_tokens?"]
+
+
+@pytest.mark.parametrize("task", ["Translator", "Classifier", "Forecaster", "Captioner"])
+def test_no_seed_is_taken_that_a_generator_refuses(task):
+    with pytest.raises(
+        SettingsError, match="seed = 4294967296 cannot be used: it must be less than 4294967296"
+    ):
+        getattr(an, task)(seed=2**32)
+
+
 def test_an_unknown_preset_is_told_together_with_other_mistakes():
     with pytest.raises(SettingsError) as caught:
         an.Translator(model="lstm-atention", lr=-1)

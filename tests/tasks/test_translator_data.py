@@ -116,7 +116,7 @@ def test_the_seed_decides_what_is_held_out():
 
 
 def test_one_pair_is_too_little():
-    with pytest.raises(DataError, match="one pair is too little") as caught:
+    with pytest.raises(DataError, match="one example is too little") as caught:
         tiny().fit([("a", "A")])
     assert is_one_sentence(caught.value)
 

@@ -28,4 +28,6 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
-TASK_COMMANDS = ("translate", "classify", "tag", "language", "forecast")
+TASK_COMMANDS = (
+    "translate", "classify", "tag", "language", "forecast", "transcribe", "caption", "answer",
+)  # fmt: skip

@@ -13,7 +13,8 @@ from typing import TextIO
 
 import click
 
-from anaphora.cli.output import say
+from anaphora.cli.output import one_line, say
+from anaphora.cli.processes import first_to_say
 from anaphora.errors import AnaphoraError, SettingsError
 
 FINE, FAULT, MISTAKE, INTERRUPTED = 0, 1, 2, 130
@@ -57,33 +58,37 @@ def show_warnings_as_sentences() -> None:
 
 
 def _tell(error: Exception, *, debug: bool) -> int:
-    if isinstance(error, click.UsageError):
-        say(f"anaphora: {_usage(error)}")
-        return MISTAKE
-    if isinstance(error, click.ClickException):
-        say(f"anaphora: {error.format_message()}")
-        return MISTAKE
-    if isinstance(error, SettingsError) and len(error.problems) > 1:
-        say(f"anaphora: {len(error.problems)} mistakes in the settings:")
-        say("\n".join(f"  {problem}" for problem in error.problems))
-        return MISTAKE
-    if isinstance(error, AnaphoraError):
-        say(f"anaphora: {error}")
-        return MISTAKE
-    if isinstance(error, OSError) and error.errno is not None:
-        say(f"anaphora: {_outside(error)}")
-        return MISTAKE
-    if _out_of_memory(error):
-        say(
-            "anaphora: memory ran out; lower batch_tokens, raise accumulate to work in smaller parts, "
-            "or make the model smaller (hidden, layers)."
-        )
+    mistake = _mistake(error)
+    if mistake:
+        text = "\n".join(map(one_line, mistake))
+        if first_to_say(text):
+            say(f"anaphora: {text}")
         return MISTAKE
     if not debug:
-        first = (str(error).strip().splitlines() or [""])[0]
+        first = one_line((str(error).strip().splitlines() or [""])[0])
         say(f"anaphora: something went wrong inside ({type(error).__name__}: {first}).")
         say("This is a fault of Anaphora. The same command with --debug shows where it happened.")
     return FAULT
+
+
+def _mistake(error: Exception) -> list[str]:
+    """The lines that tell of a mistake of the user's or a fault of the world's; none where the fault is ours."""
+    if isinstance(error, click.UsageError):
+        return _usage(error)
+    if isinstance(error, click.ClickException):
+        return [error.format_message()]
+    if isinstance(error, SettingsError) and len(error.problems) > 1:
+        return [f"{len(error.problems)} mistakes in the settings:", *(f"  {p}" for p in error.problems)]
+    if isinstance(error, AnaphoraError):
+        return [str(error)]
+    if isinstance(error, OSError) and error.errno is not None:
+        return [_outside(error)]
+    if _out_of_memory(error):
+        return [
+            "memory ran out; lower batch_tokens, raise accumulate to work in smaller parts, or make the model "
+            "smaller (hidden, layers)."
+        ]
+    return []
 
 
 def _out_of_memory(error: Exception) -> bool:
@@ -92,7 +97,7 @@ def _out_of_memory(error: Exception) -> bool:
     return said or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-def _usage(error: click.UsageError) -> str:
+def _usage(error: click.UsageError) -> list[str]:
     message = error.format_message()
     path = error.ctx.command_path if error.ctx else "anaphora"
     hint = f"`{path} --help` shows how it is used."
@@ -101,10 +106,10 @@ def _usage(error: click.UsageError) -> str:
         from anaphora.cli.words import setting_names  # imports pydantic, which plain usage need not wait for
 
         if key in setting_names():
-            return f"{error.option_name} is not an option but {key} is a setting: write --set {key}=VALUE."
+            return [f"{error.option_name} is not an option but {key} is a setting: write --set {key}=VALUE."]
     if message[1:2].islower():  # not a word in capitals, such as DATA
         message = message[0].lower() + message[1:]
-    return f"{message}\n{hint}"
+    return [message, hint]
 
 
 def _outside(error: OSError) -> str:

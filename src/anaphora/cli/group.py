@@ -34,7 +34,7 @@ class House(click.Group):
             return super().resolve_command(ctx, args)
         if name in TASK_COMMANDS:
             raise click.UsageError(f"{name} is a task; write `anaphora train {name} DATA`.", ctx)
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.65)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)
 

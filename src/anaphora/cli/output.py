@@ -54,6 +54,12 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def one_line(text: str, most: int = 1000) -> str:
+    """A sentence with names of unknown origin in it: nothing that drives a terminal, and no more than can be read."""
+    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return shown if len(shown) <= most else f"{shown[: most // 2]} … {shown[-most // 2 :]}"
+
+
 def heading(text: str) -> str:
     return click.style(text, bold=True)
 

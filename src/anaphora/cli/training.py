@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 from anaphora.cli.output import command_name, emit, faint, heading, number, result, say, table
+from anaphora.cli.processes import first_process
 from anaphora.cli.request import Data, Request
 from anaphora.errors import DataError
 from anaphora.settings.base import suggestion
@@ -20,7 +20,7 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
     if request.valid is not None:
         check_data(request.valid, request.task)
     out = request.out or free_name(request)
-    if request.out is None and _first_process():
+    if request.out is None and first_process():
         say(f"The run goes to {out}; -o RUN chooses another place.")
     from anaphora.cli.reporting import make_reporter
     from anaphora.tasks.registry import estimator
@@ -41,7 +41,7 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
 def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
     """Say what training came to: the measures as a result, what to do next as talk."""
     ended = model.result_
-    if not _first_process():
+    if not first_process():
         return str(ended.stopped)
     if as_json:
         emit(
@@ -148,11 +148,6 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _first_process() -> bool:
-    """Under torchrun the first process speaks for all."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def _rows(facts: dict[str, Any]) -> str:

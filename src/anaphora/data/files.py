@@ -20,7 +20,7 @@ from anaphora.errors import DataError
 CHUNK = 1 << 24
 LONGEST_ROW = 1 << 24
 """Bytes in the longest row that is read: what keeps memory bounded."""
-_REMEDY = 'correct the row, or set bad_rows="skip" to leave such rows out'
+_REMEDY = 'correct the row, or set bad_rows="skip" (--skip-bad) to leave such rows out'
 
 
 class TextFile:

@@ -53,7 +53,7 @@ def check_share(count: int, rows: int) -> int:
     """``count`` itself, where holding out so many (0: the usual share) leaves something to train on."""
     if rows < 2:
         raise DataError(
-            "one pair is too little to hold dev data out of; give more pairs, or dev data of your own."
+            "one example is too little to hold dev data out of; give more, or dev data of your own."
         )
     if count >= rows:
         raise DataError(f"{count} of {rows} rows cannot be held out as dev data; hold out fewer.")

@@ -216,7 +216,9 @@ def require_examples(data: SeriesData, window: int, horizon: int) -> None:
         return
     longest = max((len(one) for one in data.series), default=0)
     needed = f"window + horizon = {window} + {horizon}" if window else "2"
+    held = data.facts.get("kind") == "held-out"
     raise DataError(
-        f"{data.place}: the longest series has {longest} steps, but at least {needed} are needed, and dev data "
-        "besides where none are given; give longer series, or a smaller window or horizon."
+        f"{data.place}: the longest series has {longest} steps"
+        f"{' left, its end being held out as dev data' if held else ''}, but at least {needed} are needed; give "
+        f"longer series, {'dev data of your own, ' if held else ''}or a smaller window or horizon."
     )

@@ -96,7 +96,7 @@ class SearchSettings(DrawSettings):
     seed: int = Field(
         1,
         ge=0,
-        lt=2**63,
+        lt=2**32,
         description="Everything random (weights, order, dropout, sampling) follows from it.",
     )
     int8: bool = Field(

@@ -86,5 +86,8 @@ class TrainingSettings(Settings):
         "on a busy machine many times faster.",
     )
     seed: int = Field(
-        1, ge=0, description="Everything random (weights, order, dropout, sampling) follows from it."
+        1,
+        ge=0,
+        lt=2**32,  # what every generator takes
+        description="Everything random (weights, order, dropout, sampling) follows from it.",
     )

@@ -51,7 +51,7 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
             given.pop(key)
             place = f"{where[key]}: " if key in where else ""
             problems.append(
-                f"{place}{key} is not a setting of {task.name} but of {' and '.join(owners)}; leave it out."
+                f"{place}{key} is not a setting of {task.name} but of {', '.join(owners)}; leave it out."
             )
     try:
         settings = build(task.settings, {**preset.defaults, **given}, owner=task.name, where=where)

@@ -15,6 +15,7 @@ anaphora corpora numbers
 anaphora corpora numbers:fr --write train.tsv --split train --size 1000
 """
 SHOWN = 5
+_ENDINGS = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".conllu", ".npz", ".npy", ".wav", ".png")
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -101,6 +102,12 @@ def _write(
     from anaphora.errors import DataError
 
     path = Path(name)
+    ending = f".{corpus.form}" if corpus.form else ""
+    if path.suffix in _ENDINGS and path.suffix != ending:  # training would read it as what it is not
+        wanted = (
+            f"the file {path.with_suffix(ending)}" if ending else f"a folder, as in {path.with_suffix('')}"
+        )
+        raise DataError(f"{corpus.name} is not written as {path.suffix}; name {wanted}.")
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
     corpus.write(path, variant, split, size)
