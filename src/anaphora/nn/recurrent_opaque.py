@@ -44,7 +44,6 @@ def opaque() -> bool:
     return torch.compiler.is_dynamo_compiling() and not _seen_through()
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _seen_through() -> bool:
     """Whether an export, torch.func or forward-mode derivatives want the single operations.
 
@@ -52,6 +51,10 @@ def _seen_through() -> bool:
     """
     functions = peek_interpreter_stack() is not None or forward_ad._current_level >= 0
     return functions or torch.compiler.is_exporting()
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler: that takes two seconds.
+_seen_through._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def number_of(cell: nn.Module) -> int:
