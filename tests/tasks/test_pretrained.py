@@ -137,8 +137,16 @@ def test_a_backward_model_reads_lines_from_their_end(runs):
         backward.sample()
 
 
-@pytest.mark.parametrize("task", [an.Classifier, an.Tagger])
-def test_word_vectors_are_where_a_model_begins(tmp_path, task):
+@pytest.mark.parametrize(
+    ("task", "preset"),
+    [
+        (an.Classifier, {"model": "lstm", "tokens": "word", "hidden": 8}),
+        (an.Classifier, {"model": "conv", "tokens": "word", "hidden": 8}),
+        (an.Classifier, {"model": "bow", "tokens": "word"}),
+        (an.Tagger, {"model": "bilstm", "characters": "none", "hidden": 8}),
+    ],
+)
+def test_word_vectors_are_where_a_model_begins(tmp_path, task, preset):
     words = ["the", "good", "film", "bad", "script"]
     matrix = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
     lines = [
@@ -146,12 +154,7 @@ def test_word_vectors_are_where_a_model_begins(tmp_path, task):
         *(f"{w} {' '.join(map(str, row))}" for w, row in zip(words, matrix, strict=True)),
     ]
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
-    preset = (
-        {"model": "lstm", "tokens": "word"}
-        if task is an.Classifier
-        else {"model": "bilstm", "characters": "none"}
-    )
-    model = task(embeddings=str(tmp_path / "vectors.txt"), hidden=8, **preset, **TINY)
+    model = task(embeddings=str(tmp_path / "vectors.txt"), **preset, **TINY)
     weights = first_step(model, LABELLED if task is an.Classifier else TAGGED)
     assert model.settings_.embedding == 7
     tokenizer = model.inputs_.tokenizer if task is an.Classifier else model.tokenizer_
@@ -160,6 +163,8 @@ def test_word_vectors_are_where_a_model_begins(tmp_path, task):
         (symbol,) = tokenizer.encode(word)
         cosine = float(torch.cosine_similarity(rows[symbol], torch.tensor(vector), dim=0))
         assert cosine == pytest.approx(1.0, abs=1e-4)
+    learnt = rows[[tokenizer.encode(word)[0] for word in words]]
+    assert float(learnt.std()) == pytest.approx(7**-0.5, rel=1e-3)  # as wide-spread as fresh ones
 
 
 def test_mistakes_are_told_in_a_sentence(runs, tmp_path):

@@ -6,6 +6,7 @@ ELMo: the bodies of several stay as they are and give every word vectors in its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,12 @@ def body_weights(donor: Any, prefix: str) -> dict[str, Tensor]:
     return {f"{prefix}{name}": value for name, value in snapshot(donor.model_.body).items()}
 
 
-def vector_weights(source: str, tokenizer: Tokenizer, *, width: int, scale: float, seed: int) -> Tensor:
-    """A first embedding ``(symbols, width)`` from word vectors; what is looked up of it is multiplied by ``scale``.
+def vector_weights(source: str, tokenizer: Tokenizer, *, width: int, seed: int) -> Tensor:
+    """A first embedding ``(symbols, width)`` from word vectors.
 
-    Vectors are brought to the spread that fresh ones have, so that dropout and learning rate mean the same.
+    Vectors are brought to the spread that fresh ones have, 1/√width, so that dropout and learning rate mean the same.
     """
     found = pretrained(source, tokenizer.spellings, width=width, seed=seed)
     matrix = torch.from_numpy(found.matrix.copy())
     spread = float(matrix[torch.from_numpy(found.known)].std())
-    return matrix / max(spread, 1e-12) / scale
+    return matrix / max(spread, 1e-12) / math.sqrt(width)

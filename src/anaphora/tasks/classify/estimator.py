@@ -128,7 +128,6 @@ class Classifier(Estimator):
                 s.embeddings,
                 self.inputs_.tokenizer,
                 width=embedding.width,
-                scale=embedding.scale,
                 seed=s.seed,
             )
         return found

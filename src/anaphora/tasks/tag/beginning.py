@@ -68,7 +68,7 @@ def first_weights(m: Tagger) -> dict[str, Tensor]:
             own, name = embedding.own, "encoder.embedding.own.weight"
         assert isinstance(own, Embedding)
         width = own.weight.shape[1]
-        found[name] = vector_weights(s.embeddings, m.tokenizer_, width=width, scale=own.scale, seed=s.seed)
+        found[name] = vector_weights(s.embeddings, m.tokenizer_, width=width, seed=s.seed)
     return found
 
 
