@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from anaphora.kernels.gpu.lookup import look_up
+
 
 class Embedding(nn.Module):
     """One row of E ``(symbols, width)`` per symbol: ``(…)`` -> ``(…, width)``.
@@ -28,7 +30,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=self.width**-0.5)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        vectors = F.embedding(symbols, self.weight)
+        vectors = look_up(symbols, self.weight)
         return vectors if self.scale == 1.0 else vectors * self.scale
 
 

@@ -17,8 +17,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return torch.softmax(scores, -1)
     # The lowest finite number instead of -inf: a row of -inf would make NaN, also in the backward pass.
-    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return torch.softmax(scores, -1).masked_fill(~mask, 0.0)
+    elsewhere = ~mask
+    scores = scores.masked_fill(elsewhere, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, -1).masked_fill(elsewhere, 0.0)
 
 
 class Attention(nn.Module):

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from anaphora.data.symbols import PAD
 from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
+from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.language import Carried, Language, Reading
 from anaphora.tasks.language.settings import LanguageSettings
 from anaphora.training.objective import LossSum
@@ -107,8 +107,7 @@ def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
 
 def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
     """−Σ log p(target) over ``(rows, time)``; PAD is no target."""
-    logits = model.output(hidden)
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=PAD, reduction="sum")
+    return summed_loss(model.output(hidden).flatten(0, 1), targets.flatten(), ignored=PAD)
 
 
 def _detached(carried: Any) -> Any:

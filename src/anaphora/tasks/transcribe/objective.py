@@ -15,6 +15,7 @@ from anaphora.data.labelled_batches import in_order, tensors_of
 from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
@@ -140,10 +141,4 @@ def _frame_loss(scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]
 
 def _symbol_loss(logits: Tensor, target_out: Tensor, smoothing: float) -> Tensor:
     """Summed cross entropy of logits ``(batch, T, symbols)`` with what should follow ``(batch, T)``."""
-    return F.cross_entropy(
-        logits.flatten(0, 1).float(),
-        target_out.flatten(),
-        ignore_index=PAD,
-        label_smoothing=smoothing,
-        reduction="sum",
-    )
+    return summed_loss(logits.flatten(0, 1), target_out.flatten(), ignored=PAD, smoothing=smoothing)

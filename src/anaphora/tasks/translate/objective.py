@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 
 from anaphora.data.batching import PairBatch
 from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.tasks.translate.decoding import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
@@ -51,13 +51,7 @@ class TranslationObjective:
             teacher_forcing=self.settings.teacher_forcing if model.training else 1.0,
         )
         smoothing = self.settings.label_smoothing if model.training else 0.0
-        total = F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            t.target_out.flatten(),
-            ignore_index=PAD,
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
+        total = summed_loss(logits.flatten(0, 1), t.target_out.flatten(), ignored=PAD, smoothing=smoothing)
         return LossSum(total, batch.symbols)
 
     @torch.no_grad()

@@ -1,0 +1,1 @@
+"""Kernels for single operations on a GPU that torch takes many small ones for."""

@@ -1,0 +1,90 @@
+"""One kernel in CUDA C++ for any NVIDIA GPU: compiled by NVRTC at its first use, launched on the current stream."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
+
+from anaphora.kernels.compiler import CannotCompile
+from anaphora.kernels.recurrence.persistent import nvrtc
+from anaphora.kernels.recurrence.persistent.driver import Loaded
+
+KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+"""Types of numbers by what ``KIND`` is in a source."""
+
+PRELUDE = """
+#if KIND==0
+typedef float elem;
+__device__ inline float wide(elem v){return v;}
+__device__ inline elem narrow(float v){return v;}
+#elif KIND==1
+typedef unsigned short elem;
+__device__ inline float wide(elem v){return __uint_as_float((unsigned)v<<16);}
+__device__ inline elem narrow(float v){
+  unsigned u=__float_as_uint(v);
+  if((u&0x7fffffffu)>0x7f800000u)return (elem)(u>>16|0x40);  // NaN stays one
+  return (elem)((u+0x7fffu+(u>>16&1u))>>16);
+}
+#else
+typedef unsigned short elem;
+__device__ inline float wide(elem v){float f;asm("cvt.f32.f16 %0,%1;":"=f"(f):"h"(v));return f;}
+__device__ inline elem narrow(float v){elem u;asm("cvt.rn.f16.f32 %0,%1;":"=h"(u):"f"(v));return u;}
+#endif
+"""
+
+
+class Kernel:
+    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on a processor.
+
+    Any GPU since 2018 holds 16 blocks and 1024 threads on each processor.
+    """
+
+    def __init__(self, source: str, name: str, *, threads: int = 256, resident: int = 4):
+        self._source, self._name, self._threads, self._resident = source, name, threads, resident
+        self._loaded: dict[tuple[int, int], tuple[Loaded, int]] = {}
+
+    def run(
+        self,
+        like: Tensor,
+        tasks: int,
+        pointers: Sequence[Tensor | None],
+        numbers: Sequence[int | float] = (),
+        kind: int = 0,
+    ) -> None:
+        """Run on the GPU of ``like``. The kernel takes the pointers, then the numbers; floats arrive as their bits."""
+        index = like.device.index or 0
+        if (index, kind) not in self._loaded:
+            self._loaded[index, kind] = self._load(index, kind)
+        loaded, blocks = self._loaded[index, kind]
+        words = [n if isinstance(n, int) else struct.unpack("i", struct.pack("f", n))[0] for n in numbers]
+        with torch.cuda.device(index):
+            loaded.launch(min(blocks, tasks), pointers, words)
+
+    def _load(self, index: int, kind: int) -> tuple[Loaded, int]:
+        facts = torch.cuda.get_device_properties(index)
+        source = f"#define KIND {kind}\n{PRELUDE}{self._source}"
+        code = nvrtc.machine_code(source, f"sm_{facts.major}{facts.minor}", self._name)
+        with torch.cuda.device(index):
+            return Loaded(code, self._name, 0, self._threads), facts.multi_processor_count * self._resident
+
+
+def serves(*tensors: Tensor) -> bool:
+    """Whether kernels of our own can take these: in an NVIDIA GPU's memory, and nobody is looking at the operations."""
+    watched = torch.compiler.is_compiling() or peek_interpreter_stack() is not None
+    return not watched and all(t.is_cuda for t in tensors) and _compiler()
+
+
+@cache
+def _compiler() -> bool:
+    if torch.version.hip:
+        return False
+    try:
+        nvrtc.library()
+    except CannotCompile:
+        return False
+    return True

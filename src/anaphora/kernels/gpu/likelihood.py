@@ -1,0 +1,117 @@
+"""The loss of symbols from their logits on a GPU: one kernel forward, one backward, nothing kept but the logits.
+
+−Σ_n (1−ε) log p_n(y_n) + ε/V Σ_k log p_n(k),    p_n = softmax z_n
+∂/∂z_nk = p_n(k) − (1−ε) [k = y_n] − ε/V
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
+
+SUMS = r"""
+__device__ float all_max(float v,float*s){
+  for(int o=16;o;o>>=1)v=fmaxf(v,__shfl_xor_sync(~0u,v,o));
+  if(!(threadIdx.x&31))s[threadIdx.x>>5]=v;
+  __syncthreads();v=s[0];for(int w=1;w<blockDim.x/32;w++)v=fmaxf(v,s[w]);__syncthreads();
+  return v;
+}
+__device__ float all_sum(float v,float*s){
+  for(int o=16;o;o>>=1)v+=__shfl_xor_sync(~0u,v,o);
+  if(!(threadIdx.x&31))s[threadIdx.x>>5]=v;
+  __syncthreads();v=s[0];for(int w=1;w<blockDim.x/32;w++)v+=s[w];__syncthreads();
+  return v;
+}
+extern "C" __global__ void row_losses(const elem*z,const long long*y,float*loss,float*log_sum,
+                                      int rows,int symbols,int ignored,int smoothing_bits){
+  __shared__ float s[32];
+  const float smoothing=__int_as_float(smoothing_bits);
+  for(int n=blockIdx.x;n<rows;n+=gridDim.x){
+    const elem*row=z+(long long)n*symbols;
+    const long long at=y[n];
+    float most=-__int_as_float(0x7f800000);
+    for(int k=threadIdx.x;k<symbols;k+=blockDim.x)most=fmaxf(most,wide(row[k]));
+    most=all_max(most,s);
+    float sum=0.f,all=0.f;
+    for(int k=threadIdx.x;k<symbols;k+=blockDim.x){const float v=wide(row[k]);sum+=expf(v-most);all+=v-most;}
+    sum=all_sum(sum,s);
+    if(smoothing>0.f)all=all_sum(all,s);
+    if(threadIdx.x==0){
+      const float away=logf(sum);
+      log_sum[n]=most+away;
+      const bool known=at>=0&&at<symbols;
+      const float right=known?away-(wide(row[at])-most):__int_as_float(0x7fffffff);  // a symbol that is none: NaN
+      loss[n]=at==ignored?0.f:(1.f-smoothing)*right+smoothing*(away-all/symbols);
+    }
+  }
+}
+"""
+
+GRADIENTS = r"""
+extern "C" __global__ void row_gradients(const elem*z,const long long*y,const float*log_sum,const float*scale,elem*dz,
+                                         int rows,int symbols,int ignored,int smoothing_bits){
+  const float smoothing=__int_as_float(smoothing_bits),by=scale[0];
+  for(int n=blockIdx.x;n<rows;n+=gridDim.x){
+    const long long first=(long long)n*symbols;
+    const int at=(int)y[n];
+    const bool live=at!=ignored;
+    const float whole=log_sum[n],even=smoothing/symbols;
+    for(int k=threadIdx.x;k<symbols;k+=blockDim.x){
+      const float p=expf(wide(z[first+k])-whole);
+      dz[first+k]=narrow(live?by*(p-even-(k==at?1.f-smoothing:0.f)):0.f);
+    }
+  }
+}
+"""
+
+FEW = 256  # symbols up to which a row is too little work for many threads
+_losses = (Kernel(SUMS, "row_losses", threads=32, resident=16), Kernel(SUMS, "row_losses"))
+_gradients = (
+    Kernel(GRADIENTS, "row_gradients", threads=32, resident=16),
+    Kernel(GRADIENTS, "row_gradients"),
+)
+
+
+def summed_loss(logits: Tensor, targets: Tensor, *, ignored: int, smoothing: float = 0.0) -> Tensor:
+    """The loss above of logits ``(n, V)`` and targets ``(n,)``, in float32; targets ``ignored`` add nothing."""
+    if serves(logits, targets) and logits.dtype in KINDS and logits.is_contiguous() and logits.numel():
+        found: Tensor = _Loss.apply(logits, targets.contiguous(), ignored, smoothing)  # type: ignore[no-untyped-call]
+        return found
+    return _by_torch(logits, targets, ignored, smoothing)
+
+
+def _by_torch(logits: Tensor, targets: Tensor, ignored: int, smoothing: float) -> Tensor:
+    return F.cross_entropy(
+        logits.float(), targets, ignore_index=ignored, label_smoothing=smoothing, reduction="sum"
+    )
+
+
+class _Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, ignored: int, smoothing: float) -> Tensor:
+        rows, symbols = logits.shape
+        found = torch.empty(2, rows, dtype=torch.float32, device=logits.device)
+        numbers = (rows, symbols, ignored, smoothing)
+        kernel = _losses[symbols > FEW]
+        kernel.run(logits, rows, (logits, targets, found[0], found[1]), numbers, KINDS[logits.dtype])
+        ctx.save_for_backward(logits, targets, found)
+        ctx.numbers = numbers
+        return found[0].sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        logits, targets, found = ctx.saved_tensors
+        if torch.is_grad_enabled():  # it is differentiated again
+            loss = _by_torch(logits, targets, *ctx.numbers[2:])
+            (again,) = torch.autograd.grad(loss, logits, grad, create_graph=True)
+            return again, None, None, None
+        made = torch.empty_like(logits)
+        pointers = (logits, targets, found[1], grad.float().contiguous(), made)
+        kernel = _gradients[logits.shape[1] > FEW]
+        kernel.run(logits, len(logits), pointers, ctx.numbers, KINDS[logits.dtype])
+        return made, None, None, None

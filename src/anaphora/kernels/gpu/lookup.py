@@ -1,0 +1,87 @@
+"""Vectors looked up in a table, whose gradient is one kernel on a GPU where torch sorts the symbols first.
+
+    x_n = E[s_n],    ∂E[v] = Σ_{n: s_n = v} ∂x_n
+
+Each row of the table has a block that looks through all symbols for its own; the sums are always taken in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
+
+FEW = 3072  # symbols up to which torch has a kernel of its own that does not sort
+MOST = 1 << 26  # symbols times rows of the table, beyond which sorting is less work
+
+SOURCE = r"""
+extern "C" __global__ void sum_rows(const long long*ids,const elem*grad,elem*out,int count,int table,int width){
+  __shared__ float part[8][128];
+  const int warp=threadIdx.x>>5,lane=threadIdx.x&31,share=(count+255)/256*32;
+  const int begin=warp*share,end=min(count,begin+share);
+  for(int row=blockIdx.x;row<table;row+=gridDim.x){
+    for(int c0=0;c0<width;c0+=128){
+      float sum[4]={0.f,0.f,0.f,0.f};
+      bool any=false;
+      for(int first=begin;first<end;first+=32){
+        unsigned found=__ballot_sync(~0u,first+lane<end&&ids[first+lane]==row);
+        any|=found!=0;
+        while(found){
+          const int n=first+__ffs(found)-1;
+          found&=found-1;
+          const elem*g=grad+(long long)n*width+c0;
+          #pragma unroll
+          for(int k=0;k<4;k++)if(c0+k*32+lane<width)sum[k]+=wide(g[k*32+lane]);
+        }
+      }
+      if(__syncthreads_or(any)){
+        #pragma unroll
+        for(int k=0;k<4;k++)part[warp][k*32+lane]=sum[k];
+        __syncthreads();
+        if(threadIdx.x<128){
+          float total=0.f;
+          #pragma unroll
+          for(int w=0;w<8;w++)total+=part[w][threadIdx.x];
+          if(c0+threadIdx.x<width)out[(long long)row*width+c0+threadIdx.x]=narrow(total);
+        }
+        __syncthreads();
+      }else if(threadIdx.x<128&&c0+threadIdx.x<width)out[(long long)row*width+c0+threadIdx.x]=narrow(0.f);
+    }
+  }
+}
+"""
+
+_sum = Kernel(SOURCE, "sum_rows")
+
+
+def look_up(symbols: Tensor, table: Tensor) -> Tensor:
+    """``(…)`` whole numbers and ``(rows, width)`` -> ``(…, width)``."""
+    count, rows = symbols.numel(), len(table)
+    worth = table.requires_grad and torch.is_grad_enabled() and FEW < count <= MOST // rows
+    if worth and symbols.dtype == torch.long and table.dtype in KINDS and serves(symbols, table):
+        found: Tensor = _LookUp.apply(symbols, table)  # type: ignore[no-untyped-call]
+        return found
+    return F.embedding(symbols, table)
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, symbols: Tensor, table: Tensor) -> Tensor:
+        ctx.save_for_backward(symbols)
+        ctx.rows = len(table)
+        return F.embedding(symbols, table)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (symbols,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # it is differentiated again
+            return None, torch.ops.aten.embedding_dense_backward(grad, symbols, ctx.rows, -1, False)
+        width = grad.shape[-1]
+        made = grad.new_empty(ctx.rows, width)
+        pointers = (symbols.contiguous(), grad.contiguous(), made)
+        _sum.run(grad, ctx.rows, pointers, (symbols.numel(), ctx.rows, width), KINDS[grad.dtype])
+        return None, made

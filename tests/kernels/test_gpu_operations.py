@@ -1,0 +1,185 @@
+"""Single operations on a GPU as one kernel each: run by fibres on this machine, and compared with torch on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from persistent_emulated import _HOST, COMPILER
+from torch import Tensor
+
+from anaphora.kernels.gpu import likelihood, lookup
+from anaphora.kernels.gpu.kernel import KINDS, PRELUDE, Kernel
+from anaphora.kernels.gpu.likelihood import summed_loss
+from anaphora.kernels.gpu.lookup import look_up
+
+PAD = 0
+MORE = r"""
+#include <algorithm>
+using std::min;
+static float __int_as_float(int v){float r;memcpy(&r,&v,4);return r;}
+static unsigned __ballot_sync(unsigned,bool v){unsigned all=0;for(int k=0;k<32;k++)all|=exchange_((unsigned)v,k)<<k;return all;}
+static int __ffs(unsigned v){return __builtin_ffs(v);}
+static int any_;
+static int __syncthreads_or(int v){__syncthreads();any_=0;__syncthreads();any_|=v;__syncthreads();int r=any_;__syncthreads();return r;}
+"""
+LAUNCH = r"""
+extern "C" void launch(int grid,int threads,void**p,int*n){
+  gridDim.x=grid;blockDim.x=threads;
+  body=[&]{CALL;};
+  for(int b=0;b<grid;b++){  // one block after another: they share nothing
+    blocks.clear();blocks.resize(grid);blocks[b].warps.resize(threads/32);fibres.clear();fibres.resize(threads);
+    for(int k=0;k<threads;k++){Fibre&f=fibres[k];f.block.x=b;f.thread.x=k;f.stack.resize(1<<16);
+      getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
+    for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}
+  }
+}
+"""
+
+
+def run_by_fibres(
+    kernel: Kernel,
+    folder: Path,
+    like: Tensor,
+    tasks: int,
+    pointers: Sequence[Tensor],
+    numbers: Sequence[int | float] = (),
+    kind: int = 0,
+) -> None:
+    """As ``Kernel.run``, in this machine's memory and with two blocks only."""
+    assert COMPILER is not None
+    path = folder / f"{kernel._name}{kind}"
+    if not path.with_suffix(".so").exists():
+        head = kernel._source.split(f"void {kernel._name}(", 1)[1].split(")", 1)[0].split(",")
+        kinds = [argument.rsplit("*", 1)[0] + "*" for argument in head if "*" in argument]
+        given = [f"({kind_})p[{k}]" for k, kind_ in enumerate(kinds)]
+        given += [f"n[{k}]" for k in range(len(head) - len(kinds))]
+        host = _HOST.replace("#define __shared__\n", "#define __shared__ static\n")
+        call = LAUNCH.replace("CALL", f"{kernel._name}({','.join(given)})")
+        text = f"#define KIND {kind}\n{host}{MORE}{PRELUDE}{kernel._source}{call}"
+        path.with_suffix(".cpp").write_text(text)
+        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
+        subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
+    words = [n if isinstance(n, int) else struct.unpack("i", struct.pack("f", n))[0] for n in numbers]
+    places = (ctypes.c_void_p * len(pointers))(*(t.data_ptr() for t in pointers))
+    library = ctypes.CDLL(str(path.with_suffix(".so")))
+    library.launch(min(2, tasks), kernel._threads, places, (ctypes.c_int * len(words))(*words))
+
+
+@pytest.fixture
+def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if COMPILER is None:
+        pytest.skip("no C++ compiler here")
+    monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, tmp_path, *given))
+    for module in (likelihood, lookup):
+        monkeypatch.setattr(module, "serves", lambda *_: True)
+    monkeypatch.setattr(lookup, "FEW", 0)
+
+
+def expected_loss(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    return F.cross_entropy(
+        logits.double(), targets, ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
+    )
+
+
+def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype, smoothing: float) -> None:
+    logits = (3 * torch.randn(rows, symbols, device=device)).to(dtype).requires_grad_()
+    targets = torch.randint(0, symbols, (rows,), device=device)
+    targets[::3] = PAD
+    weight = torch.tensor(0.25, device=device)
+    loss = summed_loss(logits, targets, ignored=PAD, smoothing=smoothing)
+    assert loss.dtype == torch.float32
+    (found,) = torch.autograd.grad(loss, logits, weight)
+    exact = logits.detach().double().requires_grad_()
+    truth = expected_loss(exact, targets, smoothing)
+    (wanted,) = torch.autograd.grad(truth, exact, weight.double())
+    torch.testing.assert_close(loss.double(), truth, rtol=1e-6, atol=1e-6)
+    rounding = {torch.float32: 1e-6, torch.bfloat16: 2**-8, torch.float16: 2**-10}[dtype]
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), wanted, rtol=rounding, atol=1e-7)
+
+
+def check_lookup(device: str, shape: tuple[int, ...], rows: int, width: int, dtype: torch.dtype) -> None:
+    symbols = torch.randint(0, rows, shape, device=device)
+    symbols.view(-1)[: symbols.numel() // 2] = rows - 1  # one that is everywhere
+    table = torch.randn(rows, width, device=device).to(dtype).requires_grad_()
+    weight = torch.randn(*shape, width, device=device).to(dtype)
+    vectors = look_up(symbols, table)
+    assert torch.equal(vectors, F.embedding(symbols, table))
+    (found,) = torch.autograd.grad(vectors, table, weight)
+    wanted = torch.zeros(rows, width, dtype=torch.float64, device=device)
+    wanted.index_add_(0, symbols.view(-1), weight.view(-1, width).double())
+    rounding = {torch.float32: 1e-5, torch.bfloat16: 2**-8, torch.float16: 2**-10}[dtype]
+    torch.testing.assert_close(found.double(), wanted, rtol=rounding, atol=1e-4)
+
+
+@pytest.mark.usefixtures("by_fibres")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_kernels_compute_what_torch_does(dtype: torch.dtype) -> None:
+    for symbols in (300, 40):
+        for smoothing in (0.0, 0.1):
+            check_loss("cpu", 5, symbols, dtype, smoothing)
+    check_lookup("cpu", (3, 100), 7, 130, dtype)
+
+
+@pytest.mark.usefixtures("by_fibres")
+def test_what_is_no_number_and_what_is_no_symbol_is_seen() -> None:
+    logits = torch.zeros(3, 40)
+    logits[1, 7] = torch.nan
+    assert summed_loss(logits[:1], torch.tensor([3]), ignored=PAD).isfinite()
+    assert summed_loss(logits, torch.tensor([3, 4, 5]), ignored=PAD).isnan()
+    assert summed_loss(logits[:1], torch.tensor([40]), ignored=PAD).isnan()
+
+
+def test_on_a_cpu_it_is_torchs_own() -> None:
+    logits, targets = torch.randn(6, 9), torch.tensor([1, 0, 3, 8, 0, 2])
+    for smoothing in (0.0, 0.2):
+        wanted = F.cross_entropy(
+            logits, targets, ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
+        )
+        assert torch.equal(summed_loss(logits, targets, ignored=PAD, smoothing=smoothing), wanted)
+    symbols = torch.tensor([[5, 0], [1, 1]])
+    assert torch.equal(look_up(symbols, logits), logits[symbols])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", list(KINDS))
+def test_losses_on_a_gpu(dtype: torch.dtype) -> None:
+    for rows, symbols in ((1, 2), (7, 33), (700, 8000), (4096, 69)):
+        for smoothing in (0.0, 0.1):
+            check_loss("cuda", rows, symbols, dtype, smoothing)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", list(KINDS))
+def test_tables_on_a_gpu(dtype: torch.dtype) -> None:
+    for shape, rows, width in (((5000,), 9, 4), ((130, 31), 8000, 256), ((61, 67), 333, 300)):
+        check_lookup("cuda", shape, rows, width, dtype)
+
+
+@pytest.mark.cuda
+def test_twice_is_the_same_and_twice_differentiated_is_right() -> None:
+    symbols = torch.randint(0, 50, (64, 64), device="cuda")
+    table = torch.randn(50, 32, device="cuda", requires_grad=True)
+    targets = torch.randint(0, 32, (64 * 64,), device="cuda")
+
+    def loss() -> Tensor:
+        return summed_loss(look_up(symbols, table).flatten(0, 1), targets, ignored=PAD, smoothing=0.1)
+
+    one, other = (torch.autograd.grad(loss(), table)[0] for _ in range(2))
+    assert torch.equal(one, other)
+    (first,) = torch.autograd.grad(loss(), table, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), table)
+    exact = table.detach().double().requires_grad_()
+    again = partial(torch.autograd.grad, create_graph=True)
+    (wanted,) = again(expected_loss(F.embedding(symbols, exact).flatten(0, 1), targets, 0.1), exact)
+    (twice,) = torch.autograd.grad(wanted.square().sum(), exact)
+    torch.testing.assert_close(first.double(), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(second.double(), twice, rtol=1e-3, atol=1e-2)
