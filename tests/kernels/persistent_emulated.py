@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -116,7 +117,8 @@ def as_cpp(kernel: Kernel) -> str:
     text = before + _MMA + rest[rest.index("// This block's rows of a matrix") :]
     aligned = "char*memory=memory_(blockIdx.x);"
     text = text.replace("extern __shared__ char memory[];", aligned)
-    arguments = ",".join(f"({kind})p[{k}]" for k, (kind, _) in enumerate(kernel.parameters))
+    kinds = [kind for kind, _ in kernel.parameters] * kernel.sides
+    arguments = ",".join(f"({kind})p[{k}]" for k, kind in enumerate(kinds))
     head, body = text.split("typedef unsigned int u32;", 1)
     return head + _HOST + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
 
@@ -130,12 +132,14 @@ def build(kernel: Kernel, folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
-def _run(library: ctypes.CDLL, one: Pass, arrays: Arrays, time: int, batch: int, reverse: bool) -> None:
+def _run(
+    library: ctypes.CDLL, one: Pass, sides: Sequence[Arrays], time: int, batch: int, reverse: bool
+) -> None:
     report = torch.zeros(1, dtype=torch.int32)
-    given = {**arrays, "REPORT": report}
-    tensors = [given.get(name) for _, name in one.kernel.parameters]
+    given = [{**arrays, "REPORT": report} for arrays in sides]
+    tensors = [arrays.get(name) for arrays in given for _, name in one.kernel.parameters]
     pointers = [None if t is None else t.data_ptr() for t in tensors]
-    t, grid = one.tiling, one.tiling.grid(batch, one.processors)
+    t, grid = one.tiling, len(sides) * one.blocks(batch)
     places = (ctypes.c_void_p * len(pointers))(*pointers)
     library.launch(grid, 32 * t.warps, t.shared_memory, places, time, batch, int(reverse), t.groups(batch))
     assert not int(report)
@@ -149,10 +153,11 @@ def emulated_passes(
     processors: int = 132,
     near: bool = False,
     half: bool = False,
+    sides: int = 1,
 ) -> Passes:
     """The passes of a plan with their kernels run by fibres; ``columns`` per block, so that several wait.
 
-    ``near``: in clusters; ``half``: in bfloat16.
+    ``near``: in clusters; ``half``: in bfloat16; ``sides``: directions that a launch serves.
     """
     programs = make_programs(plan)
     made: list[Pass] = []
@@ -161,9 +166,8 @@ def emulated_passes(
         assert tiling is not None
         tiling = clustered(program, tiling, half) if near else tiling
         before = made[0].kernel if program.backward else None
-        one = Pass(
-            Kernel(program, tiling, "bf16" if half else "tf32", before), torch.device("cpu"), "", processors
-        )
+        kernel = Kernel(program, tiling, "bf16" if half else "tf32", before, sides)
+        one = Pass(kernel, torch.device("cpu"), "", processors)
         one.run = partial(_run, build(one.kernel, folder), one)  # type: ignore[method-assign]
         made.append(one)
     return Passes(programs, *made)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -201,9 +202,11 @@ def _numpy(tensor: Tensor) -> Floats:
     return array
 
 
-def _run(host: Host, kernel_pass: Pass, arrays: Arrays, time: int, batch: int, reverse: bool) -> None:
+def _run(
+    host: Host, kernel_pass: Pass, sides: Sequence[Arrays], time: int, batch: int, reverse: bool
+) -> None:
     with torch.no_grad():
-        host.run(kernel_pass, arrays, time, batch, reverse)
+        host.run(kernel_pass, sides[0], time, batch, reverse)
 
 
 def host_passes(plan: Plan, batch: int, processors: int = 132) -> Passes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -15,9 +14,9 @@ from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_cuda import entering, side_by_side, weights_of
+from anaphora.nn.recurrent_cuda import entering, weights_of
 from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
-from anaphora.nn.recurrent_run import run_layer, transformed
+from anaphora.nn.recurrent_run import LayerRun, run_both_layers, run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
 from anaphora.nn.recurrent_stream_cuda import CudaStream
@@ -137,25 +136,29 @@ class Recurrent(nn.Module):
         below = value = x
         for layer in range(self.layers):
             runs = [
-                partial(self._run, k, value, lengths, tuple(s[k] for s in initial), weights[k])
+                self._one(k, value, lengths, tuple(s[k] for s in initial), weights[k])
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
-            beside = self.bidirectional and x.is_cuda and not alone
-            results = side_by_side(runs[0], runs[1]) if beside else [run() for run in runs]
-            last += [final for _, final in results]
-            y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
+            if self.bidirectional and x.is_cuda and not alone:
+                y, ends = run_both_layers(runs[0], runs[1])
+            else:
+                numbers = self._numbers[layer * self.directions :]
+                results = [_run(number, run) for number, run in zip(numbers, runs, strict=False)]
+                y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
+                ends = [final for _, final in results]
+            last += ends
             y, below, value = self._connect(layer, y, below, value)
             handed.append(y)
         return handed, tuple(torch.stack(s) for s in zip(*last, strict=True))
 
-    def _run(
+    def _one(
         self,
         k: int,
         x: Tensor,
         lengths: Tensor | None,
         initial: States,
-        params: Params | None = None,
-    ) -> tuple[Tensor, States]:
+        params: Params | None,
+    ) -> LayerRun:
         """One layer in one direction; ``params`` stand for the cell's parameters."""
         cell, reverse = self.cells[k], k % self.directions == 1
         assert isinstance(cell, Cell)
@@ -173,11 +176,7 @@ class Recurrent(nn.Module):
             if noisy:
                 extra = tuple(zoneout_mask(x, (*x.shape[:2], self.hidden), p) for p in self.zoneout)
         step = LayerStep(cell, masked=bool(rows), zoneout=zoneout, keep=self.zoneout)
-        if opaque():
-            named = {**dict(cell.named_parameters()), **dict(cell.named_buffers()), **(params or {})}
-            given = list(named.values())
-            return run_opaque(step, self._numbers[k], given, (x, *extra), rows, initial, lengths, reverse)
-        return run_layer(step, params, (x, *extra), rows, initial, lengths, reverse)
+        return LayerRun(step, params, (x, *extra), rows, initial, lengths, reverse)
 
     def _connect(self, layer: int, y: Tensor, below: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What a layer hands on: its output, everything below it (for dense), and the next layer's input."""
@@ -317,6 +316,16 @@ class Recurrent(nn.Module):
     def extra_repr(self) -> str:
         said = {"layers": self.layers, "bidirectional": self.bidirectional, "dropout": self.dropout}
         return ", ".join(f"{k}={v}" for k, v in said.items() if v not in (False, 0.0))
+
+
+def _run(number: int, run: LayerRun) -> tuple[Tensor, States]:
+    """One layer in one direction, whose cell is known as ``number`` in compiled programs."""
+    if not opaque():
+        return run_layer(*run)
+    step, params, steps, rows, initial, lengths, reverse = run
+    cell = step.cell
+    named = {**dict(cell.named_parameters()), **dict(cell.named_buffers()), **(params or {})}
+    return run_opaque(step, number, list(named.values()), steps, rows, initial, lengths, reverse)
 
 
 def _carry_gate(width: int) -> Affine:

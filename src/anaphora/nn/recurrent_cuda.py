@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from anaphora.kernels.recurrence.engine import Engine
+from anaphora.kernels.recurrence.persistent.run import run_both
 from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn.cell import named_tensors
 from anaphora.nn.recurrent_native import native_form, run_native
@@ -46,6 +47,49 @@ def run_cuda(
 
     plain = not rows and not step.zoneout and native_form(step.cell) is not None
     return engine(params, steps, rows, initial, lengths, reverse, peer=by_cudnn if plain else None)
+
+
+class Side(NamedTuple):
+    """One direction of a layer."""
+
+    engine: Engine
+    step: LayerStep
+    params: Params
+    steps: States
+    rows: States
+    initial: States
+
+
+def run_both_cuda(
+    first: Side, second: Side, lengths: Tensor | None
+) -> tuple[Tensor, tuple[States, States]] | None:
+    """Both directions of a layer, which read the same x, in one launch: y ``(B, T, 2H)`` and their last states.
+
+    None where the engine would not run them so.
+    """
+    if torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+        with torch.autocast("cuda", enabled=False):
+            x = _cast(first.steps[0], dtype)
+            return run_both_cuda(_typed(first, x), _typed(second, x), lengths)
+    plans, given = [], []
+    for side in (first, second):
+        side = side._replace(initial=tuple(s.to(side.steps[0].dtype) for s in side.initial))
+        native = not side.rows and not side.step.zoneout and native_form(side.step.cell) is not None
+        whole = side.engine.whole(side.params, side.steps, side.rows, side.initial, native)
+        if whole is None:
+            return None
+        plans.append(whole[0])
+        given.append(whole[1])
+    found = run_both((plans[0], plans[1]), given[0], given[1], lengths)
+    return None if found is None else (found[0], found[1:])
+
+
+def _typed(side: Side, x: Tensor) -> Side:
+    params = {name: _cast(p, x.dtype) for name, p in side.params.items()}
+    rows, initial = (tuple(_cast(t, x.dtype) for t in group) for group in (side.rows, side.initial))
+    steps = (x, *(_cast(t, x.dtype) for t in side.steps[1:]))
+    return side._replace(params=params, steps=steps, rows=rows, initial=initial)
 
 
 def entering(x: Tensor) -> Tensor:

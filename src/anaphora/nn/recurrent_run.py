@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,9 +17,34 @@ from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell, named_tensors
-from anaphora.nn.recurrent_cuda import run_cuda
+from anaphora.nn.recurrent_cuda import Side, run_both_cuda, run_cuda, side_by_side
 from anaphora.nn.recurrent_native import native_form, run_native
 from anaphora.nn.recurrent_step import LayerStep
+
+
+class LayerRun(NamedTuple):
+    """What :func:`run_layer` is given."""
+
+    step: LayerStep
+    params: Params | None
+    steps: States
+    rows: States
+    initial: States
+    lengths: Tensor | None
+    reverse: bool
+
+
+def run_both_layers(first: LayerRun, second: LayerRun) -> tuple[Tensor, list[States]]:
+    """Both directions of a layer on a GPU at the same time: y ``(B, T, 2H)`` and either's last states."""
+    sides = [
+        Side(engine_of(r.step), r.step, _all(r.step.cell, r.params), r.steps, r.rows, r.initial)
+        for r in (first, second)
+    ]
+    found = run_both_cuda(sides[0], sides[1], first.lengths)
+    if found is not None:
+        return found[0], list(found[1])
+    results = side_by_side(partial(run_layer, *first), partial(run_layer, *second))
+    return torch.cat([y for y, _ in results], -1), [last for _, last in results]
 
 
 def run_layer(

@@ -95,6 +95,19 @@ class Engine:
             ready.stepper = Stepper(ready.trace, ready.compiled, list(params))
         return ready.stepper
 
+    def whole(
+        self, params: Params, steps: Sequence[Tensor], rows: Sequence[Tensor], initial: States, native: bool
+    ) -> tuple[Plan, Arguments] | None:
+        """The plan and what it is given, where one kernel for all steps is chosen on a GPU; ``native``: there is a peer."""
+        ready = self.prepared(params, steps, rows, initial)
+        if ready is None or not steps[0].shape[0] or not steps[0].shape[1]:
+            return None
+        given = _arguments(ready, params, steps, rows, initial)
+        case = case_of(ready.plan, given, native)
+        if choose(case, torch.cuda.is_current_stream_capturing()) != "persistent":
+            return None
+        return ready.plan, given
+
     def __call__(
         self,
         params: Params,

@@ -64,6 +64,7 @@ class Layout:
             for product, keys in programs.products
             if backward.shared
         ]
+        self.multiplied = {g.source.index for g in self.gradients if g.operand is None}
 
     @staticmethod
     def matrices(program: Program) -> list[Packed]:

@@ -24,7 +24,7 @@ from anaphora.kernels.recurrence.persistent.layout import Gradient, Layout, Pack
 from anaphora.kernels.recurrence.persistent.packing import pack_depth, pack_rows, unpack_rows
 from anaphora.kernels.recurrence.persistent.program import Programs
 from anaphora.kernels.recurrence.persistent.source import NAME, Kernel
-from anaphora.kernels.recurrence.persistent.tiling import Tiling
+from anaphora.kernels.recurrence.persistent.tiling import Tiling, cost
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.kernels.recurrence.reference import States
 
@@ -58,13 +58,27 @@ class Pass:
     def program(self) -> Program:
         return self.kernel.program
 
-    def run(self, arrays: Arrays, time: int, batch: int, reverse: bool) -> None:
-        """Launch; ``arrays`` by the names of the kernel's parameters."""
+    @property
+    def share(self) -> int:
+        """Processors of one direction."""
+        return self.processors // self.kernel.sides
+
+    def blocks(self, batch: int) -> int:
+        """Of one direction."""
+        return self.tiling.grid(batch, self.share)
+
+    def cost(self, batch: int) -> float:
+        """Microseconds per step, about."""
+        return cost(self.program, self.tiling, batch, self.kernel.kind != "tf32", self.share)
+
+    def run(self, sides: Sequence[Arrays], time: int, batch: int, reverse: bool) -> None:
+        """Launch; the arrays of every direction by the names of the kernel's parameters."""
         index = self.device.index or 0
-        arrays["REPORT"] = report(index)
-        pointers = [arrays.get(name) for _, name in self.kernel.parameters]
+        for arrays in sides:
+            arrays["REPORT"] = report(index)
+        pointers = [arrays.get(name) for arrays in sides for _, name in self.kernel.parameters]
         with torch.cuda.device(self.device):
-            grid = self.tiling.grid(batch, self.processors)
+            grid = len(sides) * self.blocks(batch)
             self.loaded.launch(grid, pointers, [time, batch, int(reverse), self.tiling.groups(batch)])
 
     def shared_arrays(self, like: Tensor, rows: int) -> Arrays:
@@ -82,6 +96,16 @@ class Pass:
 
 
 @dataclass
+class Begun:
+    """A pass that is ready to be launched: what its kernel is given, and what it will have written."""
+
+    run: Pass
+    arrays: Arrays
+    states: States  # the last ones, or the gradients of the first
+    sums: Tensor | None = None
+
+
+@dataclass
 class Kept:
     """What the forward pass leaves for the backward pass."""
 
@@ -95,22 +119,42 @@ class Passes:
     def __init__(self, programs: Programs, forward: Pass, backward: Pass, running: Pass):
         self.programs, self.plan, self.hidden = programs, programs.plan, programs.hidden
         self.forward_pass, self.backward_pass, self.running_pass = forward, backward, running
+        self.all = (forward, backward, running)
         self.layout = Layout(programs)
-        self._read_backward = {name for _, name in backward.kernel.parameters}
+        # What the backward kernel reads of what was there or came about in the forward pass.
+        self._left = {name for _, name in backward.kernel.reads.pointers()}
+        self._left |= {"KEEP", "KROW", "OPERAND", "LENGTHS"}
 
     # ------------------------------------------------------------------ forward
     def forward(self, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
         """y ``(B, T, H)``, the last states ``(B, H)``, and what the backward pass needs."""
-        check_report(given.steps[0].device.index or 0)
-        given = _time_first(given)
+        x = given.steps[0]
+        check_report(x.device.index or 0)
+        lengths = lengths_of(call, x)
+        given = given._replace(steps=self.time_first(given.steps, lengths, keep))
+        y = x.new_empty(*x.shape[:2], self.hidden)
+        begun = self.begin(given, lengths, y, keep)
+        begun.run.run([begun.arrays], x.shape[1], x.shape[0], call.reverse)
+        return y, begun.states, self.kept(begun, given)
+
+    def time_first(self, steps: Sequence[Tensor], lengths: Tensor | None, keep: bool) -> tuple[Tensor, ...]:
+        """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``, with zeros past the end of a row where gradients will read them."""
+        if lengths is None or not keep:
+            return tuple(s.transpose(0, 1).contiguous() for s in steps)
+        live = (torch.arange(steps[0].shape[1], device=lengths.device)[:, None] < lengths).unsqueeze(-1)
+        return tuple(
+            _only(live, s.transpose(0, 1)) if i in self.layout.multiplied else s.transpose(0, 1).contiguous()
+            for i, s in enumerate(steps)
+        )
+
+    def begin(self, given: Arguments, lengths: Tensor | None, y: Tensor, keep: bool) -> Begun:
+        """A forward pass into ``y``; step inputs ``(T, B, ·)``."""
         run = self.forward_pass if keep else self.running_pass
         x, program = given.steps[0], run.program
-        time, batch = x.shape[:2]
-        rows, kernel = batch * time, run.kernel
+        rows, kernel = x.shape[0] * x.shape[1], run.kernel
         with _precision(x):
-            fixed = self._inputs(call, given)
-        arrays = {**fixed, **run.shared_arrays(x, rows), **self._matrices(run, given)}
-        arrays["Y"] = x.new_empty(batch, time, self.hidden)
+            arrays = self._inputs(given)
+        arrays |= {"LENGTHS": lengths, "Y": y, **run.shared_arrays(x, rows), **self._matrices(run, given)}
         if program.keep:
             arrays["KEEP"] = x.new_empty(rows, self.hidden * kernel.kept)
         if program.keep_rows:
@@ -118,19 +162,14 @@ class Passes:
         last = tuple(torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial)
         for k, (start, end) in enumerate(zip(given.initial, last, strict=True)):
             arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = start.contiguous(), end
-        run.run(arrays, time, batch, call.reverse)
-        y = arrays["Y"]
-        assert y is not None
-        left = {
-            **fixed,
-            "KEEP": arrays.get("KEEP"),
-            "KROW": arrays.get("KROW"),
-            "OPERAND": arrays.get("SHARED"),
-        }
-        left = {name: value for name, value in left.items() if name in self._read_backward}
-        return y, last, Kept(left, tuple(given.steps))
+        return Begun(run, arrays, last)
 
-    def _inputs(self, call: Call, given: Arguments) -> Arrays:
+    def kept(self, begun: Begun, given: Arguments) -> Kept:
+        """What a forward pass leaves for the backward pass."""
+        arrays = {**begun.arrays, "OPERAND": begun.arrays.get("SHARED")}
+        return Kept({name: a for name, a in arrays.items() if name in self._left}, tuple(given.steps))
+
+    def _inputs(self, given: Arguments) -> Arrays:
         """What both kernels read and nobody writes: parameters, inputs, and products of inputs for all steps."""
         layout, x = self.layout, given.steps
         arrays: Arrays = {f"P{i}": given.vectors[i].contiguous() for i in layout.vectors}
@@ -141,8 +180,6 @@ class Passes:
             arrays[f"X{node.number}"] = source.view(-1, source.shape[2]) @ given.matrices[node.index].t()
         if layout.ahead:
             arrays |= {f"A{n.number}": v for n, v in reductions_ahead(layout.ahead, given, arrays)}
-        if call.lengths is not None:
-            arrays["LENGTHS"] = call.lengths.to(x[0].device, torch.int32).clamp(0, x[0].shape[0]).contiguous()
         return arrays
 
     def _matrices(self, run: Pass, given: Arguments) -> Arrays:
@@ -159,6 +196,16 @@ class Passes:
     ) -> list[Tensor | None]:
         """The gradient of every tensor of ``given``, in its order."""
         given = given._replace(steps=kept.steps)
+        time, batch = given.steps[0].shape[:2]
+        dy = None if grads[0] is None else grads[0].transpose(0, 1).contiguous()
+        begun = self.begin_backward(given, kept, dy, grads[1:])
+        begun.run.run([begun.arrays], time, batch, call.reverse)
+        return self.gradients(begun, given, kept, needs, None)
+
+    def begin_backward(
+        self, given: Arguments, kept: Kept, dy: Tensor | None, ends: Sequence[Tensor | None]
+    ) -> Begun:
+        """A backward pass from the gradients of y ``(T, B, H)`` and of the last states."""
         run, x = self.backward_pass, given.steps[0]
         time, batch = x.shape[:2]
         arrays = {
@@ -166,22 +213,29 @@ class Passes:
             **run.shared_arrays(x, batch * time),
             **self._matrices(run, given),
         }
-        arrays["DY"] = None if grads[0] is None else grads[0].transpose(0, 1).contiguous()
+        arrays["DY"] = dy
         dstates = [torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial]
-        for k, (end, start) in enumerate(zip(grads[1:], dstates, strict=True)):
+        for k, (end, start) in enumerate(zip(ends, dstates, strict=True)):
             arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = None if end is None else end.contiguous(), start
         sums = None
         if run.program.sums:
-            blocks = run.tiling.grid(batch, run.processors) // run.tiling.slices
+            blocks = run.blocks(batch) // run.tiling.slices
             threads = 32 * run.tiling.warps // run.tiling.columns
             shape = (len(run.program.sums), blocks * threads, run.tiling.padded)
             sums = arrays["SUMS"] = x.new_empty(shape, dtype=torch.float32)
-        run.run(arrays, time, batch, call.reverse)
-        with _precision(x):
-            matrices, dx = self._after(given, kept, arrays.get("SHARED"), needs)
-        vectors = self._vector_gradients(given, sums)
+        return Begun(run, arrays, tuple(dstates), sums)
+
+    def gradients(
+        self, begun: Begun, given: Arguments, kept: Kept, needs: Sequence[bool], dx: Tensor | None
+    ) -> list[Tensor | None]:
+        """What follows a backward pass; the gradient of x is added to ``dx`` ``(T·B, ·)`` where there is one."""
+        with _precision(given.steps[0]):
+            matrices, dx = self._after(given, kept, begun.arrays.get("SHARED"), needs, dx)
+        vectors = self._vector_gradients(given, begun.sums)
         nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
-        return [*matrices, *vectors, dx, *nothing, *dstates]
+        if dx is not None:
+            dx = dx.view(given.steps[0].shape).transpose(0, 1)
+        return [*matrices, *vectors, dx, *nothing, *begun.states]
 
     def _vector_gradients(self, given: Arguments, sums: Tensor | None) -> list[Tensor | None]:
         found: list[Tensor | None] = [None] * len(given.vectors)
@@ -200,12 +254,17 @@ class Passes:
         return found
 
     def _after(
-        self, given: Arguments, kept: Kept, shared: Tensor | None, needs: Sequence[bool]
+        self,
+        given: Arguments,
+        kept: Kept,
+        shared: Tensor | None,
+        needs: Sequence[bool],
+        dx: Tensor | None,
     ) -> tuple[list[Tensor | None], Tensor | None]:
         """The gradients of matrices and of x: products over all rows and steps."""
         matrices: list[Tensor | None] = [None] * len(given.matrices)
         wants_x = needs[len(given.matrices) + len(given.vectors)]
-        x, dx = given.steps[0], None
+        x = given.steps[0]
         if shared is None:
             return matrices, dx
         padded, h = self.backward_pass.tiling.padded, self.hidden
@@ -220,13 +279,13 @@ class Passes:
                 matrices[p.matrix] = found
             if p.source.op == "step" and p.source.index == 0 and wants_x:
                 weights = given.matrices[p.matrix].detach()
-                through = g @ pack_rows(weights, p.at.wanted, p.at.entries, h, padded)
-                dx = through if dx is None else dx + through
+                weights = pack_rows(weights, p.at.wanted, p.at.entries, h, padded)
+                dx = g @ weights if dx is None else dx.addmm_(g, weights)
         for k, key in enumerate(self.programs.step_gradient if wants_x else ()):
             at = self.backward_pass.program.shared.index(key) * padded
             dx = torch.zeros_like(x).view(-1, x.shape[2]) if dx is None else dx
             dx[:, k * h : (k + 1) * h] += shared[:, at : at + h]
-        return matrices, None if dx is None else dx.view(x.shape).transpose(0, 1)
+        return matrices, dx
 
     def _operand(self, given: Arguments, kept: Kept, product: Gradient) -> Tensor:
         """What a product multiplied, at all steps."""
@@ -235,16 +294,20 @@ class Passes:
             assert shared is not None
             return shared[:, product.operand.columns(self.forward_pass.tiling.padded)]
         value = given.steps[product.source.index]
-        lengths = kept.arrays.get("LENGTHS")
-        if lengths is not None:  # what lies past a row's end may be anything
-            time = torch.arange(value.shape[0], device=value.device)
-            value = torch.where((time[:, None] < lengths)[:, :, None], value, value.new_zeros(()))
         return value.view(-1, value.shape[2])
 
 
-def _time_first(given: Arguments) -> Arguments:
-    """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``; free where a layer below made them."""
-    return given._replace(steps=tuple(s.transpose(0, 1).contiguous() for s in given.steps))
+def lengths_of(call: Call, x: Tensor) -> Tensor | None:
+    """The lengths of the rows of x ``(B, T, ·)`` as kernels read them."""
+    if call.lengths is None:
+        return None
+    return call.lengths.to(x.device, torch.int32).clamp(0, x.shape[1]).contiguous()
+
+
+def _only(live: Tensor, value: Tensor) -> Tensor:
+    """What is real of a value, in one pass over it: what lies past a row's end may be anything."""
+    found = torch.empty(value.shape, dtype=value.dtype, device=value.device)
+    return torch.where(live, value, value.new_zeros(()), out=found)
 
 
 def _precision(x: Tensor) -> AbstractContextManager[None]:

@@ -13,6 +13,7 @@ from anaphora.kernels.compiler import CannotCompile
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.persistent import nvrtc
+from anaphora.kernels.recurrence.persistent.both import Sides, run_sides
 from anaphora.kernels.recurrence.persistent.columns import Program, Unsuitable
 from anaphora.kernels.recurrence.persistent.passes import Pass, Passes
 from anaphora.kernels.recurrence.persistent.program import Programs, make_programs
@@ -70,6 +71,38 @@ def run_persistent(
     return y, ends
 
 
+def run_both(
+    plans: tuple[Plan, Plan], first: Arguments, second: Arguments, lengths: Tensor | None
+) -> tuple[Tensor, States, States] | None:
+    """Both directions of a layer at once: y ``(B, T, 2H)`` and either's last states. None where that gains nothing.
+
+    ``why_not`` must have had nothing against either.
+    """
+    x = first.steps[0]
+    known: dict[Hashable, Any] = plans[0].__dict__.setdefault("_both", {})
+    key = (id(plans[1]), x.shape[0], x.dtype, x.device)
+    if key not in known:
+        if len(known) > 1024:
+            known.clear()
+        known[key] = (_sides(plans, x.shape[0], x.dtype, x.device), plans[1])
+    sides: Sides | None = known[key][0]
+    return None if sides is None else run_sides(sides, first, second, lengths)
+
+
+def _sides(plans: tuple[Plan, Plan], batch: int, dtype: torch.dtype, device: torch.device) -> Sides | None:
+    """Kernels that serve both directions, when these take less time than one direction after the other."""
+    try:
+        alone = _passes(plans[0], batch, dtype, device)
+        first, second = (_passes(plan, batch, dtype, device, 2) for plan in plans)
+    except Unsuitable:
+        return None
+    for one, other in zip(first.all, second.all, strict=True):
+        if one.kernel.source != other.kernel.source:
+            return None
+    one_after_another = 2 * sum(p.cost(batch) for p in alone.all[:2])
+    return (first, second) if sum(p.cost(batch) for p in first.all[:2]) < one_after_another else None
+
+
 class _Persistent(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, passes: Passes, call: Call, *tensors: Tensor) -> Any:
@@ -88,20 +121,20 @@ class _Persistent(torch.autograd.Function):
         return None, None, *(g if need else None for g, need in zip(found, needs, strict=True))
 
 
-def _passes(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device) -> Passes:
-    """The kernels for a plan, batch and type; raises :class:`Unsuitable`."""
+def _passes(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device, sides: int = 1) -> Passes:
+    """The kernels for a plan, batch and type, for one direction or both; raises :class:`Unsuitable`."""
     known: dict[Hashable, Any] = plan.__dict__.setdefault("_persistent", {})
-    key = (batch, dtype, device)
+    key = (batch, dtype, device, sides)
     if key not in known:
         if len(known) > 1024:
             known.clear()
-        known[key] = _made(plan, known, batch, dtype, device)
+        known[key] = _made(plan, known, batch, dtype, device, sides)
     found: Passes = known[key]
     return found
 
 
 def _made(
-    plan: Plan, known: dict[Hashable, Any], batch: int, dtype: torch.dtype, device: torch.device
+    plan: Plan, known: dict[Hashable, Any], batch: int, dtype: torch.dtype, device: torch.device, sides: int
 ) -> Passes:
     if "programs" not in known:
         known["programs"] = make_programs(plan)
@@ -111,12 +144,13 @@ def _made(
     architecture = f"sm_{facts.major}{facts.minor}a"
 
     def made(program: Program, before: Kernel | None = None) -> Pass:
-        tiling = choose(program, programs.hidden, batch, kind != "tf32", processors)
+        tiling = choose(program, programs.hidden, batch, kind != "tf32", processors // sides)
         if tiling is None:
             raise Unsuitable(f"recurrent weights of {programs.hidden} units do not fit on the GPU's chip")
-        same = ("pass", id(program), tiling, before and before.tiling, kind, device)
+        same = ("pass", id(program), tiling, before and before.tiling, kind, device, sides)
         if same not in known:
-            known[same] = Pass(Kernel(program, tiling, kind, before), device, architecture, processors)
+            kernel = Kernel(program, tiling, kind, before, sides)
+            known[same] = Pass(kernel, device, architecture, processors)
         found: Pass = known[same]
         return found
 

@@ -18,9 +18,13 @@ NAME = "all_steps"
 class Kernel:
     """The text of a kernel, and what it has to be given: ``parameters`` in order, by name."""
 
-    def __init__(self, program: Program, tiling: Tiling, kind: str, before: Kernel | None = None):
-        """``before``: the kernel of the forward pass, when this one reads what that has left."""
-        self.program, self.tiling, self.kind = program, tiling, kind
+    def __init__(
+        self, program: Program, tiling: Tiling, kind: str, before: Kernel | None = None, sides: int = 1
+    ):
+        """``before``: the kernel of the forward pass, when this one reads what that has left; ``sides``: directions
+        that one launch serves, the first half of its blocks one, the other half the other.
+        """
+        self.program, self.tiling, self.kind, self.sides = program, tiling, kind, sides
         self.before = before or self
         self.kept = record_size(len(self.before.program.keep), kind != "tf32")
         self.kept_rows = len(self.before.program.keep_rows)
@@ -45,7 +49,7 @@ class Kernel:
     # ------------------------------------------------------------------ what it is given
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:
-        """(type, name) of every pointer."""
+        """(type, name) of every pointer of one direction."""
         program = self.program
         found = [("const elem*", f"M{k}") for k in range(len(program.products))]
         found += self.reads.pointers()
@@ -72,24 +76,25 @@ class Kernel:
         sizes = {
             "KIND": KINDS[self.kind], "H_": t.hidden, "HP": t.padded, "HS": t.columns, "NT": t.tiles, "WARPS": t.warps,
             "NK": max(1, self.kept), "NR": max(1, self.kept_rows), "SW": self.shared_width,
-            "OW": self.before.shared_width, "OP": self.before.tiling.padded, "PART": t.partial // 4, "NV": max(1, self.reduction_width),
+            "OW": self.before.shared_width, "OP": self.before.tiling.padded, "PART": t.partial // 4, "NV": max(1, self.reduction_width), "SIDES": self.sides,
         }  # fmt: skip
         head = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
         return head + PRELUDE.read_text() + self._kernel()
 
     def _kernel(self) -> str:
         steps = self.stages.text()  # first, since it finds what has to be declared
-        pointers = ",".join(f"{kind}{name}" for kind, name in self.parameters)
+        pointers, opening = self._sides()
         declared = "".join(f"float {name}[EPT];" for name in dict.fromkeys(self.stages.body.declared))
         return f"""
 extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int B,int reverse,int groups){{
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
-const int tid=threadIdx.x,lane=tid&31,slice=blockIdx.x%NSL,j=tid%HS,jj=slice*HS+j;
+{opening}
+const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
 {self._matrices()}{self._cluster()}
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
-for(int group=blockIdx.x/NSL;group<groups;group+=gridDim.x/NSL){{
+for(int group=block/NSL;group<groups;group+=blocks/NSL){{
 int len[EPT],row[EPT];bool on[EPT];int most=0;
 UNROLL for(int i=0;i<EPT;i++){{int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}}
 for(int r=0;r<BM;r++){{int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}}
@@ -109,6 +114,18 @@ bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
 {"meet();" if self.stages.near.size else ""}if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
 }}
 """
+
+    def _sides(self) -> tuple[str, str]:
+        """The pointers a kernel is given, and how a block finds its own. The second direction runs the other way."""
+        if self.sides == 1:
+            pointers = [f"{kind}{name}" for kind, name in self.parameters]
+            return ",".join(pointers), "const int block=blockIdx.x,blocks=gridDim.x;"
+        pointers = [f"{kind}{name}_{side}" for side in range(2) for kind, name in self.parameters]
+        mine = "".join(f"{kind}const {name}=second?{name}_1:{name}_0;" for kind, name in self.parameters)
+        which = "const int blocks=gridDim.x/2;const bool second=blockIdx.x>=blocks;"
+        return ",".join(
+            pointers
+        ), f"{which}const int block=blockIdx.x-(second?blocks:0);reverse^=second;\n{mine}"
 
     def _matrices(self) -> str:
         lines, at = [], 0
@@ -144,7 +161,7 @@ bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
     def _tail(self) -> str:
         """Past the end of a group's longest row there is nothing; products over all steps read zeros there."""
         puts = "".join(f"put(SHARED+r*SW+{s}*HP+jj,0.f,on[i]);" for s in range(len(self.program.shared)))
-        y = "" if self.program.backward else "if(on[i]&&col)Y[((L)row[i]*T+t)*H_+jj]=toe(0.f);"
+        y = "" if self.program.backward else "if(on[i]&&col)Y[((L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);"
         return f"for(int t=most;t<T;t++)EACH{{L r=(L)t*B+row[i];(void)r;{puts}{y}}}"
 
     def _last(self) -> str:
@@ -158,7 +175,7 @@ bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
         count = len(self.program.sums)
         if not count:
             return ""
-        at = "const L rows=(gridDim.x/NSL)*(NTH/HS),mine=(blockIdx.x/NSL)*(NTH/HS)+tid/HS;"
+        at = "const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;"
         return at + "".join(f"SUMS[({k}*rows+mine)*HP+jj]=sum{k};" for k in range(count))
 
 

@@ -186,7 +186,9 @@ if({more})fetch();
         stores = []
         if not program.backward:
             new.append("y[i]=live[i]?n0:0.f;")
-            place = "((L)row[i]*T+place(t,len[i],reverse))*H_+jj"  # the batch first, as it is handed out
+            place = (
+                "((L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj"  # the batch first, as it is handed out
+            )
             stores.append(f"if(on[i]&&col)Y[{place}]=toe(y[i]);")
         if program.keep:
             stores.append("if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];")

@@ -81,9 +81,9 @@ def choose(program: Program, hidden: int, batch: int, half: bool, processors: in
                 tiling = tile(program, hidden, columns, tiles, warps, half)
                 if tiling is None or tiling.slices > processors:
                     continue
-                cost = _cost(program, tiling, batch, half, processors)
-                if best is None or cost < best[0]:
-                    best = (cost, tiling)
+                needed = cost(program, tiling, batch, half, processors)
+                if best is None or needed < best[0]:
+                    best = (needed, tiling)
     return best[1] if best else None
 
 
@@ -131,17 +131,17 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
     return Tiling(hidden, columns, tiles, warps, tuple(products), partial, memory, REGISTERS - room)
 
 
-def _cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: int) -> float:
+def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: int) -> float:
     """Microseconds per step, about: fitted to measurements on an H200."""
     groups = tiling.groups(batch)
     rounds = -(-groups // (processors // tiling.slices))
-    cost = 2.0 * (1 + 0.3 * (tiling.tiles - 1))
+    time = 2.0 * (1 + 0.3 * (tiling.tiles - 1))
     rows = sum(p.out for p in tiling.products)
-    cost += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
+    time += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
     for p in tiling.products:
         whole = p.depth_blocks * tiling.warps * (32 if half else 16) / p.depth
-        cost += 0.5 * (1 - p.in_registers / p.depth_blocks) + 0.25 * max(0.0, whole - 1)
+        time += 0.5 * (1 - p.in_registers / p.depth_blocks) + 0.25 * max(0.0, whole - 1)
     # Several columns of 16 bits published by one half-warp are less than a sector each.
-    cost += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
+    time += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
     few = not program.backward and (tiling.hidden <= 256 or rows <= len(tiling.products))
-    return rounds * (cost + 0.1 * (tiling.warps != (4 if few else 8)))
+    return rounds * (time + 0.1 * (tiling.warps != (4 if few else 8)))

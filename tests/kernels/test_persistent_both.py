@@ -1,0 +1,68 @@
+"""Both directions in one launch, run by fibres on this machine, against two runs of the reference loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from persistent_emulated import COMPILER, emulated_passes
+from recurrence_results import CELLS, inputs
+from torch import Tensor
+
+from anaphora import nn
+from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.persistent import both
+from anaphora.kernels.recurrence.plan import make_plan
+from anaphora.kernels.recurrence.reference import Params, run_reference
+from anaphora.kernels.recurrence.trace import trace
+from anaphora.nn.recurrent_step import LayerStep
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
+
+
+def _expected(cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tensor) -> list[Tensor]:
+    runs = [
+        run_reference(LayerStep(cell, substitute=False), {}, (x,), (), start, lengths, reverse)
+        for cell, start, reverse in zip(cells, initial, (False, True), strict=True)
+    ]
+    return [torch.cat([y for y, _ in runs], -1), *(s for _, last in runs for s in last)]
+
+
+def _both(cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tensor, folder: Path) -> list[Tensor]:
+    given, sides = [], []
+    for cell, start in zip(cells, initial, strict=True):
+        params: Params = dict(cell.named_parameters())
+        traced = trace(LayerStep(cell), params, (x,), (), start)
+        plan = make_plan(traced, [x.shape[2]], [], [cell.hidden] * len(cell.state), {0})
+        matrices, vectors = traced.boundary(params)
+        stacked = [torch.cat([matrices[p] for p in m.parts]) for m in plan.matrices]
+        given.append(Arguments(stacked, vectors, (x,), (), start))
+        sides.append(emulated_passes(plan, len(x), folder, columns=8, processors=6, sides=2))
+    assert sides[0].all[0].kernel.source == sides[1].all[0].kernel.source
+    y, first, second = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths)
+    return [y, *first, *second]
+
+
+@pytest.mark.parametrize("name", ["lstm", pytest.param("gru before", marks=pytest.mark.slow)])
+def test_one_launch_equals_two_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks share each row of either direction, and groups of rows take turns; lengths differ."""
+    monkeypatch.setattr(both, "check_report", lambda device: None)
+    small: Any = CELLS[name]()
+    cells = [type(small)(5, 20, **small.options) for _ in range(2)]
+    x, start = inputs(cells[0], torch.float32, 9, 4)
+    initial = [start, inputs(cells[1], torch.float32, 9, 4)[1]]
+    lengths = torch.tensor([4, 0, 2, 4, 1, 3, 4, 4, 2])
+    with torch.no_grad():
+        x[1] = float("nan")  # of a row without steps nothing is looked at
+    leaves = [x, *initial[0], *initial[1], *(p for cell in cells for p in cell.parameters())]
+    ours = _both(cells, x, initial, lengths, tmp_path)
+    clean = torch.where(torch.isnan(x), torch.zeros_like(x), x)
+    right = _expected(cells, clean, initial, lengths)
+    torch.manual_seed(3)
+    weights = [torch.randn_like(v) for v in right]
+    ours += torch.autograd.grad(ours, leaves, weights)
+    right += torch.autograd.grad(right, leaves, weights)
+    for a, b in zip(ours, right, strict=True):
+        assert (a - b).norm().item() <= 2e-5 * b.norm().item() + 1e-6
