@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from anaphora import nn
 from anaphora.nn import recurrent_opaque
-from anaphora.nn.recurrent_opaque import number_of, recurrence, run_opaque
+from anaphora.nn.recurrent_opaque import number_of, recurrence, recurrence_backward, run_opaque
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -114,6 +115,23 @@ def test_nothing_waits_for_a_backward_pass_that_cannot_come() -> None:
     with torch.no_grad():
         compiled(x)
     assert not recurrent_opaque._waiting
+
+
+@pytest.mark.parametrize("kept", [256, 0])
+def test_results_lie_as_compiled_programs_expect(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the usual order and apart from one another, however the arguments and what computes them lie."""
+    monkeypatch.setattr(recurrent_opaque, "WAITING", kept)
+    cell = nn.GRU(I, H)
+    x = torch.randn(T, I, B).permute(2, 0, 1).requires_grad_()
+    tensors = [*cell.parameters(), x, torch.randn(H, B).t().requires_grad_()]
+    rest = (None, [len(tensors) - 2, 1, 0, 1], number_of(cell), [0, 0, 1], "", [])
+    *outputs, token = recurrence(tensors, *rest)
+    grads = recurrence_backward(token, [torch.randn_like(o) for o in outputs], tensors, *rest)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        expected = [*recurrence(tensors, *rest)[:-1], *recurrence_backward(token, outputs, tensors, *rest)]
+    for a, b in zip([*outputs, *grads], expected, strict=True):
+        assert (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
+        assert a.untyped_storage().nbytes() == a.nbytes
 
 
 def test_what_transforms_functions_sees_through_the_layer() -> None:

@@ -123,7 +123,7 @@ def recurrence(
         _waiting[token] = _Waiting(inputs, outputs, StorageWeakRef(held.untyped_storage()))  # type: ignore[no-untyped-call]
         while len(_waiting) > WAITING:
             _waiting.popitem(last=False)
-    return [*(t.detach().clone() for t in outputs), held]
+    return [*(_apart(t) for t in outputs), held]
 
 
 def _forget_the_unneeded() -> None:
@@ -202,14 +202,18 @@ def recurrence_backward(
     wanted = [t for t in waiting.inputs if t.requires_grad]
     found = iter(torch.autograd.grad(waiting.outputs, wanted, list(grads), allow_unused=True))
     gradients = [next(found) if t.requires_grad else None for t in waiting.inputs]
-    # Gradients of stacked weights are parts of one tensor, which an operator's results may not be.
     pairs = zip(waiting.inputs, gradients, strict=True)
-    return [torch.zeros_like(t) if g is None else g.clone() for t, g in pairs]
+    return [t.new_zeros(t.shape) if g is None else _apart(g) for t, g in pairs]
+
+
+def _apart(value: Tensor) -> Tensor:
+    """A copy laid out as the compiled program expects it: gradients of stacked weights are parts of one tensor, say."""
+    return value.detach().clone(memory_format=torch.contiguous_format)
 
 
 @recurrence_backward.register_fake
 def _(token: Tensor, grads: Sequence[Tensor], tensors: Sequence[Tensor], *rest: Any) -> list[Tensor]:
-    return [torch.empty_like(t) for t in tensors]
+    return [t.new_empty(t.shape) for t in tensors]
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
