@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anaphora.data.batching import PairBatch
-from anaphora.data.sending import Sending, padded
+from anaphora.data.sending import Ragged, Sending, padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.text_lines import LineBatch
 
@@ -61,3 +62,13 @@ def test_what_is_sent_lies_in_one_piece() -> None:
     assert nothing.shape == (0, 4)
     assert first.is_contiguous()
     assert last.data_ptr() == first.data_ptr() + 6 * 8
+
+
+@given(rows_of_symbols.filter(len), st.data())
+def test_rows_are_chosen_from_one_array(rows: list[list[int]], data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9))
+    ragged = Ragged.of(rows)
+    assert ragged.lists() == rows
+    chosen = ragged.chosen(np.array(numbers, dtype=np.int64))
+    assert chosen.lists() == [rows[k] for k in numbers]
+    assert len(chosen) == len(numbers)

@@ -38,30 +38,51 @@ class PairTensors:
     """(batch,) with EOS"""
 
 
-@dataclass(frozen=True)
 class PairBatch:
-    """Some examples as symbol ids, without special symbols."""
+    """Some examples as symbol ids, without special symbols; ``indices`` say where in the data each row comes from."""
 
-    source: list[list[int]]
-    target: list[list[int]]
-    indices: list[int]
-    """Where in the data each row comes from."""
+    def __init__(
+        self,
+        source: Ragged | Sequence[Sequence[int]],
+        target: Ragged | Sequence[Sequence[int]],
+        indices: list[int],
+    ):
+        self._source = source if isinstance(source, Ragged) else Ragged.of(source)
+        self._target = target if isinstance(target, Ragged) else Ragged.of(target)
+        self.indices = indices
+
+    @property
+    def source(self) -> list[list[int]]:
+        return self._source.lists()
+
+    @property
+    def target(self) -> list[list[int]]:
+        return self._target.lists()
 
     def __len__(self) -> int:
         return len(self.indices)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PairBatch):
+            return NotImplemented
+        mine, theirs = ((b.indices, b._source, b._target) for b in (self, other))
+        return mine == theirs
+
     @property
     def symbols(self) -> int:
         """Target symbols to predict, the EOS of each row included."""
-        return sum(map(len, self.target)) + len(self)
+        return len(self._target.ids) + len(self)
 
     def shard(self, index: int, of: int) -> PairBatch:
         """Rows ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
-        return PairBatch(self.source[index::of], self.target[index::of], self.indices[index::of])
+        if of == 1:
+            return self
+        rows = np.arange(index, len(self), of)
+        return PairBatch(self._source.chosen(rows), self._target.chosen(rows), self.indices[index::of])
 
     def tensors(self, device: torch.device | str = "cpu") -> PairTensors:
         """The rows with their special symbols, padded: made in one piece of memory, and sent as one."""
-        source, target, rows = Ragged(self.source), Ragged(self.target), len(self)
+        source, target, rows = self._source, self._target, len(self)
         read, written = ((rows, side.longest + 1 if rows else 0) for side in (source, target))
         sending = Sending([read, (rows,), written, written, (rows,)], device)
         tables = sending.tables
@@ -129,51 +150,26 @@ def ordered_batches(
 
 
 @dataclass(frozen=True)
-class _Side:
-    """Rows of ids end to end in one array: four bytes a symbol."""
-
-    ids: Ids
-    starts: np.ndarray[Any, np.dtype[np.int64]]
-    lengths: np.ndarray[Any, np.dtype[np.int64]]
-
-    @classmethod
-    def of(cls, blocks: list[list[list[int]]]) -> _Side:
-        lengths = np.array([len(row) for block in blocks for row in block], dtype=np.int64)
-        ids = np.empty(int(lengths.sum()), dtype=np.int32)
-        starts = np.cumsum(lengths) - lengths
-        rows = (row for block in blocks for row in block)
-        for start, row in zip(starts.tolist(), rows, strict=True):
-            ids[start : start + len(row)] = row
-        return cls(ids, starts, lengths)
-
-    def rows(self, chosen: Rows) -> list[list[int]]:
-        lengths = self.lengths[chosen]
-        ends = np.cumsum(lengths)
-        within = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
-        ids = self.ids[np.repeat(self.starts[chosen], lengths) + within].tolist()
-        return [ids[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
-
-
-@dataclass(frozen=True)
 class _Encoded:
     """Examples as ids, and the length of the longer side of each."""
 
-    source: _Side
-    target: _Side
+    source: Ragged
+    target: Ragged
     longer: np.ndarray[Any, np.dtype[np.int64]]
 
     @classmethod
     def of(
         cls, pairs: Pairs, indices: Sequence[int] | np.ndarray[Any, Any], tokenizer: PairTokenizer
     ) -> _Encoded:
-        sources, targets = [], []
+        sources: list[list[int]] = []
+        targets: list[list[int]] = []
         for start in range(0, len(indices), POOL):
             rows = pairs.read([int(i) for i in indices[start : start + POOL]])
-            sources.append(tokenizer.source.encode_batch([source for source, _ in rows]))
-            targets.append(tokenizer.target.encode_batch([target for _, target in rows]))
-        source, target = _Side.of(sources), _Side.of(targets)
+            sources += tokenizer.source.encode_batch([source for source, _ in rows])
+            targets += tokenizer.target.encode_batch([target for _, target in rows])
+        source, target = Ragged.of(sources), Ragged.of(targets)
         return cls(source, target, np.maximum(source.lengths, target.lengths))
 
     def batch(self, rows: Rows, indices: Rows) -> PairBatch:
         """Examples ``rows`` of these, which are ``indices`` of the data."""
-        return PairBatch(self.source.rows(rows), self.target.rows(rows), indices.tolist())
+        return PairBatch(self.source.chosen(rows), self.target.chosen(rows), indices.tolist())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -41,14 +43,43 @@ class Sending:
         return [part.view(shape) for part, shape in parts]
 
 
+@dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of symbols end to end: ``ids`` (symbols,), ``lengths`` (rows,)."""
+    """Rows of symbols end to end, four bytes a symbol: ``ids`` (symbols,), ``lengths`` (rows,)."""
 
-    def __init__(self, rows: Sequence[Sequence[int]]):
-        self.lengths: Table = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        self.ids: Table = np.fromiter(
-            chain.from_iterable(rows), dtype=np.int64, count=int(self.lengths.sum())
-        )
+    ids: np.ndarray[Any, np.dtype[np.int32]]
+    lengths: Table
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
+        lengths: Table = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum())), lengths)
+
+    @cached_property
+    def starts(self) -> Table:
+        """Where each row begins."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ragged):
+            return NotImplemented
+        return np.array_equal(self.lengths, other.lengths) and np.array_equal(self.ids, other.ids)
+
+    def chosen(self, rows: Table) -> Ragged:
+        """The rows of these numbers, in that order."""
+        lengths = self.lengths[rows]
+        moved = self.starts[rows] - (np.cumsum(lengths) - lengths)
+        return Ragged(self.ids[np.arange(int(lengths.sum())) + np.repeat(moved, lengths)], lengths)
+
+    def lists(self) -> list[list[int]]:
+        ids = self.ids.tolist()
+        return [
+            ids[start : start + length]
+            for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        ]
 
     @property
     def longest(self) -> int:
@@ -74,7 +105,7 @@ def padded(
 ) -> Tensor:
     """Rows of symbols as a table ``(rows, longest)`` on ``device``, filled up with PAD at their ends; ``first`` and
     ``last``: symbols that every row gets before and after its own."""
-    ragged = Ragged(rows)
+    ragged = Ragged.of(rows)
     more = (first is not None) + (last is not None)
     sending = Sending([(len(rows), ragged.longest + more if rows else 0)], device)
     ragged.write(sending.tables[0], first, last)

@@ -46,7 +46,7 @@ class LineBatch:
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """``(inputs, targets)`` ``(rows, longest + 1)``: <s> x₁ … x_L and x₁ … x_L </s>; PAD past each row's end."""
-        rows = Ragged(self.rows)
+        rows = Ragged.of(self.rows)
         shape = (len(self.rows), rows.longest + 1 if self.rows else 0)
         sending = Sending([shape, shape], device)
         inputs, targets = sending.tables
