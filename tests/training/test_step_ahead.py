@@ -42,7 +42,7 @@ def made(model, ahead, **changes):
     return stepper
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 @pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])
 def test_it_moves_the_weights_alike(optimizer, clip):
     plain = nn.Linear(3, 2)

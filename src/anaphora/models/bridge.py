@@ -64,15 +64,13 @@ class Bridge(nn.Module):
         """A tuple with one ``(layers, batch, hidden)`` per decoder state."""
         first = []
         for state in range(self.states):
-            last = memory.last[state if state < len(memory.last) else 0]
-            by_layer = (
-                last.view(self.source_layers, self.directions, *last.shape[1:]).transpose(1, 2).flatten(2)
-            )
+            last = memory.last[state if state < len(memory.last) else 0].unbind(0)
             layers = []
             for layer in range(self.target_layers):
-                below = max(0, layer + self.source_layers - self.target_layers)
-                layers.append(self.maps[state * self.target_layers + layer](by_layer[below]))
-            mapped = torch.stack(layers)
+                below = max(0, layer + self.source_layers - self.target_layers) * self.directions
+                both = torch.cat(last[below : below + self.directions], -1)
+                layers.append(self.maps[state * self.target_layers + layer](both))
+            mapped = layers[0].unsqueeze(0) if len(layers) == 1 else torch.stack(layers)
             first.append(torch.tanh(mapped) if state == 0 else mapped)
         return tuple(first)
 

@@ -30,8 +30,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=self.width**-0.5)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        vectors = look_up(symbols, self.weight)
-        return vectors if self.scale == 1.0 else vectors * self.scale
+        return look_up(symbols, self.weight, self.scale)
 
 
 class OneHot(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from anaphora.settings import TrainingSettings
 from anaphora.training.distributed import Group, LossModule, local_gradients, wrap
 from anaphora.training.objective import Objective
-from anaphora.training.optimizers import build_optimizer, set_learning_rate
+from anaphora.training.optimizers import build_optimizer, set_learning_rate, step_of_gpu
 from anaphora.training.precision import LossScale, Precision, autocast
 from anaphora.training.seeding import seed_everything
 from anaphora.training.sums import Numbers, Sums
@@ -116,14 +116,14 @@ class Stepper:
         count, norm = numbers.count, numbers.norm
         least = count * (self.scale.value / expected)
         bad = numbers.total / count + norm
-        optimizer: Any = self.optimizer
-        optimizer.found_inf = (bad - bad).nan_to_num_(nan=1.0).float()  # 0 if all is finite
+        found = (bad - bad).nan_to_num_(nan=1.0).float()  # 0 if all is finite
         if self.settings.clip:
-            optimizer.grad_scale = (norm / self.settings.clip).clamp(min=least).float()
+            divisor = (norm / self.settings.clip).clamp(min=least).float()
         else:
-            optimizer.grad_scale = torch.as_tensor(least, dtype=torch.float32, device=norm.device)
+            divisor = torch.as_tensor(least, dtype=torch.float32, device=norm.device)
         set_learning_rate(self.optimizer, lr)
-        self.optimizer.step()
+        with torch.no_grad():
+            step_of_gpu(self.optimizer, divisor, found)
 
     def repeat(self, batch: Any, number: int) -> None:
         """Run this process's parts of a batch forward once more, with the same random numbers."""

@@ -1,6 +1,6 @@
 """Vectors looked up in a table, whose gradient is one kernel on a GPU where torch sorts the symbols first.
 
-    x_n = E[s_n],    ∂E[v] = Σ_{n: s_n = v} ∂x_n
+    x_n = c E[s_n],    ∂E[v] = c Σ_{n: s_n = v} ∂x_n
 
 Each row of the table has a block that looks through all symbols for its own; the sums are always taken in the same order.
 """
@@ -19,7 +19,7 @@ FEW = 3072  # symbols up to which torch has a kernel of its own that does not so
 MOST = 1 << 26  # symbols times rows of the table, beyond which sorting is less work
 
 SOURCE = r"""
-extern "C" __global__ void sum_rows(const long long*ids,const elem*grad,elem*out,int count,int table,int width){
+extern "C" __global__ void sum_rows(const long long*ids,const elem*grad,elem*out,int count,int table,int width,int scale_bits){
   __shared__ float part[8][128];
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,share=(count+255)/256*32;
   const int begin=warp*share,end=min(count,begin+share);
@@ -46,7 +46,7 @@ extern "C" __global__ void sum_rows(const long long*ids,const elem*grad,elem*out
           float total=0.f;
           #pragma unroll
           for(int w=0;w<8;w++)total+=part[w][threadIdx.x];
-          if(c0+threadIdx.x<width)out[(long long)row*width+c0+threadIdx.x]=narrow(total);
+          if(c0+threadIdx.x<width)out[(long long)row*width+c0+threadIdx.x]=narrow(total*__int_as_float(scale_bits));
         }
         __syncthreads();
       }else if(threadIdx.x<128&&c0+threadIdx.x<width)out[(long long)row*width+c0+threadIdx.x]=narrow(0.f);
@@ -58,30 +58,34 @@ extern "C" __global__ void sum_rows(const long long*ids,const elem*grad,elem*out
 _sum = Kernel(SOURCE, "sum_rows")
 
 
-def look_up(symbols: Tensor, table: Tensor) -> Tensor:
-    """``(…)`` whole numbers and ``(rows, width)`` -> ``(…, width)``."""
+def look_up(symbols: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
+    """``(…)`` whole numbers and ``(rows, width)`` -> ``(…, width)``, times ``scale``."""
     count, rows = symbols.numel(), len(table)
     worth = table.requires_grad and torch.is_grad_enabled() and FEW < count <= MOST // rows
     if worth and symbols.dtype == torch.long and table.dtype in KINDS and serves(symbols, table):
-        found: Tensor = _LookUp.apply(symbols, table)  # type: ignore[no-untyped-call]
+        found: Tensor = _LookUp.apply(symbols, table, scale)  # type: ignore[no-untyped-call]
         return found
-    return F.embedding(symbols, table)
+    vectors = F.embedding(symbols, table)
+    return vectors if scale == 1.0 else vectors * scale
 
 
 class _LookUp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, symbols: Tensor, table: Tensor) -> Tensor:
+    def forward(ctx: Any, symbols: Tensor, table: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(symbols)
-        ctx.rows = len(table)
-        return F.embedding(symbols, table)
+        ctx.rows, ctx.scale = len(table), scale
+        vectors = F.embedding(symbols, table)
+        return vectors if scale == 1.0 else vectors.mul_(scale)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (symbols,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # it is differentiated again
-            return None, torch.ops.aten.embedding_dense_backward(grad, symbols, ctx.rows, -1, False)
+            sums = torch.ops.aten.embedding_dense_backward(grad, symbols, ctx.rows, -1, False)
+            return None, sums * ctx.scale, None
         width = grad.shape[-1]
         made = grad.new_empty(ctx.rows, width)
         pointers = (symbols.contiguous(), grad.contiguous(), made)
-        _sum.run(grad, ctx.rows, pointers, (symbols.numel(), ctx.rows, width), KINDS[grad.dtype])
-        return None, made
+        numbers = (symbols.numel(), ctx.rows, width, ctx.scale)
+        _sum.run(grad, ctx.rows, pointers, numbers, KINDS[grad.dtype])
+        return None, made, None
