@@ -57,12 +57,13 @@ def test_a_thousand_layers_on_several_streams_beside_other_work() -> None:
     assert int(different) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("way", [None, "triton", "graph"])
-@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.Elman])
-def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: Way | None) -> None:
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.Elman, nn.MGU])
+def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: Way | None, dtype: torch.dtype) -> None:
     """From a row's step on, in this row alone; its gradient reaches the weights."""
-    cell = make(8, 16).cuda()
-    x = torch.randn(4, 6, 8, device="cuda")
+    cell = make(8, 16).to("cuda", dtype)
+    x = torch.randn(4, 6, 8, device="cuda", dtype=dtype)
     x[2, 3, 1] = float("nan")
     x.requires_grad_()
     for _ in range(3):

@@ -102,17 +102,21 @@ def test_runs_are_equal_to_the_last_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_nan_travels_and_stays_in_its_row(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("name", ["lstm peephole", "lstm layer norm", "gru after", "gru before", "mgu"])
+def test_nan_travels_and_stays_in_its_row(name: str, dtype: torch.dtype) -> None:
     """Also the NaN whose bits are all ones, which stands for nothing yet between blocks."""
-    case = Sequences(nn.GRU(64, 256, reset="after"), dtype, 24, 30)
+    case = Sequences(CELLS[name](64, 512), dtype, 64, 14)
     with torch.no_grad():
         case.x[3, 10, 5] = float("nan")
         bits = torch.int16 if dtype == torch.bfloat16 else torch.int32
         case.initial[0][7].view(bits).fill_(-1)
-    y = case.ours()[0]
+    y, *rest = case.ours()
     assert y.isnan().any(2).any(1).nonzero().flatten().tolist() == [3, 7]
     assert not y[3, :10].isnan().any()
     assert y[3, 10:].isnan().any(1).all()
+    dx = rest[len(case.initial)]
+    assert dx.isnan().any(2).any(1).nonzero().flatten().tolist() == [3, 7]
+    assert all(g.isnan().any() for g in rest[2 * len(case.initial) + 1 :])  # of every weight
     check_report(0)
 
 
