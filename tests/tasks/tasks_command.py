@@ -1,14 +1,22 @@
-"""The ``anaphora`` command as a process of its own, on trainings small enough to be killed many times."""
+"""The ``anaphora`` command on trainings small enough to be killed many times: as a process of its own where it is
+stopped from outside, else in this one, which spares the seconds that torch takes to be imported."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tasks_tiny import pairs, settings
+
+from anaphora.cli import main
 
 END_STATE = (
     "model.safetensors",
@@ -37,9 +45,13 @@ def order(run: str, **more: object) -> list[str]:
         "dropout": 0.1,
     }
     words = ["train", "translate", "train.tsv", "--valid", "dev.tsv", "-o", run]
-    for key, value in settings(**{**given, **more}).items():
-        words += ["--set", f"{key}={value}"]
-    return words
+    return words + setting_words(settings(**{**given, **more}))
+
+
+def setting_words(values: Mapping[str, object]) -> list[str]:
+    """``--set key=value`` for each."""
+    told = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+    return [word for key, value in told.items() for word in ("--set", f"{key}={value}")]
 
 
 def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
@@ -54,12 +66,44 @@ def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str
 
 
 def finish(folder: Path, *words: str, code: int = 0) -> str:
-    """Run to the end; what was said on both streams."""
-    process = start(folder, *words)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == code, err
-    assert "Traceback" not in err
-    return out + err
+    """Run to the end in this process; what was said on both streams."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        ended = main.run(list(words))
+    assert ended == code, err.getvalue()
+    assert "Traceback" not in err.getvalue()
+    return out.getvalue() + err.getvalue()
+
+
+def kill(process: subprocess.Popen[str]) -> bool:
+    """SIGKILL; whether there was still something to kill."""
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def kill_and_resume(
+    folder: Path, words: list[str], draw: random.Random, *, times: int, steps: tuple[int, int]
+) -> int:
+    """Start the run of ``words``, ``train … -o RUN …``, and resume it, killing it ``times`` times after a random number of
+    ``steps``, mid-step or mid-save; then let it finish. How often there was something to kill."""
+    run, kills = words[words.index("-o") + 1], 0
+    for _ in range(times):
+        begun = (folder / run / "config.json").exists()
+        process = start(folder, *(["resume", run] if begun else [*words, "--force"]))
+        enough = lines(folder / run) + draw.randrange(*steps)
+        wait_for(process, lambda enough=enough: lines(folder / run) >= enough)
+        time.sleep(draw.uniform(0, 0.02))
+        kills += kill(process)
+    finish(folder, "resume", run)
+    return kills
+
+
+def check_same_end(folder: Path, run: str, whole: str, files: Iterable[str]) -> None:
+    """Both runs ended with the same bytes, and nothing of the first is damaged."""
+    for name in files:
+        assert (folder / run / name).read_bytes() == (folder / whole / name).read_bytes(), name
+    assert "damaged" not in finish(folder, "verify", run)
 
 
 def lines(run: Path) -> int:

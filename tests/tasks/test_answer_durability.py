@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import signal
-import time
 
 import pytest
 from answer_tiny import scenes, settings, write
-from tasks_command import finish, lines, start, wait_for
+from tasks_command import check_same_end, finish, kill_and_resume, setting_words
 
 pytest.importorskip("PIL")
 pytestmark = pytest.mark.xdist_group("answerer durability")
@@ -26,10 +24,8 @@ FILES = (
 def order(run: str) -> list[str]:
     """The words of ``anaphora train …`` for a run of a few seconds."""
     more = {"steps": 60, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
-    words = ["train", "answer", "train.tsv", "-o", run]
-    for key, value in settings(**more, augment=0.1, mirror=True).items():
-        words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-    return words
+    given = settings(**more, augment=0.1, mirror=True)
+    return ["train", "answer", "train.tsv", "-o", run, *setting_words(given)]
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +37,8 @@ def place(tmp_path_factory):
 
 def test_killed_three_times_it_ends_with_the_same_bytes(place):
     finish(place, *order("whole"))
-    draw, kills = random.Random("answer"), 0
-    for _ in range(3):
-        begun = (place / "run" / "config.json").exists()
-        process = start(place, *(["resume", "run"] if begun else [*order("run"), "--force"]))
-        enough = lines(place / "run") + draw.randrange(2, 15)
-        wait_for(process, lambda enough=enough: lines(place / "run") >= enough)
-        time.sleep(draw.uniform(0, 0.02))
-        process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-    assert kills >= 2
-    finish(place, "resume", "run")
-    for name in FILES:
-        assert (place / "run" / name).read_bytes() == (place / "whole" / name).read_bytes(), name
-    assert "damaged" not in finish(place, "verify", "run")
+    assert kill_and_resume(place, order("run"), random.Random("answer"), times=3, steps=(2, 15)) >= 2
+    check_same_end(place, "run", "whole", FILES)
 
 
 def test_resuming_after_a_picture_changed_is_refused(place):

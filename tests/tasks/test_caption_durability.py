@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import signal
-import time
 
 import pytest
 from caption_tiny import pictures, settings, write
-from tasks_command import finish, lines, start, wait_for
+from tasks_command import check_same_end, finish, kill_and_resume, setting_words
 
 pytest.importorskip("PIL")
 pytestmark = pytest.mark.xdist_group("captioner durability")
@@ -18,10 +16,7 @@ FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "
 def order(run: str, preset: str) -> list[str]:
     """The words of ``anaphora train …`` for a run of a few seconds."""
     more = {"steps": 60, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
-    words = ["train", "caption", "train.tsv", "-o", run]
-    for key, value in settings(preset, **more, augment=0.1).items():
-        words += ["--set", f"{key}={value}"]
-    return words
+    return ["train", "caption", "train.tsv", "-o", run, *setting_words(settings(preset, **more, augment=0.1))]
 
 
 @pytest.fixture(scope="module")
@@ -35,21 +30,9 @@ def place(tmp_path_factory):
 def test_killed_three_times_it_ends_with_the_same_bytes(place, preset):
     whole, run = f"whole-{preset}", f"killed-{preset}"
     finish(place, *order(whole, preset))
-    draw, kills = random.Random(preset), 0
-    for _ in range(3):
-        begun = (place / run / "config.json").exists()
-        process = start(place, *(["resume", run] if begun else [*order(run, preset), "--force"]))
-        enough = lines(place / run) + draw.randrange(2, 15)
-        wait_for(process, lambda enough=enough: lines(place / run) >= enough)
-        time.sleep(draw.uniform(0, 0.02))
-        process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-    assert kills >= 2
-    finish(place, "resume", run)
-    for name in FILES:
-        assert (place / run / name).read_bytes() == (place / whole / name).read_bytes(), name
-    assert "damaged" not in finish(place, "verify", run)
+    draw = random.Random(preset)
+    assert kill_and_resume(place, order(run, preset), draw, times=3, steps=(2, 15)) >= 2
+    check_same_end(place, run, whole, FILES)
 
 
 def test_resuming_after_a_picture_changed_is_refused(place):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import signal
-import time
 
 import numpy as np
 import pytest
 from classify_tiny import PICTURES, bars, settings, texts, waves
-from tasks_command import finish, lines, start, wait_for
+from tasks_command import check_same_end, finish, kill_and_resume, setting_words
 
 pytestmark = pytest.mark.xdist_group("classifier durability")
 FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "learnt.json", "README.md")
@@ -18,12 +16,9 @@ FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "
 def order(data: str, run: str) -> list[str]:
     """The words of ``anaphora train …`` for a run of a second or two."""
     more = {"steps": 80, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
-    words = ["train", "classify", data, "-o", run]
     preset = data.removesuffix(".npz") if data.removesuffix(".npz") in PICTURES else "bilstm attention"
     more |= {} if preset in PICTURES else {"word_dropout": 0.1}
-    for key, value in settings(preset, **more).items():
-        words += ["--set", f"{key}={value}"]
-    return words
+    return ["train", "classify", data, "-o", run, *setting_words(settings(preset, **more))]
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +38,8 @@ def place(tmp_path_factory):
 def test_killed_three_times_it_ends_with_the_same_bytes(place, data):
     whole, run = f"whole-{data}", f"killed-{data}"
     finish(place, *order(data, whole))
-    draw, kills = random.Random(data), 0
-    for _ in range(3):
-        begun = (place / run / "config.json").exists()
-        process = start(place, *(["resume", run] if begun else [*order(data, run), "--force"]))
-        enough = lines(place / run) + draw.randrange(2, 20)
-        wait_for(process, lambda enough=enough: lines(place / run) >= enough)
-        time.sleep(draw.uniform(0, 0.02))
-        process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-    assert kills >= 2
-    finish(place, "resume", run)
-    for name in FILES:
-        assert (place / run / name).read_bytes() == (place / whole / name).read_bytes(), name
-    assert "damaged" not in finish(place, "verify", run)
+    assert kill_and_resume(place, order(data, run), random.Random(data), times=3, steps=(2, 20)) >= 2
+    check_same_end(place, run, whole, FILES)
 
 
 def test_resuming_after_the_data_changed_is_refused(place):

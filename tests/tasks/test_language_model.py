@@ -6,12 +6,11 @@ import itertools
 import json
 import math
 import random
-import signal
 
 import numpy as np
 import pytest
 import torch
-from tasks_command import end_state, finish, lines, start, wait_for
+from tasks_command import end_state, finish, kill, lines, setting_words, start, wait_for
 from tasks_tiny import is_one_sentence
 
 import anaphora as an
@@ -265,9 +264,7 @@ def order(run: str, preset: str = "lstm") -> list[str]:
         }
     if preset == "ngram":
         given = PRESETS["ngram"]
-    for key, value in given.items():
-        words += ["--set", f"{key}={str(value).lower()}"]
-    return words
+    return words + setting_words(given)
 
 
 def test_killed_it_ends_with_the_same_bytes_state_and_average_carried(tmp_path):
@@ -277,9 +274,7 @@ def test_killed_it_ends_with_the_same_bytes_state_and_average_carried(tmp_path):
         words = ["resume", "killed"] if (tmp_path / "killed" / "config.json").exists() else order("killed")
         process = start(tmp_path, *words)
         wait_for(process, lambda enough=enough: lines(tmp_path / "killed") >= enough)
-        process.kill()
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        assert kill(process)
     finish(tmp_path, "resume", "killed")
     assert end_state(tmp_path / "killed") == end_state(tmp_path / "whole")
     kept = [json.loads(line) for line in (tmp_path / "whole" / "samples.jsonl").read_text().splitlines()]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 
 import pytest
-from tasks_command import finish, lines, start, wait_for
+from tasks_command import finish, kill, lines, setting_words, start, wait_for
 
 import anaphora as an
 from anaphora.cli import main
@@ -162,12 +161,10 @@ def test_killed_it_ends_with_the_same_bytes_after_resume(tmp_path):
     settings = {"hidden": 8, "embedding": 8, "character_hidden": 4, "steps": 60, "batch_tokens": 200}
     settings |= {"save_every": 7, "valid_every": 30, "log_every": 1, "device": "cpu"}
     order = ["train", "tag", "train.tsv", "--model", "bilstm-crf"]
-    order += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    order += setting_words(settings)
     finish(tmp_path, *order, "-o", "whole")
     process = start(tmp_path, *order, "-o", "killed")
     wait_for(process, lambda: lines(tmp_path / "killed") >= 33)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    assert kill(process)
     finish(tmp_path, "resume", "killed")
     assert ended(tmp_path / "killed") == ended(tmp_path / "whole")

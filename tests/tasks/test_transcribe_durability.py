@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import signal
-import time
 import wave
 
 import numpy as np
 import pytest
-from tasks_command import finish, lines, start, wait_for
+from tasks_command import check_same_end, finish, kill_and_resume, setting_words
 from transcribe_tiny import recordings, settings
 
 pytestmark = pytest.mark.xdist_group("transcriber durability")
@@ -27,10 +25,8 @@ FILES = (
 def order(run: str) -> list[str]:
     """The words of ``anaphora train …`` for a run of a second or two."""
     more = {"steps": 60, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
-    words = ["train", "transcribe", "sound.tsv", "-o", run]
-    for key, value in settings("conv-ctc", **more, masks=2, time_mask=3, speed=0.1, bins=12).items():
-        words += ["--set", f"{key}={value}"]
-    return words
+    given = settings("conv-ctc", **more, masks=2, time_mask=3, speed=0.1, bins=12)
+    return ["train", "transcribe", "sound.tsv", "-o", run, *setting_words(given)]
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +47,9 @@ def place(tmp_path_factory):
 
 
 def test_killed_twice_it_ends_with_the_same_bytes(place):
-    draw, kills = random.Random(1), 0
-    for words in ([*order("killed"), "--force"], ["resume", "killed"]):
-        process = start(place, *words)
-        enough = lines(place / "killed") + draw.randrange(9, 20)  # past a checkpoint
-        wait_for(process, lambda enough=enough: lines(place / "killed") >= enough)
-        time.sleep(draw.uniform(0, 0.02))
-        process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-    assert kills == 2
-    finish(place, "resume", "killed")
-    for name in FILES:
-        assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name
-    assert "damaged" not in finish(place, "verify", "killed")
+    past_a_checkpoint = (9, 20)
+    assert kill_and_resume(place, order("killed"), random.Random(1), times=2, steps=past_a_checkpoint) == 2
+    check_same_end(place, "killed", "whole", FILES)
 
 
 def test_the_command_answers_for_a_file_and_for_bad_ones(place):
