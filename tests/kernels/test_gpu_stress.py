@@ -78,6 +78,29 @@ def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: Way | None, dtype: 
         assert all(g.isnan().any() for g in weights)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("way", [None, "triton", "graph"])
+@pytest.mark.parametrize("both", [False, True])
+def test_what_lies_past_the_end_of_a_row_changes_nothing(
+    both: bool, way: Way | None, dtype: torch.dtype
+) -> None:
+    """Neither numbers nor NaN: the same bits, outputs and gradients."""
+    recurrent = nn.Recurrent(nn.LSTM(8, 512, peephole=True), bidirectional=both).to("cuda", dtype)
+    lengths = torch.tensor([6, 0, 3, 1], device="cuda")
+    past = torch.arange(6, device="cuda") >= lengths[:, None]
+    x = torch.randn(4, 6, 8, device="cuda", dtype=dtype)
+    found = []
+    for what in (0.0, float("nan"), 0.0, float("nan")):
+        given = x.masked_fill(past[:, :, None], what).requires_grad_()
+        with force(way):
+            y, last = recurrent(given, lengths)
+        loss = y.float().square().sum() + sum(s.float().sum() for s in last)
+        found.append([y, *last, *torch.autograd.grad(loss, [given, *recurrent.parameters()])])
+    for clean, other in ((0, 1), (2, 3)):  # as it comes, and replayed
+        assert all(torch.equal(a, b) for a, b in zip(found[clean], found[other], strict=True))
+        assert not found[other][0][past].any()
+
+
 def test_nan_in_an_initial_state_does_not_hang() -> None:
     """Of any kind of NaN, those that mark empty memory included."""
     cell = nn.LSTM(8, 64).to("cuda", torch.bfloat16)
