@@ -72,6 +72,7 @@ _REPLACED = {
     "{unsigned v[4]={word(a),word(b),word(c),word(d)};memcpy(p,v,16);}",
     "IN void store(": "IN void store(void*p,u32 a){memcpy(p,&a,4);}",
     "IN uint4 load4(": "IN uint4 load4(const void*p){yield_();uint4 v;memcpy(&v,p,16);return v;}",
+    "IN void touch(": "IN void touch(const void*p){}",
     "IN u32 inside(": "IN int first_(){return blockIdx.x/NSL*NSL;}",
     "IN void hand4(": "IN void hand4(void*p,int to,uint4 v){memcpy(memory_(first_()+to)+((char*)p-memory_(blockIdx.x)),&v,16);}",
     "IN uint4 near4(": "IN uint4 near4(const void*p){return load4(p);}",

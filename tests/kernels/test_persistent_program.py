@@ -17,6 +17,7 @@ from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.persistent import run
 from anaphora.kernels.recurrence.persistent.clusters import (
     MOST_BLOCKS,
+    closer,
     clustered,
     nearby,
     reduction_width,
@@ -182,6 +183,26 @@ def test_all_reductions_and_small_products_stay_in_a_cluster() -> None:
         programs.backward, backward, True
     )  # four gradients of 512 units are sent through common memory
     assert (sorted(back.products), sorted(back.reductions)) == ([], [1, 2])
+
+
+def test_wide_blocks_are_chosen_when_nothing_leaves_their_cluster() -> None:
+    """A minimal gated unit, 512 units, 64 rows, on a GPU that holds 7 clusters of 16 blocks or 15 of 8."""
+    programs = make_programs(_plan(nn.MGU(6, 512)))
+    for program in (programs.forward, programs.backward):
+        far = choose(program, 512, 64, True, H200)
+        assert far is not None
+        t = closer(program, far, 64, True, H200, lambda blocks: {16: 7, 8: 15}.get(blocks, 0))
+        assert (t.columns, t.cluster, t.near) == (64, 8, 2)
+        assert closer(program, far, 64, True, H200, lambda blocks: 0) == far
+
+
+def test_clusters_are_not_chosen_when_they_would_take_turns() -> None:
+    program = _programs("layer_norm", 512).forward
+    for batch, cluster in ((56, 16), (64, 0)):
+        far = choose(program, 512, batch, True, H200)
+        assert far is not None
+        t = closer(program, far, batch, True, H200, lambda blocks: {16: 7, 8: 15}.get(blocks, 0))
+        assert t.cluster == cluster
 
 
 def test_more_blocks_than_a_cluster_holds_stay_as_they_are() -> None:

@@ -44,7 +44,7 @@ prepare();
 
 
 look(t+1);
-if(t+1<most)fetch();
+if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);}}}
 EACH{v45_0[i]=(x35_1[i]+p0_1);
 v50_0[i]=(x35_2[i]+p1_0);
 v40_0[i]=(x35_0[i]+p0_0);}
@@ -142,7 +142,7 @@ UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
 EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
-if(t>0)fetch();
+if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);touch(to[i]+1*HP);touch(to[i]+2*HP);}}}
 EACH{v64_0[i]=(g0[i]*v56_0[i]);
 put(now[i]+3*HP,(live[i]&&col?v69_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v71_0[i]:0.f;

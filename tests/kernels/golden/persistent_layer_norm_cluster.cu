@@ -49,7 +49,7 @@ prepare();
 
 
 look(t+1);
-if(t+1<most)fetch();
+if(t+1<most){fetch();}
 EACH{v7_0[i]=(a5_0[i]*K(0.015625));
 v74_0[i]=(x4_3[i]-v7_0[i]);
 v11_0[i]=(a10_0[i]*K(0.015625));
@@ -77,23 +77,22 @@ __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<2>(here+0,line,0*HS+j);v20_1[i]=total<2>(here+0,line,1*HS+j);v20_2[i]=total<2>(here+0,line,2*HS+j);v20_3[i]=total<2>(here+0,line,3*HS+j);}
 
 EACH{const float z0=row_sum(col?v20_0[i]+v20_1[i]+v20_2[i]+v20_3[i]:0.f);
-const float near1=first_of_row(v20_0[i]),n1=4*real_columns(slice);
-const float square1=row_sum(col?(v20_0[i]-near1)*(v20_0[i]-near1)+(v20_1[i]-near1)*(v20_1[i]-near1)+(v20_2[i]-near1)*(v20_2[i]-near1)+(v20_3[i]-near1)*(v20_3[i]-near1):0.f),away1=z0/n1-near1;
-const float z1=r_max(square1-n1*away1*away1,0.f);
+const float near1=first_of_row(v20_0[i]),square1=row_sum(col?(v20_0[i]-near1)*(v20_0[i]-near1)+(v20_1[i]-near1)*(v20_1[i]-near1)+(v20_2[i]-near1)*(v20_2[i]-near1)+(v20_3[i]-near1)*(v20_3[i]-near1):0.f);
+const float away1=z0*(column_share(slice)*K(0.25))-near1;
+const float z1=r_max(square1-4*real_columns(slice)*away1*away1,0.f);
 {float*to=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}
 }
 
 EACH{float*all=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j+u*HS;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
 __syncwarp();
-float z0=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z0+=got[u][0];}
-z0=row_sum(z0);
-const float near1=first_of_row(got[0][0]/(4*real_columns(0)));float apart1=0.f,both1=0.f;
-UNROLL for(int u=0;u<TURNS;u++){const int s=j+u*HS;if(s<NSL){const float n=4*real_columns(s),d=got[u][0]/n-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
-apart1=row_sum(apart1);both1=row_sum(both1);
-const float z1=r_max(both1-apart1*apart1/(4*H_),0.f);
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
+const float near1=first_of_row(got[0][0]*(column_share(0)*K(0.25)));float apart1=0.f,both1=0.f;
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){const float n=4*real_columns(s),d=got[u][0]*(column_share(s)*K(0.25))-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
+apart1=slices_sum(apart1);both1=slices_sum(both1);
+const float z0=near1*(4.f*H_)+apart1;
+const float z1=r_max(both1-apart1*apart1*(1.f/(4*H_)),0.f);
 v21_0[i]=z0;
 v25_0[i]=z1;}
 
@@ -120,9 +119,9 @@ v86_0[i]=r_tanh(v72_0[i]);
 v90_0[i]=(v87_0[i]*v86_0[i]);
 v91_0[i]=(v89_0[i]+v90_0[i]);
 const float z0=row_sum(col?v91_0[i]:0.f);
-const float near1=first_of_row(v91_0[i]),n1=1*real_columns(slice);
-const float square1=row_sum(col?(v91_0[i]-near1)*(v91_0[i]-near1):0.f),away1=z0/n1-near1;
-const float z1=r_max(square1-n1*away1*away1,0.f);
+const float near1=first_of_row(v91_0[i]),square1=row_sum(col?(v91_0[i]-near1)*(v91_0[i]-near1):0.f);
+const float away1=z0*(column_share(slice)*K(1.0))-near1;
+const float z1=r_max(square1-1*real_columns(slice)*away1*away1,0.f);
 {float*to=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}
 v81_0[i]=(v20_3[i]-v22_0[i]);
 v82_0[i]=(v81_0[i]*v28_0[i]);
@@ -136,16 +135,15 @@ v23_3[i]=(v20_3[i]-v22_0[i]);}
 
 
 EACH{float*all=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j+u*HS;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
 __syncwarp();
-float z0=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z0+=got[u][0];}
-z0=row_sum(z0);
-const float near1=first_of_row(got[0][0]/(1*real_columns(0)));float apart1=0.f,both1=0.f;
-UNROLL for(int u=0;u<TURNS;u++){const int s=j+u*HS;if(s<NSL){const float n=1*real_columns(s),d=got[u][0]/n-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
-apart1=row_sum(apart1);both1=row_sum(both1);
-const float z1=r_max(both1-apart1*apart1/(1*H_),0.f);
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
+const float near1=first_of_row(got[0][0]*(column_share(0)*K(1.0)));float apart1=0.f,both1=0.f;
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){const float n=1*real_columns(s),d=got[u][0]*(column_share(s)*K(1.0))-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
+apart1=slices_sum(apart1);both1=slices_sum(both1);
+const float z0=near1*(1.f*H_)+apart1;
+const float z1=r_max(both1-apart1*apart1*(1.f/(1*H_)),0.f);
 v93_0[i]=z0;
 v98_0[i]=z1;}
 
@@ -254,7 +252,7 @@ prepare();
 EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
-if(t>0)fetch();
+if(t>0){fetch();}
 EACH{v118_0[i]=(v116_0[i]*w0_2[i]);
 v123_0[i]=(w0_2[i]*w0_2[i]);
 v124_0[i]=(w0_2[i]*v123_0[i]);
@@ -307,15 +305,16 @@ sum9+=live[i]&&on[i]&&col?v139_0[i]:0.f;
 sum13+=live[i]&&on[i]&&col?v163_0[i]:0.f;}
 
 EACH{float*all=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j+u*HS;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
 __syncwarp();
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
 float z0=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z0+=got[u][0];}
-z0=row_sum(z0);
+UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z0+=got[u][0];}
+z0=slices_sum(z0);
 float z1=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z1+=got[u][1];}
-z1=row_sum(z1);
+UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z1+=got[u][1];}
+z1=slices_sum(z1);
 v120_0[i]=z0;
 v293_0[i]=z1;}
 
@@ -383,21 +382,22 @@ sum11+=live[i]&&on[i]&&col?v389_0[i]:0.f;
 sum12+=live[i]&&on[i]&&col?v390_0[i]:0.f;}
 
 EACH{float*all=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j+u*HS;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
 __syncwarp();
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
 float z0=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z0+=got[u][0];}
-z0=row_sum(z0);
+UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z0+=got[u][0];}
+z0=slices_sum(z0);
 float z1=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z1+=got[u][1];}
-z1=row_sum(z1);
+UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z1+=got[u][1];}
+z1=slices_sum(z1);
 float z2=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z2+=got[u][2];}
-z2=row_sum(z2);
+UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z2+=got[u][2];}
+z2=slices_sum(z2);
 float z3=0.f;
-UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){z3+=got[u][3];}
-z3=row_sum(z3);
+UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z3+=got[u][3];}
+z3=slices_sum(z3);
 v322_0[i]=z0;
 v360_0[i]=z1;
 v410_0[i]=z2;

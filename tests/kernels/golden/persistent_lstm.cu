@@ -45,7 +45,7 @@ prepare();
 
 
 look(t+1);
-if(t+1<most)fetch();
+if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);}}}
 EACH{v27_0[i]=(x4_3[i]+p0_3);
 v17_0[i]=(x4_1[i]+p0_1);
 v12_0[i]=(x4_0[i]+p0_0);
@@ -154,7 +154,7 @@ UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
 EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
-if(t>0)fetch();
+if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);touch(to[i]+1*HP);touch(to[i]+2*HP);touch(to[i]+3*HP);}}}
 EACH{v53_0[i]=(v49_0[i]*k0_3[i]);
 sum0+=live[i]&&on[i]&&col?v59_0[i]:0.f;
 sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;

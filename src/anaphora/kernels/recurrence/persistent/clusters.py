@@ -7,6 +7,7 @@ still, where it is written once and not once for each reader.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,10 +16,10 @@ import torch
 from anaphora.kernels.recurrence.persistent import nvrtc
 from anaphora.kernels.recurrence.persistent.columns import Program
 from anaphora.kernels.recurrence.persistent.driver import Loaded
-from anaphora.kernels.recurrence.persistent.tiling import SHARED_MEMORY, Tiling
+from anaphora.kernels.recurrence.persistent.tiling import SHARED_MEMORY, Tiling, cost, tile
 
 MOST_BLOCKS = 16  # of a cluster, on Hopper
-MOST_RECEIVED = 16 * 1024  # bytes of a product's rows that every block is sent
+MOST_RECEIVED = 8 * 1024  # bytes of a product's rows that every block is sent
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,34 @@ def clustered(program: Program, tiling: Tiling, half: bool) -> Tiling:
     near = nearby(program, tiling, half)
     if not near.size:
         return tiling
-    return replace(tiling, cluster=tiling.slices, shared_memory=own_memory(tiling) + near.size)
+    far = {e.level for k, e in enumerate(program.products) if k not in near.products}
+    stages = program.stages - 1 - len(far)
+    return replace(tiling, cluster=tiling.slices, shared_memory=own_memory(tiling) + near.size, near=stages)
+
+
+def closer(
+    program: Program, far: Tiling, batch: int, half: bool, processors: int, at_once: Callable[[int], int]
+) -> Tiling:
+    """``far``, or a tiling in clusters that should take less time; ``at_once``: clusters of some blocks that fit.
+
+    Fewer, wider blocks pay when nothing has to leave their cluster and all weights stay in registers.
+    """
+    best = (cost(program, far, batch, half, processors), far)
+    given = (far.columns, far.tiles, far.warps)
+    reduces = any(not e.is_product for e in program.exchanges)
+    for shape in dict.fromkeys([given, *((c, 1, w) for c in (16, 32, 64) for w in (8, 4))]):
+        if shape[0] > 32 and reduces:
+            continue
+        tiling = tile(program, far.hidden, *shape, half)
+        tiling = clustered(program, tiling, half) if tiling is not None else far
+        whole = all(p.in_registers == p.depth_blocks for p in tiling.products)
+        if not tiling.cluster or (shape != given and not (whole and tiling.near == program.stages - 1)):
+            continue
+        room = min(processors, at_once(tiling.cluster) * tiling.slices)
+        if room:
+            needed = cost(program, tiling, batch, half, room)
+            best = min(best, (needed, tiling), key=lambda one: one[0])
+    return best[1]
 
 
 @cache

@@ -19,7 +19,7 @@ typedef float R;
 #define KBLK (4*VEC)
 #define IN __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define EACH UNROLL for(int i=0;i<EPT;i++)if((tid&~31)+i*NTH<CELLS)
+#define EACH UNROLL for(int i=0;i<EPT;i++)if(CELLS%NTH==0||(tid&~31)+i*NTH<CELLS)
 #define SPIN 4000000
 #define NEAR_SPIN 64000000  // shared memory answers sooner
 
@@ -68,6 +68,7 @@ IN u32 word(float v){return v!=v?0x7FFFFFFFu:__float_as_uint(v);}  // a NaN, but
 IN void store4(void*p,float a,float b,float c,float d){asm volatile("st.relaxed.gpu.global.v4.u32 [%0],{%1,%2,%3,%4};"::"l"(p),"r"(word(a)),"r"(word(b)),"r"(word(c)),"r"(word(d)):"memory");}
 IN void store(void*p,u32 a){asm volatile("st.relaxed.gpu.global.u32 [%0],%1;"::"l"(p),"r"(a):"memory");}
 IN uint4 load4(const void*p){uint4 v;asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"l"(p):"memory");return v;}
+IN void touch(const void*p){asm volatile("prefetch.global.L2 [%0];"::"l"(p));}
 IN bool ready(uint4 v){return v.x!=NONE&&v.y!=NONE&&v.z!=NONE&&v.w!=NONE;}
 // One number of this column; neighbouring columns share a word when numbers are 16 bits wide.
 IN void put(elem*p,float v,bool on){
@@ -114,10 +115,18 @@ template<int ROWL> IN void hand(elem*to,float v,int slice,int i){
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7F800000)
 #endif
-IN float real_columns(int slice){int n=H_-slice*HS;return (float)(n<HS?n:HS);}
+#define LAST_COLUMNS (H_-(NSL-1)*HS)
+IN float real_columns(int slice){return slice<NSL-1?(float)HS:(float)LAST_COLUMNS;}
+IN float column_share(int slice){return slice<NSL-1?1.f/HS:1.f/LAST_COLUMNS;}
 IN float row_sum(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 IN float first_of_row(float v){return __shfl_sync(~0u,v,0,HS);}
 IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
+// Over what all slices sent: lane j has those of slices j%SPAN, j%SPAN+SPAN, ...
+#define WHOLE(n) (NSL<=n||HS<=n)
+#define SPAN (WHOLE(1)?1:WHOLE(2)?2:WHOLE(4)?4:WHOLE(8)?8:WHOLE(16)?16:32)
+#define TURNS ((NSL+SPAN-1)/SPAN)
+IN float slices_sum(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
+IN float slices_max(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
 // N numbers of one slice of a row, as soon as they are there.
 template<int N,bool NEAR> IN void take(float*p,float*to,bool&dead){
   u32 v[N];bool ok;int spin=0;
@@ -126,7 +135,6 @@ template<int N,bool NEAR> IN void take(float*p,float*to,bool&dead){
     UNROLL for(int k=0;k<N;k++)ok=ok&&v[k]!=NONE;
     if(++spin>(NEAR?NEAR_SPIN:SPIN))dead=true;
   }while(!ok&&!dead);
-  if(NEAR){UNROLL for(int k=0;k<N;k+=4)clear4(p+k);}
   UNROLL for(int k=0;k<N;k++)to[k]=__uint_as_float(v[k]);
 }
 

@@ -51,10 +51,14 @@ class Reductions:
                 total = f"z{found.index(self._moment(e))}"  # type: ignore[arg-type]
                 near = "+".join(f"({v}-near{q})*({v}-near{q})" for v in values)
                 lines.append(
-                    f"const float near{q}=first_of_row({values[0]}),n{q}={len(values)}*real_columns(slice);"
+                    f"const float near{q}=first_of_row({values[0]}),square{q}=row_sum(col?{near}:0.f);"
                 )
-                lines.append(f"const float square{q}=row_sum(col?{near}:0.f),away{q}={total}/n{q}-near{q};")
-                lines.append(f"const float z{q}=r_max(square{q}-n{q}*away{q}*away{q},0.f);")
+                share, count = (
+                    f"column_share(slice)*K({1 / len(values)!r})",
+                    f"{len(values)}*real_columns(slice)",
+                )
+                lines.append(f"const float away{q}={total}*({share})-near{q};")
+                lines.append(f"const float z{q}=r_max(square{q}-{count}*away{q}*away{q},0.f);")
             else:
                 lines.append(f"const float z{q}=row_sum(col?{'+'.join(values)}:0.f);")
         width = reduction_width(len(found))
@@ -77,6 +81,15 @@ class Reductions:
         row = f"(({beat}&1)*BM+(tid+i*NTH)/HS)*NSL*{width}"
         return f"(float*)(near+{self.near.reductions[level]})+{row}"
 
+    def touch(self, at: str) -> list[str]:
+        """Fetch what this slice will write at a step ahead of it: memory fills what is not there word by word."""
+        places = [
+            f"touch(ROWS+({at}*NSL)*NV+{self.offsets[level]}*NSL+slice*{reduction_width(len(found))});"
+            for level, found in self.levels.items()
+            if level not in self.near.reductions
+        ]
+        return [f"if(on[i]&&j==0){{{''.join(places)}}}"] if places else []
+
     def receive(self, level: int) -> str:
         """At the beginning of stage ``level``: the reductions over the whole row."""
         found = self.levels.get(level, [])
@@ -87,19 +100,27 @@ class Reductions:
         place = self._near(level, "beat") if near else f"ROWS+(at[i]*NSL)*NV+{self.offsets[level]}*NSL"
         lines = [
             f"float*all={place};",
-            f"constexpr int TURNS=(NSL+HS-1)/HS;float got[TURNS][{width}];",
-            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL)take<{width},{str(near).lower()}>(all+s*{width},got[u],dead);}}",
+            f"float got[TURNS][{width}];",
+            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j%SPAN+u*SPAN;if(s<NSL)take<{width},{str(near).lower()}>(all+s*{width},got[u],dead);}}",
             "__syncwarp();",
         ]
+        if near:
+            clear = "".join(f"clear4(all+s*{width}+{q});" for q in range(0, width, 4))
+            lines.append(f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j%SPAN+u*SPAN;if(s<NSL){{{clear}}}}}")
+        known: set[int] = set()
         for q, e in enumerate(found):
-            if self._moment(e) is not None:
-                lines += self._merged(q, found.index(self._moment(e)), len(e.operands))  # type: ignore[arg-type]
-                continue
-            most = e.node.op == "maximum"
-            add = f"z{q}=r_max(z{q},got[u][{q}]);" if most else f"z{q}+=got[u][{q}];"
-            lines.append(f"float z{q}={'-INFINITY' if most else '0.f'};")
-            lines.append(f"UNROLL for(int u=0;u<TURNS;u++)if(j+u*HS<NSL){{{add}}}")
-            lines.append(f"z{q}={'row_max' if most else 'row_sum'}(z{q});")
+            moment = self._moment(e)
+            if moment is not None:
+                total = found.index(moment)
+                lines += self._merged(q, total, len(e.operands), total not in known)
+                known |= {q, total}
+        for q, e in enumerate(found):
+            if q not in known:
+                most = e.node.op == "maximum"
+                add = f"z{q}=r_max(z{q},got[u][{q}]);" if most else f"z{q}+=got[u][{q}];"
+                lines.append(f"float z{q}={'-INFINITY' if most else '0.f'};")
+                lines.append(f"UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){{{add}}}")
+                lines.append(f"z{q}={'slices_max' if most else 'slices_sum'}(z{q});")
         for q, e in enumerate(found):
             key = (e.node.number, 0)
             self.body.known(key)
@@ -107,12 +128,14 @@ class Reductions:
         return "EACH{" + "\n".join(lines) + "}\n"
 
     @staticmethod
-    def _merged(q: int, total: int, blocks: int) -> list[str]:
-        """Squares about the mean of all slices, from those about each slice's own: about the first slice's first."""
+    def _merged(q: int, total: int, blocks: int, first: bool) -> list[str]:
+        """Σ and squares about the mean of all slices, from those about each slice's own: all about the first slice's."""
+        share, count = f"column_share(s)*K({1 / blocks!r})", f"{blocks}*real_columns(s)"
         return [
-            f"const float near{q}=first_of_row(got[0][{total}]/({blocks}*real_columns(0)));float apart{q}=0.f,both{q}=0.f;",
-            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j+u*HS;if(s<NSL){{const float n={blocks}*real_columns(s),d=got[u][{total}]/n-near{q};"
+            f"const float near{q}=first_of_row(got[0][{total}]*(column_share(0)*K({1 / blocks!r})));float apart{q}=0.f,both{q}=0.f;",
+            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j%SPAN+u*SPAN;if(s<NSL){{const float n={count},d=got[u][{total}]*({share})-near{q};"
             f"apart{q}+=n*d;both{q}+=got[u][{q}]+n*d*d;}}}}",
-            f"apart{q}=row_sum(apart{q});both{q}=row_sum(both{q});",
-            f"const float z{q}=r_max(both{q}-apart{q}*apart{q}/({blocks}*H_),0.f);",
+            f"apart{q}=slices_sum(apart{q});both{q}=slices_sum(both{q});",
+            f"const float z{total}=near{q}*({blocks}.f*H_)+apart{q};" if first else "",
+            f"const float z{q}=r_max(both{q}-apart{q}*apart{q}*(1.f/({blocks}*H_)),0.f);",
         ]

@@ -14,6 +14,7 @@ from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.persistent import nvrtc
 from anaphora.kernels.recurrence.persistent.both import Sides, run_sides
+from anaphora.kernels.recurrence.persistent.clusters import closer, clusters_at_once
 from anaphora.kernels.recurrence.persistent.columns import Program, Unsuitable
 from anaphora.kernels.recurrence.persistent.passes import Pass, Passes
 from anaphora.kernels.recurrence.persistent.program import Programs, make_programs
@@ -143,10 +144,14 @@ def _made(
     processors, kind = facts.multi_processor_count, _KINDS[dtype]
     architecture = f"sm_{facts.major}{facts.minor}a"
 
+    def clusters(blocks: int) -> int:
+        return clusters_at_once(blocks, architecture, device) // sides
+
     def made(program: Program, before: Kernel | None = None) -> Pass:
         tiling = choose(program, programs.hidden, batch, kind != "tf32", processors // sides)
         if tiling is None:
             raise Unsuitable(f"recurrent weights of {programs.hidden} units do not fit on the GPU's chip")
+        tiling = closer(program, tiling, batch, kind != "tf32", processors // sides, clusters)
         same = ("pass", id(program), tiling, before and before.tiling, kind, device, sides)
         if same not in known:
             kernel = Kernel(program, tiling, kind, before, sides)

@@ -64,13 +64,29 @@ UNROLL for(int i=0;i<EPT;i++){{live[i]=up[i];at[i]=next[i];now[i]=to[i];}}
 {"EACH{g0[i]=s0[i]+dy[i];}" if program.backward else ""}
 {"" if self.early else "open();"}
 look({following});
-if({more})fetch();
+if({more}){{fetch();{self._touch()}}}
 {chr(10).join(stages)}
 {waiting}
 {f"if({more})prepare();" if ahead else ""}
 {received}
 {final}
 }}"""
+
+    def _touch(self) -> str:
+        """Bring what will be published at the next step, and is polled, close: it was written long before."""
+        far = [e for k, e in enumerate(self.program.products) if k not in self.near.products]
+        slots = sorted(
+            {
+                s
+                for e in far
+                for s in range(self.program.start(e), self.program.start(e) + len(set(e.operands)))
+            }
+        )
+        lines = self.reductions.touch("next[i]")
+        if slots:
+            puts = "".join(f"touch(to[i]+{s}*HP);" for s in slots)
+            lines.append(f"if(on[i]&&j*sizeof(elem)%32==0){{{puts}}}")
+        return f"EACH{{{''.join(lines)}}}" if lines else ""
 
     def _publish(self, level: int, live: str, at: str, to: str, beat: str) -> str:
         """Compute and publish what the exchanges after this stage read; the rest says of which step."""

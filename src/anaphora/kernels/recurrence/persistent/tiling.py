@@ -48,6 +48,7 @@ class Tiling:
     shared_memory: int
     registers: int  # that a thread was counted to need
     cluster: int = 0  # blocks that reach into each other's shared memory; 0: they do not
+    near: int = 0  # stages of a step that begin with what came that way alone
 
     @property
     def padded(self) -> int:
@@ -135,7 +136,7 @@ def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: i
     """Microseconds per step, about: fitted to measurements on an H200."""
     groups = tiling.groups(batch)
     rounds = -(-groups // (processors // tiling.slices))
-    time = 2.0 * (1 + 0.3 * (tiling.tiles - 1))
+    time = 2.0 * (1 + 0.3 * (tiling.tiles - 1)) + 1.5 * max(0, program.stages - 2) - 0.5 * tiling.near
     rows = sum(p.out for p in tiling.products)
     time += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
     for p in tiling.products:
@@ -144,4 +145,5 @@ def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: i
     # Several columns of 16 bits published by one half-warp are less than a sector each.
     time += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
     few = not program.backward and (tiling.hidden <= 256 or rows <= len(tiling.products))
+    few = few and not tiling.cluster
     return rounds * (time + 0.1 * (tiling.warps != (4 if few else 8)))
