@@ -82,19 +82,36 @@ def kill(process: subprocess.Popen[str]) -> bool:
     return process.returncode == -signal.SIGKILL
 
 
+def kill_somewhere(
+    folder: Path,
+    process: subprocess.Popen[str],
+    run: str,
+    draw: random.Random,
+    *,
+    steps: tuple[int, int] = (2, 25),
+    starting: float = 0.0,
+) -> bool:
+    """`kill` at a random moment: within the first ``starting`` seconds, if any, else some ``steps`` on, mid-step or
+    mid-save."""
+    if starting:
+        time.sleep(draw.uniform(0.1, starting))
+    else:
+        enough = lines(folder / run) + draw.randrange(*steps)
+        wait_for(process, lambda: lines(folder / run) >= enough)
+        time.sleep(draw.uniform(0, 0.02))
+    return kill(process)
+
+
 def kill_and_resume(
     folder: Path, words: list[str], draw: random.Random, *, times: int, steps: tuple[int, int]
 ) -> int:
-    """Start the run of ``words``, ``train … -o RUN …``, and resume it, killing it ``times`` times after a random number of
-    ``steps``, mid-step or mid-save; then let it finish. How often there was something to kill."""
+    """Start the run of ``words``, ``train … -o RUN …``, and resume it, killing it ``times`` times (see
+    `kill_somewhere`); then let it finish. How often there was something to kill."""
     run, kills = words[words.index("-o") + 1], 0
     for _ in range(times):
         begun = (folder / run / "config.json").exists()
         process = start(folder, *(["resume", run] if begun else [*words, "--force"]))
-        enough = lines(folder / run) + draw.randrange(*steps)
-        wait_for(process, lambda enough=enough: lines(folder / run) >= enough)
-        time.sleep(draw.uniform(0, 0.02))
-        kills += kill(process)
+        kills += kill_somewhere(folder, process, run, draw, steps=steps)
     finish(folder, "resume", run)
     return kills
 

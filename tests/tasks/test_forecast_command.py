@@ -7,12 +7,11 @@ import io
 import json
 import random
 import signal
-import time
 
 import numpy as np
 import pytest
 from forecast_tiny import DIRECT, settings, tiny, waves, write_table
-from tasks_command import finish, lines, start, wait_for
+from tasks_command import finish, kill_somewhere, lines, setting_words, start, wait_for
 from tasks_tiny import is_one_sentence
 
 import anaphora as an
@@ -23,10 +22,7 @@ END_STATE = ("model.safetensors", "metrics.jsonl", "config.json", "learnt.json",
 
 
 def order(run, model, data="power.csv", **more):
-    words = ["train", "forecast", data, "-o", run]
-    for key, value in settings(model, **more).items():
-        words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-    return words
+    return ["train", "forecast", data, "-o", run, *setting_words(settings(model, **more))]
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +94,6 @@ def test_several_series_come_out_by_name(say, place):
     assert rows[0]["load"] == rows[4]["load"]
 
 
-def kill(folder, process, run, draw, *, at_start):
-    if at_start:
-        time.sleep(draw.uniform(0.1, 2.5))
-    else:
-        enough = lines(folder / run) + draw.randrange(2, 25)
-        wait_for(process, lambda: lines(folder / run) >= enough)
-    process.kill()
-    process.communicate()
-    return process.returncode == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("model", ["gru", "kalman"])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(place, model):
     more = {"iterations": 200} if model in DIRECT else {"steps": 150, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1}  # fmt: skip
@@ -117,7 +102,8 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(place, model):
     for attempt in range(1 if model in DIRECT else 2):
         begun = (place / run / "config.json").exists()
         words = ["resume", run] if begun else [*order(run, model, **more), "--force"]
-        kills += kill(place, start(place, *words), run, draw, at_start=model in DIRECT or attempt == 1)
+        starting = 2.5 if model in DIRECT or attempt == 1 else 0.0
+        kills += kill_somewhere(place, start(place, *words), run, draw, starting=starting)
     begun = (place / run / "config.json").exists()
     finish(place, *(["resume", run] if begun else [*order(run, model, **more), "--force"]))
     assert kills

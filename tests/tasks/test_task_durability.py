@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import random
 import signal
-import time
 
 import pytest
-from tasks_command import end_state, finish, kill, lines, order, start, wait_for, write_data
+from tasks_command import end_state, finish, kill_somewhere, lines, order, start, wait_for, write_data
 
 pytestmark = pytest.mark.xdist_group("durability")  # they share one uninterrupted run
 
@@ -22,17 +21,6 @@ def place(tmp_path_factory):
     return folder
 
 
-def kill_somewhere(folder, process, run, draw, *, at_start):
-    """SIGKILL at a random moment: of starting up, or a random number of steps on, mid-step or mid-save."""
-    if at_start:
-        time.sleep(draw.uniform(0.1, 3.0))
-    else:
-        enough = lines(folder / run) + draw.randrange(2, 25)
-        wait_for(process, lambda: lines(folder / run) >= enough)
-        time.sleep(draw.uniform(0, 0.03))
-    return kill(process)
-
-
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
 )
@@ -44,7 +32,9 @@ def test_killed_five_times_it_ends_with_the_same_bytes(place, seed):
             words = ["resume", run]
         else:
             words = [*order(run), "--force"]  # killed before there was a run
-        kills += kill_somewhere(place, start(place, *words), run, draw, at_start=attempt in (1, 3))
+        kills += kill_somewhere(
+            place, start(place, *words), run, draw, starting=3.0 if attempt in (1, 3) else 0.0
+        )
     finish(place, *(["resume", run] if (place / run / "config.json").exists() else [*order(run), "--force"]))
     assert kills >= 4
     assert end_state(place / run) == end_state(place / "whole")
