@@ -130,13 +130,13 @@ class Recurrent(nn.Module):
         weights: list[Params | None] = [None] * len(self.cells)
         if x.is_cuda and not alone:
             x, weights = entering(x), weights_of(self.cells, self.directions)
-        initial = self._checked_initial(x, initial)
+        firsts = [s.unbind(0) for s in self._checked_initial(x, initial)]
         last: list[States] = []
         handed: list[Tensor] = []
         below = value = x
         for layer in range(self.layers):
             runs = [
-                self._one(k, value, lengths, tuple(s[k] for s in initial), weights[k])
+                self._one(k, value, lengths, tuple(s[k] for s in firsts), weights[k])
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
             if self.bidirectional and x.is_cuda and not alone:
@@ -149,7 +149,8 @@ class Recurrent(nn.Module):
             last += ends
             y, below, value = self._connect(layer, y, below, value)
             handed.append(y)
-        return handed, tuple(torch.stack(s) for s in zip(*last, strict=True))
+        ends_of_all = zip(*last, strict=True)
+        return handed, tuple(s[0].unsqueeze(0) if len(s) == 1 else torch.stack(s) for s in ends_of_all)
 
     def _one(
         self,

@@ -13,6 +13,7 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
+from anaphora.kernels.recurrence.choose import forced
 from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
 from anaphora.nn import inside
@@ -36,6 +37,8 @@ class LayerRun(NamedTuple):
 
 def run_both_layers(first: LayerRun, second: LayerRun) -> tuple[Tensor, list[States]]:
     """Both directions of a layer on a GPU at the same time: y ``(B, T, 2H)`` and either's last states."""
+    if forced() not in (None, "persistent"):
+        return _one_and_other(first, second)
     sides = [
         Side(engine_of(r.step), r.step, _all(r.step.cell, r.params), r.steps, r.rows, r.initial)
         for r in (first, second)
@@ -43,6 +46,10 @@ def run_both_layers(first: LayerRun, second: LayerRun) -> tuple[Tensor, list[Sta
     found = run_both_cuda(sides[0], sides[1], first.lengths)
     if found is not None:
         return found[0], list(found[1])
+    return _one_and_other(first, second)
+
+
+def _one_and_other(first: LayerRun, second: LayerRun) -> tuple[Tensor, list[States]]:
     results = side_by_side(partial(run_layer, *first), partial(run_layer, *second))
     return torch.cat([y for y, _ in results], -1), [last for _, last in results]
 
