@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.persistent.run import run_both
 from anaphora.kernels.recurrence.reference import Params, States
+from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors
 from anaphora.nn.recurrent_native import native_form, run_native
 from anaphora.nn.recurrent_step import LayerStep
@@ -136,40 +137,8 @@ def weights_of(cells: Iterable[nn.Module], directions: int) -> list[Params | Non
         ]
     found = [{name: p for name, p in one.items() if p.is_floating_point()} for one in named]
     tensors = [p for one in found for p in one.values()]
-    if not tensors:
-        return [None] * len(named)
-    cast = iter(_Cast.apply(torch.get_autocast_dtype("cuda"), *tensors))  # type: ignore[no-untyped-call]
+    cast = iter(cast_all(tensors, torch.get_autocast_dtype("cuda")))
     return [{name: next(cast) for name in one} for one in found]
-
-
-class _Cast(torch.autograd.Function):
-    """Many tensors cast by one kernel, and their gradients by another."""
-
-    @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Any:
-        ctx.dtypes = [t.dtype for t in tensors]
-        ctx.set_materialize_grads(False)
-        made = _copies(tensors, [dtype] * len(tensors))
-        ctx.mark_non_differentiable(*(m for m, t in zip(made, tensors, strict=True) if not t.requires_grad))
-        return tuple(made)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        if torch.is_grad_enabled():  # they are differentiated again
-            return None, *(None if g is None else g.to(d) for g, d in zip(grads, ctx.dtypes, strict=True))
-        found: list[Tensor | None] = list(grads)
-        there = [(k, g) for k, g in enumerate(grads) if g is not None]
-        copies = _copies([g for _, g in there], [ctx.dtypes[k] for k, _ in there])
-        for (k, _), copy in zip(there, copies, strict=True):
-            found[k] = copy
-        return None, *found
-
-
-def _copies(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
-    made = [torch.empty_like(t, dtype=dtype) for t, dtype in zip(tensors, dtypes, strict=True)]
-    if made:
-        torch._foreach_copy_(made, list(tensors))
-    return made
 
 
 def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:

@@ -8,6 +8,7 @@ the whole batch, so R and M change the order of additions and nothing else:
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.nn import Recurrent
+from anaphora.nn.casting import Weights
 from anaphora.settings import TrainingSettings
 from anaphora.training.distributed import Group, LossModule, local_gradients, wrap
 from anaphora.training.objective import Objective
@@ -61,6 +64,10 @@ class Stepper:
         self._wide = torch.float32 if group.device.type == "mps" else torch.float64
         # Looked for once: a walk through all modules takes longer than a small kernel.
         self._parameters = list(model.parameters())
+        # A model of recurrent layers waits for its host most. Others may be compiled, and such weights are not theirs.
+        recurrent = any(isinstance(module, Recurrent) for module in model.modules())
+        alone = group.world == 1 and group.device.type == "cuda"
+        self._cast = Weights(model) if recurrent and alone else None
         model.train()
 
     def gradient(
@@ -142,11 +149,17 @@ class Stepper:
             # The others wait for this process's gradient: give them zeros, by way of any one row.
             shard, empty = batch.shard(0, max(1, len(batch))), True
         seed_everything(self.settings.seed, number, self.group.rank, part)
-        with autocast(self.group.device, self.precision):
+        with autocast(self.group.device, self.precision), self._weights():
             total, count = self.loss(shard)
         total.backward(total.new_full((), 0.0 if empty else weight))
         if not empty:
             sums.add(total.detach(), count)
+
+    def _weights(self) -> contextlib.AbstractContextManager[None]:
+        """Where autocast would cast one weight after the other on a GPU, they are cast together."""
+        if self._cast is None or not torch.is_autocast_enabled("cuda"):
+            return contextlib.nullcontext()
+        return self._cast.cast(torch.get_autocast_dtype("cuda"))
 
     def _share(self, part: int) -> tuple[int, int]:
         parts = self.settings.accumulate

@@ -1,0 +1,80 @@
+"""Many weights cast at once: under autocast each would be by a kernel of its own, and so would its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.nn.affine import Affine
+from anaphora.nn.attention import Bilinear
+from anaphora.nn.embedding import Output
+
+
+class Weights:
+    """The weights of a model that only products see, which autocast takes in half precision."""
+
+    def __init__(self, model: nn.Module):
+        self._places: list[tuple[dict[str, Any], str]] = []
+        for module in model.modules():
+            if isinstance(module, nn.Linear | Output | Bilinear | Affine):
+                parts = [module, module.weights] if isinstance(module, Affine) else [module]
+                self._places += [(part._parameters, name) for part in parts for name in part._parameters]
+
+    @contextmanager
+    def cast(self, dtype: torch.dtype) -> Iterator[None]:
+        """Within, their modules hold them cast; gradients go to what they were cast from, as ever."""
+        own = [(place, name, place[name]) for place, name in self._places if place[name] is not None]
+        different = list({id(weight): weight for _, _, weight in own}.values())
+        made = {id(w): c for w, c in zip(different, cast_all(different, dtype), strict=True)}
+        try:
+            for place, name, weight in own:
+                place[name] = made[id(weight)]
+            yield
+        finally:
+            for place, name, weight in own:
+                place[name] = weight
+
+
+def cast_all(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Each tensor in that type, by one kernel; those that are already, as they are."""
+    found = list(tensors)
+    others = [k for k, t in enumerate(found) if t.dtype != dtype]
+    if others:
+        made = _Cast.apply(dtype, *(found[k] for k in others))  # type: ignore[no-untyped-call]
+        for k, tensor in zip(others, made, strict=True):
+            found[k] = tensor
+    return found
+
+
+class _Cast(torch.autograd.Function):
+    """Many tensors cast by one kernel, and their gradients by another."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Any:
+        ctx.dtypes = [t.dtype for t in tensors]
+        ctx.set_materialize_grads(False)
+        made = _copies(tensors, [dtype] * len(tensors))
+        ctx.mark_non_differentiable(*(m for m, t in zip(made, tensors, strict=True) if not t.requires_grad))
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        if torch.is_grad_enabled():  # they are differentiated again
+            return None, *(None if g is None else g.to(d) for g, d in zip(grads, ctx.dtypes, strict=True))
+        found: list[Tensor | None] = list(grads)
+        there = [(k, g) for k, g in enumerate(grads) if g is not None]
+        copies = _copies([g for _, g in there], [ctx.dtypes[k] for k, _ in there])
+        for (k, _), copy in zip(there, copies, strict=True):
+            found[k] = copy
+        return None, *found
+
+
+def _copies(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
+    made = [torch.empty_like(t, dtype=dtype) for t, dtype in zip(tensors, dtypes, strict=True)]
+    if made:
+        torch._foreach_copy_(made, list(tensors))
+    return made
