@@ -24,6 +24,7 @@ from anaphora.views.projector import nearest
 from anaphora.views.registry import picture
 from anaphora.views.sampling import entropy, reshaped
 from anaphora.views.tracking import coverage
+from hand_made_tree import VOCABULARY, following
 
 
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 4), max_size=4), st.integers(0, 3))
@@ -188,51 +189,23 @@ def test_the_lab_draws_from_what_the_search_draws_from():
         assert share == pytest.approx(expected[token], rel=1e-5)
 
 
-# Cumulated log-probabilities of a search with k = 2 for "il a m'entarté" → "he hit me with a pie".
-LECTURE = {
-    "he": -0.7,
-    "I": -0.9,
-    "he hit": -1.7,
-    "he struck": -2.9,
-    "I was": -1.6,
-    "I got": -1.8,
-    "he hit a": -2.8,
-    "he hit me": -2.5,
-    "I was hit": -2.9,
-    "I was struck": -3.8,
-    "he hit a tart": -4.0,
-    "he hit a pie": -3.4,
-    "he hit me with": -3.3,
-    "he hit me on": -3.5,
-    "he hit a pie in": -4.8,
-    "he hit a pie with": -4.5,
-    "he hit me with a": -3.7,
-    "he hit me with one": -4.3,
-    "he hit me with a pie": -4.3,
-    "he hit me with a tart": -4.6,
-    "he hit me with one pie": -5.0,
-    "he hit me with one tart": -5.3,
-}
-WORDS = ["<pad>", "<unk>", "<s>", "</s>", *dict.fromkeys(word for text in LECTURE for word in text.split())]
+WORDS = ["<pad>", "<unk>", "<s>", "</s>", *VOCABULARY]
 
 
-def lecture_step(symbols, state):
+def tree_step(symbols, state):
     """The tree as a next-symbol model; ``state`` holds what was written, one row of ids per hypothesis."""
     grown = torch.cat([state, symbols[:, None]], 1)
     rows = []
     for history in grown.tolist():
-        text = " ".join(WORDS[i] for i in history if i > 3)
-        here = LECTURE.get(text, 0.0)
-        after = [LECTURE.get(f"{text} {word}".strip(), -math.inf) - here for word in WORDS[4:]]
-        end = 0.0 if max(after) == -math.inf else -math.inf
-        rows.append([-math.inf] * 3 + [end, *after])
+        *words, end = following(" ".join(WORDS[i] for i in history if i > 3))
+        rows.append([-math.inf] * 3 + [end, *words])
     return torch.tensor(rows), grown
 
 
 def test_the_beam_tree_shows_every_hypothesis_with_its_score():
     start = torch.tensor([2])
     options = {"eos": 3, "width": 2, "max_length": 8, "length_penalty": 0.0, "n_best": 2, "keep_tree": True}
-    (nbest,) = beam(lecture_step, torch.zeros(1, 0, dtype=torch.long), start=start, **options)
+    (nbest,) = beam(tree_step, torch.zeros(1, 0, dtype=torch.long), start=start, **options)
     trace = Trace({}, {}, {}, search_tables(nbest, lambda ids: [WORDS[i] for i in ids]))
     drawn = picture(trace, "beam")
     nodes = drawn.chart.nodes
