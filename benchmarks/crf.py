@@ -8,30 +8,18 @@ Both sides must give the same numbers before they are timed. The peer is not ins
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
-from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from anaphora.nn import CRF
+from rows import against, row, show
+from turns import milliseconds
 
 BATCH, TIME, TAGS = 32, 100, 20
 
 
-def least(ours: Callable[[], object], theirs: Callable[[], object], times: int) -> tuple[float, float]:
-    """Milliseconds of the fastest run of each, run in turn."""
-    best = [float("inf")] * 2
-    for _ in range(times + 2):
-        for side, run in enumerate((ours, theirs)):
-            begin = time.perf_counter()
-            run()
-            best[side] = min(best[side], 1000 * (time.perf_counter() - begin))
-    return best[0], best[1]
-
-
-def measure(times: int) -> list[dict[str, object]]:
+def measure(times: int) -> list[dict[str, Any]]:
     from torchcrf import CRF as Peer  # noqa: N811
 
     torch.manual_seed(0)
@@ -65,7 +53,8 @@ def measure(times: int) -> list[dict[str, object]]:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-2)
     torch.testing.assert_close(our_gradient, their_gradient, rtol=0, atol=1e-4)
     paths = [
-        row[:n] for row, n in zip(crf.viterbi(emissions, lengths)[0].tolist(), lengths.tolist(), strict=True)
+        path[:n]
+        for path, n in zip(crf.viterbi(emissions, lengths)[0].tolist(), lengths.tolist(), strict=True)
     ]
     if paths != peer.decode(emissions, mask):
         raise SystemExit("the two sides find different best paths")
@@ -75,18 +64,8 @@ def measure(times: int) -> list[dict[str, object]]:
         ("loss with gradient", 10.0, our_loss, their_loss),
         ("Viterbi", 5.0, lambda: crf.viterbi(emissions, lengths), lambda: peer.decode(emissions, mask)),
     ):
-        mine, peers = least(ours_run, theirs_run, times)
-        rows.append(
-            {
-                "row": f"CRF {name}, {BATCH}×{TIME}×{TAGS}",
-                "peer": "pytorch-crf",
-                "ours": round(mine, 3),
-                "theirs": round(peers, 3),
-                "unit": "ms",
-                "ratio": round(peers / mine, 2),
-                "goal": goal,
-            }
-        )
+        mine, peers = milliseconds(ours_run, theirs_run, times)
+        rows.append(row(f"CRF {name}, {BATCH}×{TIME}×{TAGS}", "pytorch-crf", mine, peers, "ms", goal=goal))
     return rows
 
 
@@ -96,19 +75,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=30)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    try:
-        rows = measure(options.times)
-    except ModuleNotFoundError:
-        print(
-            "pytorch-crf is not installed, so there is nothing to compare with: pip install pytorch-crf",
-            file=sys.stderr,
-        )
-        rows = []
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print("{row}: {ours} {unit}, {peer} {theirs} {unit}: {ratio}× (goal {goal}×)".format(**row))
+    show(against("pytorch-crf", lambda: measure(options.times)), as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from anaphora.search import Lexicon, WordHypothesis, ctc_beam, ctc_loss
 from ctc_peers import Search, WordSearch, flashlight, flashlight_words, pyctcdecode
-from rows import row, show
+from rows import against, row, show
 from turns import least
 
 BATCH, TIME, SYMBOLS, WIDTH = 32, 200, 32, 50
@@ -169,10 +168,7 @@ def main() -> None:
         ("pyctcdecode", lambda: beam_rows("pyctcdecode", pyctcdecode(WIDTH, SYMBOLS), 8, 25.0, few)),
     )
     for name, measure in peers:
-        try:
-            rows += measure()
-        except ModuleNotFoundError:
-            print(f"{name} is not installed, so its rows are left out: pip install {name}", file=sys.stderr)
+        rows += against(name, measure)
     rows += thread_rows(options.times)
     show(rows, as_json=options.json)
 

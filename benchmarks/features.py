@@ -14,7 +14,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 
 from anaphora.data.audio.features import FLOOR, MFCC, LogMel
-from rows import row, show
+from rows import against, row, show
 from turns import least
 
 RATE, SECONDS = 16_000, 10
@@ -72,15 +71,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--times", type=int, default=200)
     options = parser.parse_args()
-    try:
-        rows = measure(options.times)
-    except ModuleNotFoundError:
-        print(
-            "librosa is not installed, so there is nothing to compare with: pip install librosa",
-            file=sys.stderr,
-        )
-        rows = []
-    show(rows, as_json=options.json)
+    show(against("librosa", lambda: measure(options.times)), as_json=options.json)
 
 
 if __name__ == "__main__":

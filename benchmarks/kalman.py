@@ -8,26 +8,14 @@ and, for the batch in one call, ``pip install dynamax``.
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import anaphora as an
-from rows import row, show
-
-
-def least(ours: Callable[[], object], theirs: Callable[[], object], times: int) -> tuple[float, float]:
-    """Milliseconds of the fastest run of each, run in turn."""
-    best = [float("inf")] * 2
-    for _ in range(times + 1):
-        for side, run in enumerate((ours, theirs)):
-            begin = time.perf_counter()
-            run()
-            best[side] = min(best[side], 1000 * (time.perf_counter() - begin))
-    return best[0], best[1]
+from rows import against, row, show
+from turns import milliseconds
 
 
 def model() -> an.Kalman:
@@ -66,12 +54,14 @@ def against_statsmodels(times: int) -> list[dict[str, Any]]:
     holes[np.random.default_rng(0).random(long.shape) < 0.1] = np.nan
     for name, y, goal in (("1×10 000", long, 3.5), ("1×10 000, a tenth missing", holes, 3.0)):
         same(own.smooth(y), smooth(y))
-        mine, peers = least(lambda y=y: own.smooth(y), lambda y=y: smooth(y), times)
+        mine, peers = milliseconds(lambda y=y: own.smooth(y), lambda y=y: smooth(y), times)
         rows.append(row(f"Kalman smoother, {name}", "statsmodels", mine, peers, "ms", goal=goal))
     _, batch = own.sample(200, series=1000, seed=1)
     found = own.smooth(batch)
     np.testing.assert_allclose(found.mean[7], smooth(batch[7]).smoothed_state.T, atol=1e-6)
-    mine, peers = least(lambda: own.smooth(batch), lambda: [smooth(y) for y in batch], max(2, times // 5))
+    mine, peers = milliseconds(
+        lambda: own.smooth(batch), lambda: [smooth(y) for y in batch], max(2, times // 5)
+    )
     rows.append(row("Kalman smoother, 1000×200", "statsmodels in a loop", mine, peers, "ms", goal=100.0))
     return rows
 
@@ -109,7 +99,9 @@ def against_dynamax(times: int) -> list[dict[str, Any]]:
     found = own.smooth(batch)
     np.testing.assert_allclose(found.mean, np.asarray(means), atol=1e-6)
     np.testing.assert_allclose(found.log_likelihood, np.asarray(likelihoods), rtol=1e-8)
-    mine, peers = least(lambda: own.smooth(batch), lambda: jax.block_until_ready(smooth(theirs_in)), times)
+    mine, peers = milliseconds(
+        lambda: own.smooth(batch), lambda: jax.block_until_ready(smooth(theirs_in)), times
+    )
     return [row("Kalman smoother, 1000×200", "dynamax, float64, compiled", mine, peers, "ms", goal=1.3)]
 
 
@@ -118,12 +110,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--times", type=int, default=15)
     options = parser.parse_args()
-    rows = []
-    for name, measure in (("statsmodels", against_statsmodels), ("dynamax", against_dynamax)):
-        try:
-            rows += measure(options.times)
-        except ModuleNotFoundError:
-            print(f"{name} is not installed, so its rows are left out: pip install {name}", file=sys.stderr)
+    rows = against("statsmodels", lambda: against_statsmodels(options.times))
+    rows += against("dynamax", lambda: against_dynamax(options.times))
     show(rows, as_json=options.json)
 
 

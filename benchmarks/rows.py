@@ -7,6 +7,8 @@ the peer (1 or more is ahead) and ``goal`` the ratio asked for, None where none 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 KEYS = ("row", "peer", "ours", "theirs", "unit", "ratio", "goal")
@@ -26,6 +28,15 @@ def row(
     ratio = ours / theirs if more_is_better else theirs / ours
     figures = {"ours": float(f"{ours:.4g}"), "theirs": float(f"{theirs:.4g}")}
     return {"row": name, "peer": peer, **figures, "unit": unit, "ratio": round(ratio, 2), "goal": goal}
+
+
+def against(peer: str, measure: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows that ``measure`` gives, or none, and a sentence, where the peer is not installed."""
+    try:
+        return measure()
+    except ModuleNotFoundError:
+        print(f"{peer} is not installed, so its rows are left out: pip install {peer}", file=sys.stderr)
+        return []
 
 
 def show(rows: list[dict[str, Any]], *, as_json: bool) -> None:

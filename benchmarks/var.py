@@ -7,26 +7,13 @@ same coefficients and orders before they are timed. The peer is not installed wi
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import anaphora as an
-from rows import row, show
-
-
-def least(ours: Callable[[], object], theirs: Callable[[], object], times: int) -> tuple[float, float]:
-    """Milliseconds of the fastest run of each, run in turn."""
-    best = [float("inf")] * 2
-    for _ in range(times + 1):
-        for side, run in enumerate((ours, theirs)):
-            begin = time.perf_counter()
-            run()
-            best[side] = min(best[side], 1000 * (time.perf_counter() - begin))
-    return best[0], best[1]
+from rows import against, row, show
+from turns import milliseconds
 
 
 def data() -> np.ndarray:
@@ -70,7 +57,7 @@ def measure(times: int) -> list[dict[str, Any]]:
             lambda: Peer(y).select_order(10),
         ),
     ):
-        mine, peers = least(ours_run, theirs_run, times)
+        mine, peers = milliseconds(ours_run, theirs_run, times)
         rows.append(row(f"VAR {name}, 10×5000", "statsmodels", mine, peers, "ms", goal=goal))
     return rows
 
@@ -80,15 +67,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--times", type=int, default=15)
     options = parser.parse_args()
-    try:
-        rows = measure(options.times)
-    except ModuleNotFoundError:
-        print(
-            "statsmodels is not installed, so there is nothing to compare with: pip install statsmodels",
-            file=sys.stderr,
-        )
-        rows = []
-    show(rows, as_json=options.json)
+    show(against("statsmodels", lambda: measure(options.times)), as_json=options.json)
 
 
 if __name__ == "__main__":
