@@ -185,5 +185,5 @@ def test_a_journal_continues_after_the_last_whole_line(tmp_path):
 
 def test_a_broken_line_is_named(tmp_path):
     (tmp_path / "m.jsonl").write_text('{"a": 1}\n{"a": \n{"a": 2}\n')
-    with pytest.raises(RunError, match=r"m.jsonl:2: not a line of JSON"):
+    with pytest.raises(RunError, match=r"m.jsonl:2: not a line of a journal"):
         list(read_journal(tmp_path / "m.jsonl"))

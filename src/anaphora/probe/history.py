@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,15 @@ def _names(paths: list[Path]) -> list[str]:
         depth += 1
 
 
+def _numbered(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines that say which step they belong to, as all do that a training wrote."""
+    return (line for line in read_journal(path) if isinstance(line.get("step"), int))
+
+
 def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) -> None:
     steps: list[dict[str, Any]] = []
-    for line in read_journal(run.metrics):
-        if "dev" in line:
+    for line in _numbered(run.metrics):
+        if isinstance(line.get("dev"), dict):
             for measure, value in line["dev"].items():
                 if isinstance(value, int | float):
                     record = {"measure": measure, "value": float(value), "best": bool(line.get("best"))}
@@ -58,9 +64,10 @@ def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) ->
             event = {"event": line["health"], "message": line.get("message", "")}
             tables["events"].append({"run": name, "step": line["step"], **event})
         else:
-            steps.append({"run": name, **line})
+            numbers = {key: value for key, value in line.items() if isinstance(value, int | float | None)}
+            steps.append({"run": name, **numbers})
     tables["steps"] += steps[:: 1 + len(steps) // STEPS_AT_MOST]
-    tables["samples"] += [{"run": name, **line} for line in read_journal(run.samples)]
+    tables["samples"] += [{"run": name, **line} for line in _numbered(run.samples)]
     for line in read_journal(run.timings):
         if line.get("event") == "resume":
             tables["events"].append({"run": name, "step": line.get("from_step", 0), "event": "resumed"})

@@ -37,7 +37,7 @@ class RunConfig:
 def read_config(folder: Path) -> RunConfig:
     """The config of a run folder, or a sentence saying why it cannot be read."""
     path = folder / "config.json"
-    if folder.is_file():
+    if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file, not a run folder; give the folder that `train -o` wrote.")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -49,7 +49,8 @@ def read_config(folder: Path) -> RunConfig:
             f"{path} is nested too deeply to be a config; restore it from a copy of the run."
         ) from None
     except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}); restore it from a copy of the run.") from None
+        why = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+        raise RunError(f"{path} cannot be read ({why}); restore it from a copy of the run.") from None
     return _parse(path, document)
 
 
@@ -74,4 +75,10 @@ def _parse(path: Path, document: Any) -> RunConfig:
     try:
         return RunConfig(task, resolve(task, document["settings"]), data)
     except SettingsError as error:
-        raise RunError(f"{path} holds settings that cannot be used: {'; '.join(error.problems)}") from None
+        count = len(error.problems)
+        many = (
+            f"{count} settings that cannot be used, the first"
+            if count > 1
+            else "settings that cannot be used"
+        )
+        raise RunError(f"{path} holds {many}: {error.problems[0]}") from None

@@ -263,18 +263,26 @@ class Estimator(ABC):
         return data, dev
 
     @classmethod
-    def resume(cls, run: str | Path, *, reporter: Reporter | None = None) -> Self:
-        """Go on with a run that was interrupted; the result is that of a run that never was."""
+    def resume(cls, run: str | Path, *, steps: int | None = None, reporter: Reporter | None = None) -> Self:
+        """Go on with a run that was interrupted; the result is that of a run that never was.
+
+        ``steps`` makes a run longer, also one that is finished; ``config.json`` then says so.
+        """
         folder = RunFolder.open(Path(run))
         config = read_config(folder.path)
         if not config.data:
             raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
-        self = cls(**meaningful(config.task, config.settings))
-        self._read_learnt(folder)
+        longer = {} if steps is None else {"steps": steps}
+        self = cls(**{**meaningful(config.task, config.settings), **longer})
+        folder.check_learnt()
+        with _as_told(folder.path / folder.learnt_names()[0]):
+            self._read_learnt(folder)
         group = distributed.join(self.settings_.device)
         with contextlib.ExitStack() as held:
             group.on_main(lambda: held.enter_context(folder.lock()))
-            self._train(folder, *self._reopen(folder, config), reporter, resume=True)
+            with _as_told(folder.config):
+                data, dev = self._reopen(folder, config)
+            self._train(folder, data, dev, reporter, resume=True)
         return self
 
     def _train(self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool) -> None:
@@ -298,8 +306,18 @@ class Estimator(ABC):
         objective, batches = self._lesson(data, dev)
         trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
         if resume:
-            trainer.resume()
+            reached = trainer.resume()
+            trainer.group.on_main(lambda: self._record_length(run, reached))
         return trainer.run()
+
+    def _record_length(self, run: RunFolder, reached: int) -> None:
+        """Write into ``config.json`` that ``resume`` was asked for another number of steps."""
+        config = read_config(run.path)
+        if config.settings == self.settings_:
+            return
+        if self.settings_.steps <= reached:
+            raise RunError(f"{run.path}: has trained for {reached} steps already; ask for more than that.")
+        run.write_text("config.json", RunConfig(config.task, self.settings_, config.data).to_json())
 
     def _folder(self, out: str | Path | None) -> Path:
         if out is not None:
@@ -365,3 +383,14 @@ class Estimator(ABC):
         if isinstance(self.model_, nn.Module):
             return sum(weight.numel() for weight in self.model_.parameters())
         return sum(weight.numel() for weight in self._weights().values())
+
+
+@contextlib.contextmanager
+def _as_told(file: Path) -> Iterator[None]:
+    """While a run is made again from what ``file`` says, nonsense in it is a damaged file and no fault of ours."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise RunError(
+            f"{file}: does not hold what a run wrote; restore it from a copy of the run."
+        ) from error

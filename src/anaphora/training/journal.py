@@ -88,9 +88,14 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield json.loads(line)
-            except ValueError:
-                raise RunError(f"{path}:{number}: not a line of JSON; the file is damaged.") from None
+                read = json.loads(line)
+            except (ValueError, RecursionError):
+                read = None
+            if not isinstance(read, dict):
+                raise RunError(
+                    f"{path}:{number}: not a line of a journal, so the file is damaged; restore it from a copy."
+                )
+            yield read
 
 
 def _plain(value: Any) -> Any:

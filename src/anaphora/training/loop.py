@@ -160,8 +160,10 @@ class Trainer:
                 self.reporter.warn(problem)
         self.keeper.put_model_back()
         if self.over():
+            more = f"; `anaphora resume {self.folder.path} --steps N` trains longer"
             self.reporter.say(
-                f"{self.folder.path}: finished at step {self.standing.step}; nothing is left to train."
+                f"{self.folder.path}: finished at step {self.standing.step}, nothing is left to train"
+                f"{more if self.standing.step >= self.settings.steps else ''}."
             )
             return
         self.timings.open_whole()

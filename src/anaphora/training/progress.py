@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+SHOWN = 400
+"""Characters of a sample that are printed."""
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -144,7 +147,7 @@ class ConsoleReporter(SilentReporter):
         for sample in samples[: self.samples]:
             for name, text in sample.items():
                 if text or name == "output":  # a language model writes from nothing and has no reference
-                    self._print(f"  {name:<9} {printable(text)}", "dim")
+                    self._print(f"  {name:<9} {printable(text[:SHOWN])}{'…' * (len(text) > SHOWN)}", "dim")
 
     def say(self, text: str) -> None:
         self._print(text)

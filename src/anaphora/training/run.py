@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +134,28 @@ class RunFolder:
     def load_model(self, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The verified ``(tensors, facts)`` of ``model.safetensors``, which must belong to this folder's files."""
         tensors, facts = load_weights(self.model, device)
+        self.check_files(facts)
+        return tensors, facts
+
+    def check_learnt(self) -> None:
+        """Refuse what was learnt besides weights where it is not what the weights name, if they can be read."""
+        facts: dict[str, Any] = {}
+        with contextlib.suppress(RunError):
+            facts = load_weights(self.model)[1]
+        self.check_files(facts, changed=frozenset({self.config.name}))
+
+    def check_files(self, facts: Mapping[str, Any], *, changed: frozenset[str] = frozenset()) -> None:
+        """Refuse a folder whose files are not those that weights with these ``facts`` name, except those that may
+        have ``changed``."""
         mine = self.fingerprints()
         for name, fingerprint in facts.get("files", {}).items():
-            if mine.get(name) != fingerprint:
-                state = "is missing" if name not in mine else "is not the one these weights were trained with"
-                raise RunError(f"{self.path / name}: {state}; put the original back.")
-        return tensors, facts
+            if name in mine and (mine[name] == fingerprint or name in changed):
+                continue
+            state = "is missing" if name not in mine else "is not the one these weights were trained with"
+            other = ""
+            if name == self.config.name and self.has_checkpoints():
+                other = f", or train on with it: `anaphora resume {self.path}`"
+            raise RunError(f"{self.path / name}: {state}; put the original back{other}.")
 
     def fingerprints(self) -> dict[str, str]:
         """sha256 of ``config.json``, ``tokenizer.json`` and ``learnt.json``, where they are: weights name what

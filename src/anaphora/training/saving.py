@@ -105,6 +105,7 @@ class Keeper:
             "batches": trainer.batches.state(),
             "journals": {name: journal.mark() for name, journal in trainer.journals.items()},
             "made_with": self.made_with(),
+            "settings": self._settings(),
         }
 
     def restore(self) -> int:
@@ -125,7 +126,8 @@ class Keeper:
             if skipped:
                 raise RunError(
                     f"{trainer.folder.path}: none of its {len(skipped)} checkpoints can be used "
-                    f"({skipped[0].path.name}: {skipped[0].reason}); restore one from a backup or train anew."
+                    f"({skipped[0].path.name}: {skipped[0].reason}); put back what was changed, restore one from a "
+                    "backup, or train anew."
                 )
             trainer.reporter.say(
                 f"{trainer.folder.path}: has no checkpoint yet, so training starts from the beginning."
@@ -145,22 +147,27 @@ class Keeper:
                 f"state.json has format {checkpoint.state.get('format')}, this version reads {FORMAT}"
             )
         mine, theirs = self.trainer.model.state_dict(), checkpoint.tensors["model"]
+        edited = self._changed(checkpoint.state.get("settings", {}), self._settings())
+        why = f"; by config.json {', '.join(edited)}" if edited else ""
         if set(mine) != set(theirs):
             odd = sorted(set(mine) ^ set(theirs))[0]
-            raise Unusable(f"it is of another model ({odd} is in one of them only)")
+            raise Unusable(f"it is of another model ({odd} is in one of them only{why})")
         for name, value in mine.items():
             other = theirs[name]
             if (value.shape, value.dtype) != (other.shape, other.dtype):
                 raise Unusable(
                     f"it is of another model ({name} is {tuple(other.shape)} {other.dtype} there "
-                    f"and {tuple(value.shape)} {value.dtype} here)"
+                    f"and {tuple(value.shape)} {value.dtype} here{why})"
                 )
         if (self.trainer.average is not None) != ("ema" in checkpoint.tensors):
             raise Unusable("it was made with another setting of ema or average_after")
 
     def _take(self, checkpoint: Checkpoint) -> None:
         trainer, state = self.trainer, checkpoint.state
-        self._warn_of_changes(state["made_with"])
+        if checkpoint.best is not None:  # settings may be changed between two runs; what was learnt may not
+            _, facts = unpack(checkpoint.best, where="best.safetensors")
+            trainer.folder.check_files(facts, changed=frozenset({"config.json"}))
+        self._warn_of_changes(state)
         trainer.model.load_state_dict(checkpoint.tensors["model"])
         restore_optimizer(trainer.model, trainer.stepper.optimizer, checkpoint.tensors["optimizer"])
         if trainer.average:
@@ -216,15 +223,32 @@ class Keeper:
         steps = [step for step, _ in self.checkpoints.steps()]
         return f" (the checkpoint of step {max(steps)} is good)" if steps else ""
 
-    def _warn_of_changes(self, before: Mapping[str, Any]) -> None:
-        now = json.loads(json.dumps(self.made_with()))
-        changed = [
-            f"{name} was {before[name]} and is {now[name]}" for name in now if before.get(name) != now[name]
-        ]
+    def _settings(self) -> dict[str, Any]:
+        return dict(json.loads(self.trainer.settings.model_dump_json()))
+
+    def _warn_of_changes(self, state: Mapping[str, Any]) -> None:
+        now = self.made_with()
+        changed = self._changed({**dict.fromkeys(now), **state["made_with"]}, now)
+        edited = self._changed(state.get("settings", {}), self._settings())
+        if edited:
+            self.trainer.reporter.say(
+                f"{self.trainer.folder.path}: {', '.join(edited)} since the checkpoint was written; the run goes on "
+                "with that."
+            )
         if changed:
             self.trainer.reporter.warn(
                 f"{', '.join(changed)}: the run goes on, but not bit for bit as it would have without the change."
             )
+
+    @staticmethod
+    def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+        """Clauses that name what is not as it was; what ``before`` does not know cannot be told."""
+        now = json.loads(json.dumps(now))
+        return [
+            f"{name} was {before[name]} and is {value}"
+            for name, value in now.items()
+            if name in before and before[name] != value
+        ]
 
     def _finite(self, tensors: dict[str, Tensor], part: str = "model") -> dict[str, Tensor]:
         bad = first_not_finite(tensors)

@@ -10,16 +10,19 @@ from anaphora.cli.options import json_option
 
 EXAMPLES = """
 anaphora resume runs/numbers
+anaphora resume runs/numbers --steps 8000
 """
 
 
 @click.command("resume", cls=Order, examples=EXAMPLES)
 @click.argument("run", metavar="RUN")
+@click.option("--steps", type=int, metavar="N", help="Train longer: to step N instead of the run's own.")
 @json_option
-def command(run: str, as_json: bool) -> int:
+def command(run: str, steps: int | None, as_json: bool) -> int:
     """Go on with the training of RUN from its newest whole checkpoint.
 
-    The result is bit for bit that of a run that was never stopped. The settings are those of the run.
+    The result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
+    config.json was edited since, what was changed is said.
     """
     import time
     from pathlib import Path
@@ -32,6 +35,6 @@ def command(run: str, as_json: bool) -> int:
     from anaphora.cli.reporting import make_reporter
 
     begun = time.monotonic()
-    model = estimator(config.task.command).resume(run, reporter=make_reporter(config.settings))
+    model = estimator(config.task.command).resume(run, steps=steps, reporter=make_reporter(config.settings))
     stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
     return INTERRUPTED if stopped == "interrupted" else FINE
