@@ -128,14 +128,17 @@ class Kalman:
 
     @property
     def states(self) -> int:
+        """n, how many numbers a state has."""
         return int(self._p["A"].shape[1])
 
     @property
     def outputs(self) -> int:
+        """m, how many numbers are observed at a step."""
         return int(self._p["C"].shape[1])
 
     @property
     def inputs(self) -> int:
+        """k, how many numbers drive a step; 0 without B and D."""
         return int(self._p["B"].shape[2])
 
     # ---- inference

@@ -29,6 +29,7 @@ class KeyValues:
         return KeyValues(torch.cat((self.keys, new.keys), 2), torch.cat((self.values, new.values), 2))
 
     def select(self, rows: Tensor) -> KeyValues:
+        """Those of the given rows, in their order; rows may repeat."""
         return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 

@@ -55,7 +55,7 @@ class TrainedModel(Protocol):
     def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]: ...
 
 
-class NextWordModel:
+class NextWordModel(WordModel):
     """A next-symbol model, (step, state) as every search takes it, as a `WordModel`.
 
     start, eos: the model's symbols for the beginning and the end of a sentence.
@@ -151,7 +151,7 @@ def of_trained(lm: Any) -> NextWordModel:
     return NextWordModel(lm.step, lm.start(1), start=lm.begin, eos=lm.end, spell=encode, between=between)
 
 
-class KenLM:
+class KenLM(WordModel):
     """A model of the ``kenlm`` package, from its binary or an ARPA file, as a `WordModel`."""
 
     def __init__(self, path: str | Path):
