@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from persistent_emulated import _HOST, COMPILER
 from torch import Tensor
 
-from anaphora.kernels.gpu import likelihood, lookup
+from anaphora.kernels.gpu import likelihood, lookup, masked
 from anaphora.kernels.gpu.kernel import KINDS, PRELUDE, Kernel
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.kernels.gpu.lookup import look_up
+from anaphora.kernels.gpu.masked import by_torch, fits, softmax_among
 
 PAD = 0
 MORE = r"""
@@ -78,7 +79,7 @@ def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if COMPILER is None:
         pytest.skip("no C++ compiler here")
     monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, tmp_path, *given))
-    for module in (likelihood, lookup):
+    for module in (likelihood, lookup, masked):
         monkeypatch.setattr(module, "serves", lambda *_: True)
     monkeypatch.setattr(lookup, "FEW", 0)
 
@@ -120,6 +121,24 @@ def check_lookup(device: str, shape: tuple[int, ...], rows: int, width: int, dty
     torch.testing.assert_close(found.double(), wanted, rtol=rounding, atol=1e-4)
 
 
+def check_softmax(device: str, shape: tuple[int, int, int], dtype: torch.dtype, by_query: bool) -> None:
+    scores = (4 * torch.randn(shape, device=device)).to(dtype).requires_grad_()
+    mask = torch.rand(shape[0], shape[1] if by_query else 1, shape[2], device=device) < 0.6
+    mask[0] = False  # a row without any place
+    assert fits(scores, mask)
+    weight = torch.randn(shape, device=device).to(dtype)
+    p = softmax_among(scores, mask)
+    (found,) = torch.autograd.grad(p, scores, weight)
+    exact = scores.detach().double().requires_grad_()
+    wanted = by_torch(exact, mask)
+    (gradient,) = torch.autograd.grad(wanted, exact, weight.double())
+    rounding = {torch.float32: 1e-5, torch.bfloat16: 2**-8, torch.float16: 2**-10}[dtype]
+    assert p.dtype == found.dtype == dtype
+    assert not p[0].any()
+    torch.testing.assert_close(p.double(), wanted, rtol=rounding, atol=1e-6)
+    torch.testing.assert_close(found.double(), gradient, rtol=rounding, atol=1e-5)
+
+
 @pytest.mark.usefixtures("by_fibres")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_kernels_compute_what_torch_does(dtype: torch.dtype) -> None:
@@ -127,6 +146,8 @@ def test_kernels_compute_what_torch_does(dtype: torch.dtype) -> None:
         for smoothing in (0.0, 0.1):
             check_loss("cpu", 5, symbols, dtype, smoothing)
     check_lookup("cpu", (3, 100), 7, 130, dtype)
+    for by_query in (False, True):
+        check_softmax("cpu", (3, 5, 45), dtype, by_query)
 
 
 @pytest.mark.usefixtures("by_fibres")
@@ -162,6 +183,14 @@ def test_losses_on_a_gpu(dtype: torch.dtype) -> None:
 def test_tables_on_a_gpu(dtype: torch.dtype) -> None:
     for shape, rows, width in (((5000,), 9, 4), ((130, 31), 8000, 256), ((61, 67), 333, 300)):
         check_lookup("cuda", shape, rows, width, dtype)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", list(KINDS))
+def test_softmax_on_a_gpu(dtype: torch.dtype) -> None:
+    for shape in ((2, 1, 1), (300, 14, 13), (3, 70, 513)):
+        for by_query in (False, True):
+            check_softmax("cuda", shape, dtype, by_query)
 
 
 @pytest.mark.cuda

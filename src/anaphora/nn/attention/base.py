@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.gpu.masked import by_torch, fits, softmax_among
 from anaphora.nn import inside
 from anaphora.nn.attention.masks import by_query
 
@@ -14,12 +15,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
     A row without any such place is all zeros, with zero gradient, rather than NaN.
     """
-    if mask is None:
-        return torch.softmax(scores, -1)
-    # The lowest finite number instead of -inf: a row of -inf would make NaN, also in the backward pass.
-    elsewhere = ~mask
-    scores = scores.masked_fill(elsewhere, torch.finfo(scores.dtype).min)
-    return torch.softmax(scores, -1).masked_fill(elsewhere, 0.0)
+    return torch.softmax(scores, -1) if mask is None else by_torch(scores, mask)
 
 
 class Attention(nn.Module):
@@ -55,7 +51,11 @@ class Attention(nn.Module):
         Returns context ``(batch, queries, Dv)`` and weights ``(batch, queries, keys)``.
         """
         scores = self.score(query, self.prepare(keys) if prepared is None else prepared)
-        weights = masked_softmax(scores, None if mask is None else by_query(mask))
+        mask = None if mask is None else by_query(mask)
+        if mask is not None and scores.requires_grad and not inside.recording() and fits(scores, mask):
+            weights = softmax_among(scores, mask)  # in the type that the product below takes
+        else:
+            weights = masked_softmax(scores, mask)
         inside.note(self, "scores", scores)
         inside.note(self, "weights", weights)
         return torch.matmul(weights, keys if values is None else values), weights

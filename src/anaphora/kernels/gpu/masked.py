@@ -1,0 +1,112 @@
+"""Softmax among some places of each row on a GPU: one kernel forward, one backward.
+
+    p_k = m_k exp(s_k) / Σ_j m_j exp(s_j),    ∂s_k = p_k (∂p_k − Σ_j p_j ∂p_j)
+
+A row without any place is all zeros, and so is its gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
+
+HEAD = r"""
+__device__ inline float lanes_max(float v){for(int o=16;o;o>>=1)v=fmaxf(v,__shfl_xor_sync(~0u,v,o));return v;}
+__device__ inline float lanes_sum(float v){for(int o=16;o;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
+#define EACH_ROW for(int row=blockIdx.x*(blockDim.x/32)+(threadIdx.x>>5);row<rows;row+=gridDim.x*(blockDim.x/32))
+#define EACH_KEY for(int k=threadIdx.x&31;k<keys;k+=32)
+#define MASK const unsigned char*real=mask+(long long)(row/queries)*by_batch+(long long)(row%queries)*by_query;
+"""
+FORWARD = r"""
+extern "C" __global__ void weights_of_rows(const elem*s,const unsigned char*mask,elem*p,float*log_sum,
+                                           int rows,int queries,int keys,int by_batch,int by_query){
+  const float nothing=-__int_as_float(0x7f800000);
+  EACH_ROW{
+    MASK
+    const elem*from=s+(long long)row*keys;elem*to=p+(long long)row*keys;
+    float most=nothing;
+    EACH_KEY if(real[k])most=fmaxf(most,wide(from[k]));
+    most=lanes_max(most);
+    const float shift=most==nothing?0.f:most;  // all of them may be that low
+    float sum=0.f;
+    EACH_KEY if(real[k])sum+=expf(wide(from[k])-shift);
+    sum=lanes_sum(sum);
+    const float whole=sum>0.f||sum!=sum?shift+logf(sum):-nothing;
+    EACH_KEY to[k]=narrow(real[k]?expf(wide(from[k])-whole):0.f);
+    if(!(threadIdx.x&31))log_sum[row]=whole;
+  }
+}
+"""
+BACKWARD = r"""
+extern "C" __global__ void gradients_of_rows(const elem*s,const unsigned char*mask,const float*log_sum,const elem*dp,elem*ds,
+                                             int rows,int queries,int keys,int by_batch,int by_query){
+  EACH_ROW{
+    MASK
+    const long long first=(long long)row*keys;
+    const float whole=log_sum[row];
+    float dot=0.f;
+    EACH_KEY if(real[k])dot+=expf(wide(s[first+k])-whole)*wide(dp[first+k]);
+    dot=lanes_sum(dot);
+    EACH_KEY ds[first+k]=narrow(real[k]?expf(wide(s[first+k])-whole)*(wide(dp[first+k])-dot):0.f);
+  }
+}
+"""
+_forward = Kernel(HEAD + FORWARD, "weights_of_rows")
+_backward = Kernel(HEAD + BACKWARD, "gradients_of_rows")
+
+
+def fits(scores: Tensor, mask: Tensor) -> bool:
+    """Whether `softmax_among` takes these: scores ``(batch, queries, keys)``, a mask of as many or fewer."""
+    return (
+        serves(scores, mask)
+        and scores.dim() == mask.dim() == 3
+        and scores.dtype in KINDS
+        and scores.numel() > 0
+        and mask.dtype == torch.bool
+        and mask.shape[2] == scores.shape[2]
+        and mask.stride(2) == 1
+        and all(m in (1, s) for m, s in zip(mask.shape[:2], scores.shape[:2], strict=True))
+    )
+
+
+def softmax_among(scores: Tensor, mask: Tensor) -> Tensor:
+    """p ``(batch, queries, keys)`` in the type of the scores, among the places where ``mask`` is True."""
+    found: Tensor = _Softmax.apply(scores.contiguous(), mask)  # type: ignore[no-untyped-call]
+    return found
+
+
+def by_torch(scores: Tensor, mask: Tensor) -> Tensor:
+    """The same by torch's operations, of any shapes that fit together."""
+    elsewhere = ~mask
+    # The lowest finite number instead of -inf: a row of -inf would make NaN, also in the backward pass.
+    scores = scores.masked_fill(elsewhere, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, -1).masked_fill(elsewhere, 0.0)
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, mask: Tensor) -> Tensor:
+        batch, queries, keys = scores.shape
+        steps = [0 if m == 1 else stride for m, stride in zip(mask.shape[:2], mask.stride(), strict=False)]
+        ctx.numbers = (batch * queries, queries, keys, *steps)
+        made = torch.empty_like(scores)
+        log_sum = torch.empty(batch * queries, dtype=torch.float32, device=scores.device)
+        tasks, kind = -(-batch * queries // 8), KINDS[scores.dtype]
+        _forward.run(scores, tasks, (scores, mask, made, log_sum), ctx.numbers, kind)
+        ctx.save_for_backward(scores, mask, log_sum)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        scores, mask, log_sum = ctx.saved_tensors
+        if torch.is_grad_enabled():  # it is differentiated again
+            (again,) = torch.autograd.grad(by_torch(scores, mask), scores, grad, create_graph=True)
+            return again, None
+        made = torch.empty_like(scores)
+        tasks, kind = -(-ctx.numbers[0] // 8), KINDS[scores.dtype]
+        _backward.run(scores, tasks, (scores, mask, log_sum, grad.contiguous(), made), ctx.numbers, kind)
+        return made, None
