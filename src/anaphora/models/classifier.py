@@ -41,6 +41,11 @@ class SequenceClassifier(nn.Module):
         nn.init.normal_(self.output.weight, std=width**-0.5)
         nn.init.zeros_(self.output.bias)
 
+    @property
+    def outputs(self) -> int:
+        """Scores of a sequence."""
+        return self.output.out_features + self.binary
+
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, time)`` of symbols or ``(batch, time, features)``; lengths ``(batch,)`` ->
         scores ``(batch, outputs)``."""

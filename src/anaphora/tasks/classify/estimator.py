@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +18,16 @@ from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.models.classical.ngram_classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.classify.build import build_classifier
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
-from anaphora.tasks.classify.inputs import Inputs, TextInputs, VectorInputs, cut
-from anaphora.tasks.classify.objective import ClassificationObjective, measure, spell
+from anaphora.tasks.classify.inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
+from anaphora.tasks.classify.ngrams import empty, fitted, learn_ngrams
+from anaphora.tasks.classify.objective import ClassificationObjective, best_measure, measure, spell
 from anaphora.tasks.classify.outputs import answers, probabilities, score_inputs
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.classify.reading import sequence_batches
@@ -42,6 +45,7 @@ from anaphora.tasks.pretrained import (
 )
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
@@ -61,7 +65,7 @@ class Classifier(Estimator):
 
     command = "classify"
     settings_: ClassifierSettings
-    model_: SequenceClassifier
+    model_: SequenceClassifier | NGramClassifier
     inputs_: Inputs
     targets_: Targets
 
@@ -89,12 +93,18 @@ class Classifier(Estimator):
                 raise DataError(
                     "init and embeddings are about symbols, but the data are vectors; leave them out."
                 )
+            if self._direct:
+                raise DataError(
+                    f"the preset {s.model} reads texts, but the data are vectors; choose another."
+                )
             self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
         elif s.model in PICTURES:
             raise DataError(
                 f"the preset {s.model} looks at pictures, but the data are texts; give arrays (rows, columns) with "
                 "their labels, or choose another preset."
             )
+        elif self._direct:
+            self.inputs_ = learn_ngrams(s, (text for text, _ in data.read(range(len(data)))))
         else:
             donor = self._adopt()
             symbols = self._learn_symbols(data) if donor is None else donor.tokenizer_
@@ -121,6 +131,7 @@ class Classifier(Estimator):
         if s.init:
             found = body_weights(only_donor(s.init)[1], "encoder.")
         if s.embeddings:
+            assert isinstance(self.model_, SequenceClassifier)
             embedding = self.model_.encoder.embedding
             assert isinstance(embedding, Embedding)
             assert isinstance(self.inputs_, TextInputs)
@@ -142,7 +153,9 @@ class Classifier(Estimator):
         lengths = [len(x) + 1 for x in self._encode([x for x, _ in rows])]
         return sum(lengths) / len(lengths) * len(data)
 
-    def _fresh_model(self) -> SequenceClassifier:
+    def _fresh_model(self) -> SequenceClassifier | NGramClassifier:
+        if isinstance(self.inputs_, NGramInputs):
+            return empty(self.targets_, self.inputs_.grams.size)
         seed_everything(self.settings_.seed, "model")
         return build_classifier(self.settings_, outputs=self.targets_.size, **self.inputs_.sizes)
 
@@ -157,10 +170,25 @@ class Classifier(Estimator):
             max_tokens=self._longest,
             seed=s.seed,
         )
+        return self._objective(truth, dev), batches
+
+    def _solve(self, data: Labelled, dev: Labelled, reporter: Reporter | None) -> dict[str, float]:
+        self.model_ = self._fresh_model()
+        assert isinstance(self.model_, NGramClassifier)
+        texts, labels = zip(*data.read(range(len(data))), strict=True)
+        truth = self.targets_.encode(labels)
+        fitted(self.model_, self._encode(texts), truth, self.settings_.penalty)
+        return self._objective(truth, dev).evaluate(self.model_)
+
+    def _metric(self) -> str:
+        return best_measure(self.settings_)
+
+    def _objective(self, truth: Any, dev: Labelled) -> ClassificationObjective:
+        """What is minimised, for training examples with the encoded labels ``truth``."""
         held, wanted = zip(*dev.read(range(len(dev))), strict=True)
-        texts = held if self.inputs_.kind == "text" else [_outline(x) for x in held[:8]]
+        texts = [_outline(x) for x in held[:8]] if self.inputs_.kind == "vectors" else held
         shown = cut(self._encode(held), self._longest)
-        return ClassificationObjective(s, self.targets_, truth, (shown, list(wanted)), texts), batches
+        return ClassificationObjective(self.settings_, self.targets_, truth, (shown, list(wanted)), texts)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
         return reopen_training(config.data, spill=run.path / "data")
@@ -179,6 +207,9 @@ class Classifier(Estimator):
             self.targets_ = Targets.from_json(learnt["targets"])
             if learnt["inputs"]["kind"] == "vectors":
                 self.inputs_ = VectorInputs.from_json(learnt["inputs"])
+                return
+            if learnt["inputs"]["kind"] == "ngrams":
+                self.inputs_ = NGramInputs.from_json(learnt["inputs"])
                 return
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(
@@ -265,7 +296,7 @@ class Classifier(Estimator):
                 yield self._response(number, None if vectors else x, next(scores)[None], chosen)
 
     def _inputs(self) -> Literal["text", "numbers", "file"]:
-        if isinstance(self.inputs_, TextInputs):
+        if not isinstance(self.inputs_, VectorInputs):
             return "text"
         return "numbers" if self.inputs_.size is None else "file"
 
@@ -278,6 +309,8 @@ class Classifier(Estimator):
     def probe_embeddings(self) -> Trace:
         """The vectors of the symbols, for the view embeddings."""
         self._check_trained()
+        if isinstance(self.inputs_, NGramInputs):
+            raise AnaphoraError("the preset ngrams weighs n-grams and has no vectors of them.")
         if not isinstance(self.inputs_, TextInputs):
             raise AnaphoraError("this Classifier reads vectors, so it has no vectors of symbols.")
         embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
@@ -316,7 +349,9 @@ class Classifier(Estimator):
 
     @property
     def _longest(self) -> int:
-        """Most steps of an example; a picture is never cut."""
+        """Most steps of an example; a picture is never cut, nor is a set of n-grams."""
+        if isinstance(self.inputs_, NGramInputs):
+            return sys.maxsize
         size = self.inputs_.size if isinstance(self.inputs_, VectorInputs) else None
         return self.settings_.max_tokens if size is None else size[0]
 

@@ -40,6 +40,20 @@ class ClassifierSettings(
         lt=1,
         description="Share of symbols replaced by <unk> while training, so that no single word decides.",
     )
+    word_ngrams: int = Field(3, ge=1, le=8, description="Most words of an n-gram of words.")
+    char_ngrams: int = Field(
+        8,
+        ge=0,
+        le=16,
+        description="Most characters of an n-gram of characters, which has at least 2; below 2: words only.",
+    )
+    min_count: int = Field(2, ge=1, description="N-grams that fewer training texts have are left out.")
+    penalty: float = Field(
+        0.3,
+        gt=0,
+        allow_inf_nan=False,
+        description="How much large weights of n-grams cost: ½ penalty |w|² beside the summed loss of all texts.",
+    )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Share of the target probability spread over all classes."
     )
@@ -94,6 +108,8 @@ class ClassifierSettings(
             raise ValueError(
                 f"scan = 'picture' is for {', '.join(PICTURES)}; {self.model} reads sequences: 'rows' or 'pixels'"
             )
+        if self.target == "number" and self.model == "ngrams":
+            raise ValueError("the preset ngrams tells classes apart, but target = 'number'")
         if self.target == "number" and self.class_weight != "none":
             raise ValueError("class_weight = 'balanced' needs classes, but target = 'number'")
         if self.target != "class" and self.label_smoothing:
@@ -122,15 +138,20 @@ class ClassifyOptions(Settings):
 
 _TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
 _RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_LOOKING_ONLY = frozenset(LookingSettings.model_fields)
-_NOT_RECURRENT = _TRANSFORMER_ONLY | _LOOKING_ONLY | {"kernel", "causal"}
+_NGRAMS_ONLY = frozenset({"word_ngrams", "char_ngrams", "min_count", "penalty"})
+_NOT_READING = frozenset(LookingSettings.model_fields) | _NGRAMS_ONLY
+_NOT_RECURRENT = _TRANSFORMER_ONLY | _NOT_READING | {"kernel", "causal"}
 _NOT_LOOKING = (
     _TRANSFORMER_ONLY
     | _RECURRENT_ONLY
     | frozenset(TextSettings.model_fields) - {"bad_rows"}
     | frozenset(PretrainedSettings.model_fields)
+    | _NGRAMS_ONLY
     | {"embedding", "kernel", "word_dropout", "scan"}
 )
+_NGRAMS_USE = _NGRAMS_ONLY | {
+    "model", "target", "threshold", "holdout", "metric", "vocab_size", "lowercase", "bad_rows", "seed",
+}  # fmt: skip
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
     "embedding": 128,
@@ -154,19 +175,27 @@ _LOOKED = {**_without(_TRAINED, "embedding"), "scan": "picture", "scale": "all",
 
 _PRESETS = (
     Preset(
+        "ngrams",
+        "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012). Seconds, "
+        "no network.",
+        {"vocab_size": 500_000},
+        frozenset(ClassifierSettings.model_fields) - _NGRAMS_USE,
+        direct=True,
+    ),
+    Preset(
         "bow",
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
         _TRANSFORMER_ONLY
         | _RECURRENT_ONLY
-        | _LOOKING_ONLY
+        | _NOT_READING
         | {"hidden", "layers", "kernel", "pooling", "init", "causal"},
     ),
     Preset(
         "conv",
         "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
         {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY | _LOOKING_ONLY | {"init", "causal"},
+        _TRANSFORMER_ONLY | _RECURRENT_ONLY | _NOT_READING | {"init", "causal"},
     ),
     Preset(
         "rnn",
@@ -203,7 +232,7 @@ _PRESETS = (
             "dropout": 0.2,
             "lr": 1e-3,
         },
-        _RECURRENT_ONLY | _LOOKING_ONLY | {"embedding", "kernel"},
+        _RECURRENT_ONLY | _NOT_READING | {"embedding", "kernel"},
     ),
     Preset(
         "glimpse",

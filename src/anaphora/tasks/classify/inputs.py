@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from anaphora.data.labelled_batches import Input
+from anaphora.data.ngrams import NGramSet
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import Array, as_sequence, picture_size
 from anaphora.errors import DataError
@@ -27,13 +28,33 @@ class TextInputs:
         return {"symbols": self.tokenizer.size}
 
     def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
-        for number, text in enumerate(given, start=1):
-            if not isinstance(text, str):
-                raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
-        return [np.array(ids, dtype=np.int32) for ids in self.tokenizer.encode_batch(list(given))]
+        return [np.array(ids, dtype=np.int32) for ids in self.tokenizer.encode_batch(_texts(given))]
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind}
+
+
+@dataclass(frozen=True)
+class NGramInputs:
+    """Texts as the ids of their n-grams, each once."""
+
+    grams: NGramSet
+    kind = "ngrams"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"symbols": self.grams.size}
+
+    def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
+        return [self.grams.encode(text) for text in _texts(given)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **asdict(self.grams)}
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> NGramInputs:
+        known = tuple(map(str, given["known"]))
+        return cls(NGramSet(int(given["words"]), int(given["characters"]), bool(given["lowercase"]), known))
 
 
 @dataclass(frozen=True)
@@ -98,7 +119,7 @@ class VectorInputs:
         return cls(np.array(given["mean"], np.float32), np.array(given["scale"], np.float32), size)
 
 
-Inputs = TextInputs | VectorInputs
+Inputs = TextInputs | NGramInputs | VectorInputs
 
 
 def cut(inputs: list[Input], longest: int) -> list[Input]:
@@ -110,6 +131,13 @@ def cut(inputs: list[Input], longest: int) -> list[Input]:
             stacklevel=4,
         )
     return [x[:longest] for x in inputs]
+
+
+def _texts(given: Sequence[Any]) -> list[str]:
+    for number, text in enumerate(given, start=1):
+        if not isinstance(text, str):
+            raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
+    return list(given)
 
 
 def _shortest(values: Array) -> list[float]:

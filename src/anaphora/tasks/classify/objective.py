@@ -14,6 +14,7 @@ from torch import Tensor
 from anaphora.data.labelled_batches import Input, LabelledBatch
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.symbols import EOS, PAD, UNK
+from anaphora.models.classical.ngram_classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.tasks.classify.choices import choice_loss, mistakes
@@ -46,8 +47,7 @@ class ClassificationObjective:
         texts: Sequence[str] = (),
     ):
         self.settings, self.targets = settings, targets
-        number = targets.kind == "number"
-        self.metric = settings.metric if settings.metric != "auto" else "loss" if number else "accuracy"
+        self.metric = best_measure(settings)
         self.greater_is_better = self.metric != "loss"
         self.chance = math.log(targets.size) if targets.kind == "class" else None
         self._weights = class_weights(targets, train) if settings.class_weight == "balanced" else None
@@ -96,7 +96,7 @@ class ClassificationObjective:
         return LossSum(total, len(known) if weight is None else weight[known].sum())
 
     @torch.no_grad()
-    def evaluate(self, model: SequenceClassifier) -> dict[str, float]:
+    def evaluate(self, model: SequenceClassifier | NGramClassifier) -> dict[str, float]:
         scores = score_inputs(model, self._inputs)
         part = self.loss_of(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
         self._found = answers(self.targets, scores, self.settings.threshold)
@@ -112,6 +112,13 @@ class ClassificationObjective:
             {"source": text, "reference": label, "output": answer}
             for text, label, answer in zip(self._texts, self._labels[:shown], given, strict=True)
         ]
+
+
+def best_measure(settings: ClassifierSettings) -> str:
+    """The name of the dev measure that decides which weights are best."""
+    if settings.metric != "auto":
+        return settings.metric
+    return "loss" if settings.target == "number" else "accuracy"
 
 
 def measure(

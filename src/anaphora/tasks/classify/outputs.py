@@ -10,6 +10,7 @@ import torch
 
 from anaphora.data.labelled_batches import Input, in_order, tensors_of
 from anaphora.data.labelled_targets import Targets
+from anaphora.models.classical.ngram_classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 
 BATCH = 16_384  # symbols or vectors that are read together; results do not depend on it
@@ -18,10 +19,10 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @torch.no_grad()
-def score_inputs(model: SequenceClassifier, inputs: Sequence[Input]) -> Numbers:
+def score_inputs(model: SequenceClassifier | NGramClassifier, inputs: Sequence[Input]) -> Numbers:
     """Scores ``(n, outputs)`` of all inputs, in their order."""
     device = next(model.parameters()).device
-    found = np.zeros((len(inputs), model.output.out_features + model.binary))
+    found = np.zeros((len(inputs), model.outputs))
     together = BATCH if not inputs or inputs[0].ndim < 3 else PIXELS // inputs[0].shape[1]
     for rows in in_order(inputs, together):
         source, lengths = tensors_of([inputs[i] for i in rows], device)

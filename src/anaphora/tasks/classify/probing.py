@@ -21,7 +21,7 @@ from anaphora.models.looking import LookingClassifier
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.classify.inputs import TextInputs, cut
+from anaphora.tasks.classify.inputs import NGramInputs, TextInputs, cut
 from anaphora.tasks.classify.outputs import probabilities
 from anaphora.tasks.looking import facts_of, numbers
 
@@ -33,6 +33,8 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
     """States, gates, attention and, on request, gradients of one input (a picture may be the name of its file); the loss is
     that of ``target``, or of what the model itself answers. Array ``probabilities`` (symbol) over the classes."""
     inputs = m.inputs_
+    if isinstance(inputs, NGramInputs):
+        return _weighed(m, x)
     text = x if isinstance(x, str) else None
     if not isinstance(inputs, TextInputs) and isinstance(x, str):
         x = numbers(x) if inputs.size is None else read_file(Path(x))
@@ -64,6 +66,15 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
     arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
     tokens = {**trace.tokens, "symbol": m.classes_, **({"label": m.classes_} if "beliefs" in arrays else {})}
     return replace(trace, tokens=tokens, arrays=arrays)
+
+
+def _weighed(m: Classifier, x: Any) -> Trace:
+    """Nothing happens inside a weighted sum: its ``probabilities`` (symbol) are all there is to see."""
+    if not isinstance(x, str) or not x.strip():
+        raise DataError("the input is empty; give something to look at.")
+    return Trace(
+        {"symbol": m.classes_}, {"probabilities": Array(("symbol",), m.predict_proba([x])[0])}, facts_of(m, x)
+    )
 
 
 def looked_at(m: Classifier, x: Any, source: Tensor) -> dict[str, Array]:

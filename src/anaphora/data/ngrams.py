@@ -1,0 +1,74 @@
+"""Texts as sets of n-grams: runs of words, and runs of characters, which also know words that were never seen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.symbols import SPELLINGS
+
+_WORD = re.compile(r"[\w']+|[^\w\s]")
+_HELD = 4_000_000  # n-grams that are counted at once; beyond that, those met once so far are forgotten
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class NGramSet:
+    """The n-grams that are known: up to ``words`` words in a row and from 2 to ``characters`` characters.
+
+    Words are runs of letters, digits and apostrophes, or single other signs. Characters include the spaces between words
+    and one at either end. The ids of ``known`` follow those of the special symbols.
+    """
+
+    words: int
+    characters: int
+    lowercase: bool
+    known: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        places = {gram: i for i, gram in enumerate(self.known, start=len(SPELLINGS))}
+        object.__setattr__(self, "_places", places)
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], *, words: int, characters: int, lowercase: bool, least: int, most: int
+    ) -> NGramSet:
+        """The ``most`` frequent ones of those that at least ``least`` texts have."""
+        counts: Counter[str] = Counter()
+        empty = cls(words, characters, lowercase, ())
+        for text in texts:
+            counts.update(set(empty._grams(text)))
+            if len(counts) > _HELD:
+                counts = Counter({gram: count for gram, count in counts.items() if count > 1})
+        kept = sorted(
+            (gram for gram, count in counts.items() if count >= least), key=lambda g: (-counts[g], g)
+        )
+        return cls(words, characters, lowercase, tuple(sorted(kept[:most])))
+
+    @property
+    def size(self) -> int:
+        """Ids there are, with those of the special symbols."""
+        return len(SPELLINGS) + len(self.known)
+
+    def encode(self, text: str) -> Array:
+        """The ids ``(n,)`` int32 of the known n-grams of a text, each once, in ascending order."""
+        places: dict[str, int] = self._places  # type: ignore[attr-defined]
+        found = {places[gram] for gram in self._grams(text) if gram in places}
+        return np.array(sorted(found), dtype=np.int32)
+
+    def _grams(self, text: str) -> Iterator[str]:
+        """A run of words begins with a tab, which none of characters has."""
+        text = text.lower() if self.lowercase else text
+        words = _WORD.findall(text)
+        for n in range(1, self.words + 1):
+            for i in range(len(words) - n + 1):
+                yield "\t" + " ".join(words[i : i + n])
+        spaced = f" {' '.join(text.split())} "
+        for n in range(2, self.characters + 1):
+            for i in range(len(spaced) - n + 1):
+                yield spaced[i : i + n]

@@ -1,0 +1,108 @@
+"""Logistic regression on n-grams that are weighted by naive Bayes (Wang & Manning 2012)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anaphora.data.symbols import SPELLINGS
+
+_ITERATIONS = 200
+Array = np.ndarray[Any, Any]
+
+
+class NGramClassifier(nn.Module):
+    """A score for each class from the set of n-grams that a text has, x_j = 1 where it has n-gram j:
+
+        z_k = w_k · (r_k ∘ x) / |r_k ∘ x| + b_k        r_kj = log (p_kj / Σ_i p_ki) / (q_kj / Σ_i q_ki)
+
+    p_kj is 1 + the number of texts of class k that have n-gram j, q_kj that of all others. r is what naive Bayes would
+    add up; w is learnt: for each class against the rest it minimises ½ penalty |w|² + Σ log(1 + e^{∓z}).
+
+    With ``binary`` one score z stands for two classes, whose scores are 0 and z.
+    """
+
+    weight: Tensor
+    ratio: Tensor
+    bias: Tensor
+
+    def __init__(self, symbols: int, outputs: int, *, binary: bool = False):
+        super().__init__()
+        self.binary = binary
+        for name, shape in (
+            ("weight", (symbols, outputs)),
+            ("ratio", (symbols, outputs)),
+            ("bias", (outputs,)),
+        ):
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape), requires_grad=False))
+
+    @property
+    def outputs(self) -> int:
+        """Scores of a text."""
+        return len(self.bias) + self.binary
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """source ``(batch, n)``, the ids of each text's n-grams, special symbols beside them, which weigh nothing ->
+        scores ``(batch, outputs)``."""
+        ratio = self.ratio[source]
+        length = ratio.square().sum(1).sqrt()
+        z = (self.weight[source] * ratio).sum(1) / length.clamp_min(1e-12) + self.bias
+        return nn.functional.pad(z, (1, 0)) if self.binary else z
+
+    def fit(self, texts: Sequence[Array], truth: Array, penalty: float) -> NGramClassifier:
+        """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``."""
+        grams = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
+        texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+        for k in range(truth.shape[1]):
+            ratio = log_ratio(grams, truth[texts_of, k] > 0.5, len(self.weight))
+            weight, bias = regress(grams, texts_of, ratio, truth[:, k].astype(np.float64), penalty)
+            self.ratio[:, k], self.weight[:, k], self.bias[k] = ratio, weight, bias
+        return self
+
+
+def log_ratio(grams: Array, of_class: Array, symbols: int) -> Tensor:
+    """r ``(symbols,)`` of `NGramClassifier` from the n-grams ``(n,)`` of all texts and whether each is in a text of the
+    class; special symbols have 0."""
+    p, q = (
+        np.bincount(grams[chosen], minlength=symbols)[len(SPELLINGS) :] + 1
+        for chosen in (of_class, ~of_class)
+    )
+    found = np.zeros(symbols)
+    found[len(SPELLINGS) :] = np.log(p / p.sum()) - np.log(q / q.sum())
+    return torch.from_numpy(found)
+
+
+def regress(
+    grams: Array, texts_of: Array, ratio: Tensor, truth: Array, penalty: float
+) -> tuple[Tensor, float]:
+    """w and b of `NGramClassifier` for one class, by L-BFGS in float64. ``grams`` and ``texts_of`` ``(n,)`` say which
+    n-gram is in which text, ``truth`` ``(texts,)`` is 1 for texts of the class."""
+    texts, symbols = len(truth), len(ratio)
+    values = ratio.numpy()[grams]
+    values = values / np.sqrt(np.bincount(texts_of, values**2, texts)).clip(1e-12)[texts_of]
+    both = torch.zeros(symbols + 1, dtype=torch.float64, requires_grad=True)  # w, and b at the end
+    solver = torch.optim.LBFGS(
+        [both],
+        max_iter=_ITERATIONS,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-9,
+        line_search_fn="strong_wolfe",
+    )
+
+    def loss() -> Tensor:
+        now = both.detach().numpy()
+        w, b = now[:-1], now[-1]
+        z = np.bincount(texts_of, values * w[grams], texts) + b
+        wrong = 1 / (1 + np.exp(-z)) - truth
+        slope = np.append(np.bincount(grams, values * wrong[texts_of], symbols) + penalty * w, wrong.sum())
+        both.grad = torch.from_numpy(slope)
+        total = np.logaddexp(0, z).sum() - truth @ z + penalty / 2 * (w @ w)
+        return torch.tensor(total, dtype=torch.float64)
+
+    solver.step(loss)  # type: ignore[no-untyped-call]
+    found = both.detach()
+    return found[:-1], float(found[-1])

@@ -1,0 +1,77 @@
+"""The regression on weighted n-grams: its weights by hand, its minimum by Newton's method."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from anaphora.models.classical.ngram_classifier import NGramClassifier, log_ratio
+
+TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
+TRUTH = np.array([[1], [1], [0], [0], [1], [1], [0]], dtype=np.float64)
+
+
+def matrix(texts, symbols):
+    x = np.zeros((len(texts), symbols))
+    for row, ids in enumerate(texts):
+        x[row, ids] = 1
+    return x
+
+
+def newton(features, truth, penalty):
+    """w and b that minimise ½ penalty |w|² + Σ log(1 + e^{∓z}), all in dense matrices."""
+    x = np.concatenate((features, np.ones((len(features), 1))), axis=1)
+    cost = np.diag([penalty] * features.shape[1] + [0.0])
+    w = np.zeros(x.shape[1])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-x @ w))
+        slope = x.T @ (p - truth) + cost @ w
+        w -= np.linalg.pinv((x.T * (p * (1 - p))) @ x + cost) @ slope
+    return w[:-1], w[-1]
+
+
+def test_ratios_by_hand():
+    grams = np.concatenate(TEXTS)
+    of_class = np.repeat(TRUTH[:, 0] > 0.5, [len(ids) for ids in TEXTS])
+    found = log_ratio(grams, of_class, 8)
+    p, q = np.array([4, 3, 3, 2]), np.array([1, 2, 2, 4])  # one more than the texts that have 4, 5, 6, 7
+    np.testing.assert_allclose(found[4:], np.log(p / 12) - np.log(q / 9))
+    assert not found[:4].any()
+
+
+def test_the_minimum_is_newtons():
+    model = NGramClassifier(8, 1, binary=True).fit(TEXTS, TRUTH, 0.3)
+    r = model.ratio[:, 0].double().numpy()
+    weighted = matrix(TEXTS, 8) * r
+    features = weighted / np.linalg.norm(weighted, axis=1, keepdims=True)
+    w, b = newton(features, TRUTH[:, 0], 0.3)
+    np.testing.assert_allclose(model.weight[:, 0], w, atol=1e-4)
+    np.testing.assert_allclose(model.bias[0], b, atol=1e-4)
+    table = torch.zeros(len(TEXTS), 5, dtype=torch.long)  # PAD and EOS weigh nothing
+    for row, ids in enumerate(TEXTS):
+        table[row, : len(ids)], table[row, len(ids)] = torch.from_numpy(ids), 3
+    z = model(table, torch.tensor([len(ids) + 1 for ids in TEXTS]))
+    assert z.shape == (7, 2)
+    assert not z[:, 0].any()
+    np.testing.assert_allclose(z[:, 1], features @ w + b, atol=1e-4)
+
+
+def test_each_class_against_the_rest():
+    labels = np.array([0, 0, 1, 2, 0, 1, 2])
+    each = (labels[:, None] == np.arange(3)).astype(np.float64)
+    model = NGramClassifier(8, 3).fit(TEXTS, each, 1.0)
+    assert model.outputs == 3
+    for k in range(3):
+        alone = NGramClassifier(8, 1, binary=True).fit(TEXTS, each[:, k : k + 1], 1.0)
+        torch.testing.assert_close(model.weight[:, k], alone.weight[:, 0])
+        torch.testing.assert_close(model.bias[k], alone.bias[0])
+
+
+def test_texts_without_any_known_n_gram_get_the_share_of_the_class():
+    texts = [np.zeros(0, np.int32)] * 4 + [np.array([4]), np.array([5])]
+    model = NGramClassifier(6, 1, binary=True).fit(texts, np.array([[1], [1], [1], [0], [1], [0]]), 1e6)
+    z = model(torch.tensor([[3]]), torch.tensor([1]))
+    assert float(z[0, 1]) == pytest.approx(math.log(4 / 2), abs=1e-3)
