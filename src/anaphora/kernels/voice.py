@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 FORMANTS = 4
-SOURCES = ("voicing", "breath", "hiss")
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

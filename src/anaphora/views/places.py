@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
-from anaphora.nn.positions import Alibi, Rotary, Sinusoidal
+from anaphora.nn.positions import Rotary, Sinusoidal
 from anaphora.probe.trace import Array, Trace
 from anaphora.views.heatmap import Heatmap
 from anaphora.views.lines import Line, Lines
@@ -45,16 +45,6 @@ def position_trace(
         raise AnaphoraError(f"kind must be sinusoidal or rotary, not {kind!r}.")
     arrays = {"positions": Array(("step", "unit"), table.numpy())}
     return Trace({}, arrays, {"positions": f"{kind}, width {width}, base {base:g}"})
-
-
-def alibi_lines(heads: int, length: int = 64) -> Lines:
-    """What Alibi takes off the scores of each head, against distance."""
-    slopes = Alibi(heads).slopes
-    far = list(range(length))
-    lines = [
-        Line(f"head {h + 1}", [float(d) for d in far], [-slopes[h] * d for d in far]) for h in range(heads)
-    ]
-    return Lines("Alibi", "taken off the score of a key so far away", "distance", "bias", lines)
 
 
 def draw(table: NDArray[np.float64], name: str) -> Panels:

@@ -14,7 +14,6 @@ import numpy as np
 from anaphora.data.corpora.vector_corpus import VectorCorpus
 
 EARLY = 10
-TOLERANCE = 0.04
 
 
 def draw(variant: str, size: int, random: np.random.RandomState) -> list[tuple[Any, str]]:
