@@ -39,7 +39,7 @@ static inline uint4 make_uint4(unsigned x,unsigned y,unsigned z,unsigned w){retu
 struct Three{int x;};
 struct Gather{int count=0,turn=0;};
 struct Warp{Gather gather;float slot[32];unsigned frag[32][6];};
-struct Block{Gather gather,cluster;std::vector<Warp> warps;std::vector<char> memory;};
+struct Block{Gather gather,cluster,teams[16];std::vector<Warp> warps;std::vector<char> memory;};
 struct Fibre{ucontext_t context;std::vector<char> stack;Three thread,block;bool done=false;};
 static ucontext_t mainland;static Fibre*me;static Three gridDim,blockDim;static std::vector<Block> blocks;static std::vector<Fibre> fibres;
 static std::function<void()> body;
@@ -77,6 +77,7 @@ _REPLACED = {
     "IN void hand4(": "IN void hand4(void*p,int to,uint4 v){memcpy(memory_(first_()+to)+((char*)p-memory_(blockIdx.x)),&v,16);}",
     "IN uint4 near4(": "IN uint4 near4(const void*p){return load4(p);}",
     "IN void clear4(": "IN void clear4(void*p){memset(p,255,16);}",
+    "IN void team(": "IN void team(int which,int threads){wait_(block_().teams[which],threads);}",
     "IN void meet(": "IN void meet(){wait_(blocks[first_()].cluster,NSL*blockDim.x);}",
 }
 _MMA = r"""
@@ -95,10 +96,10 @@ IN void mma(float*c,u32 a0,u32 a1,u32 a2,u32 a3,u32 b0,u32 b1){
 }
 """
 _LAUNCH = r"""
-extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int reverse,int groups){
+extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int reverse,int groups,int turned){
   gridDim.x=grid;blockDim.x=threads;blocks.clear();blocks.resize(grid);fibres.clear();fibres.resize((size_t)grid*threads);
   for(auto&b:blocks){b.warps.resize(threads/32);b.memory.resize(memory+64);}
-  body=[&]{all_steps(ARGUMENTS,T,B,reverse,groups);};
+  body=[&]{all_steps(ARGUMENTS,T,B,reverse,groups,turned);};
   for(size_t k=0;k<fibres.size();k++){Fibre&f=fibres[k];f.block.x=k/threads;f.thread.x=k%threads;f.stack.resize(1<<17);
     getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
   for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}
@@ -134,7 +135,13 @@ def build(kernel: Kernel, folder: Path) -> ctypes.CDLL:
 
 
 def _run(
-    library: ctypes.CDLL, one: Pass, sides: Sequence[Arrays], time: int, batch: int, reverse: bool
+    library: ctypes.CDLL,
+    one: Pass,
+    sides: Sequence[Arrays],
+    time: int,
+    batch: int,
+    reverse: bool,
+    time_first: bool,
 ) -> None:
     report = torch.zeros(1, dtype=torch.int32)
     given = [{**arrays, "REPORT": report} for arrays in sides]
@@ -142,7 +149,8 @@ def _run(
     pointers = [None if t is None else t.data_ptr() for t in tensors]
     t, grid = one.tiling, len(sides) * one.blocks(batch)
     places = (ctypes.c_void_p * len(pointers))(*pointers)
-    library.launch(grid, 32 * t.warps, t.shared_memory, places, time, batch, int(reverse), t.groups(batch))
+    numbers = (time, batch, int(reverse), t.groups(batch), int(time_first))
+    library.launch(grid, 32 * t.warps, t.shared_memory, places, *numbers)
     assert not int(report)
 
 
@@ -155,15 +163,16 @@ def emulated_passes(
     near: bool = False,
     half: bool = False,
     sides: int = 1,
+    tiles: int = 1,
 ) -> Passes:
     """The passes of a plan with their kernels run by fibres; ``columns`` per block, so that several wait.
 
-    ``near``: in clusters; ``half``: in bfloat16; ``sides``: directions that a launch serves.
+    ``near``: in clusters; ``half``: in bfloat16; ``sides``: directions that a launch serves; ``tiles``: of eight rows, in a block.
     """
     programs = make_programs(plan)
     made: list[Pass] = []
     for program in (programs.forward, programs.backward, programs.running):
-        tiling = tile(program, programs.hidden, columns, 1, 4, half)
+        tiling = tile(program, programs.hidden, columns, tiles, 4, half)
         assert tiling is not None
         tiling = clustered(program, tiling, half) if near else tiling
         before = made[0].kernel if program.backward else None

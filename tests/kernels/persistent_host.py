@@ -203,10 +203,19 @@ def _numpy(tensor: Tensor) -> Floats:
 
 
 def _run(
-    host: Host, kernel_pass: Pass, sides: Sequence[Arrays], time: int, batch: int, reverse: bool
+    host: Host,
+    kernel_pass: Pass,
+    sides: Sequence[Arrays],
+    time: int,
+    batch: int,
+    reverse: bool,
+    time_first: bool,
 ) -> None:
+    arrays, dy = sides[0], sides[0].get("DY")
+    if dy is not None and not time_first:
+        arrays = {**arrays, "DY": dy.transpose(0, 1)}
     with torch.no_grad():
-        host.run(kernel_pass, sides[0], time, batch, reverse)
+        host.run(kernel_pass, arrays, time, batch, reverse)
 
 
 def host_passes(plan: Plan, batch: int, processors: int = 132) -> Passes:

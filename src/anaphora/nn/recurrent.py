@@ -140,7 +140,7 @@ class Recurrent(nn.Module):
                 for k in range(layer * self.directions, (layer + 1) * self.directions)
             ]
             if self.bidirectional and x.is_cuda and not alone:
-                y, ends = run_both_layers(runs[0], runs[1])
+                y, ends = run_both_layers(runs[0], runs[1], inner=layer < self.layers - 1)
             else:
                 numbers = self._numbers[layer * self.directions :]
                 results = [_run(number, run) for number, run in zip(numbers, runs, strict=False)]

@@ -62,17 +62,17 @@ class Side(NamedTuple):
 
 
 def run_both_cuda(
-    first: Side, second: Side, lengths: Tensor | None
+    first: Side, second: Side, lengths: Tensor | None, inner: bool
 ) -> tuple[Tensor, tuple[States, States]] | None:
     """Both directions of a layer, which read the same x, in one launch: y ``(B, T, 2H)`` and their last states.
 
-    None where the engine would not run them so.
+    None where the engine would not run them so. ``inner``: y goes to another layer, so its time may come first in memory.
     """
     if torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
         with torch.autocast("cuda", enabled=False):
             x = _cast(first.steps[0], dtype)
-            return run_both_cuda(_typed(first, x), _typed(second, x), lengths)
+            return run_both_cuda(_typed(first, x), _typed(second, x), lengths, inner)
     plans, given = [], []
     for side in (first, second):
         side = side._replace(initial=tuple(s.to(side.steps[0].dtype) for s in side.initial))
@@ -82,7 +82,7 @@ def run_both_cuda(
             return None
         plans.append(whole[0])
         given.append(whole[1])
-    found = run_both((plans[0], plans[1]), given[0], given[1], lengths)
+    found = run_both((plans[0], plans[1]), given[0], given[1], lengths, inner)
     return None if found is None else (found[0], found[1:])
 
 

@@ -35,15 +35,18 @@ class LayerRun(NamedTuple):
     reverse: bool
 
 
-def run_both_layers(first: LayerRun, second: LayerRun) -> tuple[Tensor, list[States]]:
-    """Both directions of a layer on a GPU at the same time: y ``(B, T, 2H)`` and either's last states."""
+def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Tensor, list[States]]:
+    """Both directions of a layer on a GPU at the same time: y ``(B, T, 2H)`` and either's last states.
+
+    ``inner``: y goes to another layer, so that how it lies in memory does not matter.
+    """
     if forced() not in (None, "persistent"):
         return _one_and_other(first, second)
     sides = [
         Side(engine_of(r.step), r.step, _all(r.step.cell, r.params), r.steps, r.rows, r.initial)
         for r in (first, second)
     ]
-    found = run_both_cuda(sides[0], sides[1], first.lengths)
+    found = run_both_cuda(sides[0], sides[1], first.lengths, inner)
     if found is not None:
         return found[0], list(found[1])
     return _one_and_other(first, second)

@@ -12,13 +12,13 @@
 #define PART 1152
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*X33,const elem*P0,const elem*P1,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*X33,const elem*P0,const elem*P1,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[16];uint4*spill0=spill+0;load_matrix<16,2,2,1,1>(M0,slice,m0,spill0);
-u32 m1[8];uint4*spill1=spill+0;load_matrix<16,1,1,1,1>(M1,slice,m1,spill1);
+u32 m0[16];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,2,2,1,1,1>(M0,slice,m0,spill0);
+u32 m1[8];uint4*spill1=spill+0,*stage1=spill+0;(void)stage1;load_matrix<16,1,1,1,1,1>(M1,slice,m1,spill1);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);
 
@@ -32,43 +32,43 @@ UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen
 float v40_0[EPT];float v45_0[EPT];float v36_0[EPT];float v7_0[EPT];float v7_1[EPT];float v37_0[EPT];float v38_0[EPT];float v43_0[EPT];float v41_0[EPT];float v42_0[EPT];float v49_0[EPT];float v50_0[EPT];float v46_0[EPT];float v47_0[EPT];float v48_0[EPT];float v51_0[EPT];float v52_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 elem raw_x33_0[EPT];elem raw_x33_1[EPT];elem raw_x33_2[EPT];float x33_0[EPT];float x33_1[EPT];float x33_2[EPT];
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x33_0[i]=X33[r*(3*H_)+0*H_+jc];raw_x33_1[i]=X33[r*(3*H_)+1*H_+jc];raw_x33_2[i]=X33[r*(3*H_)+2*H_+jc];}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{x33_0[i]=tof(raw_x33_0[i]);x33_1[i]=tof(raw_x33_1[i]);x33_2[i]=tof(raw_x33_2[i]);}};
-auto open=[&](){EACH{put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+auto open=[&](){EACH{put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 prepare();
 
 
 look(t+1);
-if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);touch(to[i]+1*HP);}}}
+if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);}}}
 EACH{v40_0[i]=(x33_1[i]+p0_1);
 v45_0[i]=(x33_2[i]+p1_0);
 v36_0[i]=(x33_0[i]+p0_0);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,2,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,2,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<2>(here+0,line,0*HS+j);v7_1[i]=total<2>(here+0,line,1*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<2,1>(here+0,line,0*HS+j);v7_1[i]=total<2,1>(here+0,line,1*HS+j);}
 
 EACH{v37_0[i]=(v36_0[i]+v7_0[i]);
 v38_0[i]=r_sigmoid(v37_0[i]);
 v43_0[i]=(v38_0[i]*s0[i]);
-put(now[i]+1*HP,(live[i]&&col?v43_0[i]:0.f),on[i]);
+put(SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v43_0[i]:0.f),on[i]);
 v41_0[i]=(v40_0[i]+v7_1[i]);
 v42_0[i]=r_sigmoid(v41_0[i]);
 v49_0[i]=(K(1.0)-v42_0[i]);
 v50_0[i]=(v49_0[i]*s0[i]);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,1,1,1,1,2,false>(m1,spill1,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,1,1,1,1,2,1,false>(m1,spill1,stage1,from,here+0,dead);}
 
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v46_0[i]=total<1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v46_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 float y[EPT];Record<NK> record[EPT];
 EACH{v47_0[i]=(v45_0[i]+v46_0[i]);
@@ -84,9 +84,9 @@ const float n0=v52_0[i];
 s0[i]=live[i]?n0:s0[i];
 y[i]=live[i]?n0:0.f;}
 if(t+1<most)open();
-EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
+EACH{if(on[i]&&col)Y[(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];}
 }
-for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);put(SHARED+r*SW+1*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);put(SHARED+r*SW+1*HP+jj,0.f,on[i]);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);}}
 }
 
@@ -107,13 +107,13 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[8];uint4*spill0=spill+0;load_matrix<16,1,1,1,1>(M0,slice,m0,spill0);
-u32 m1[8];uint4*spill1=spill+0;load_matrix<32,1,1,1,1>(M1,slice,m1,spill1);
+u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,1,1,1,1,1>(M0,slice,m0,spill0);
+u32 m1[8];uint4*spill1=spill+0,*stage1=spill+0;(void)stage1;load_matrix<32,1,1,1,1,1>(M1,slice,m1,spill1);
 __syncthreads();
 
 float sum0=0.f;float sum1=0.f;float sum2=0.f;
@@ -127,48 +127,48 @@ UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen
 float v49_0[EPT];float v60_0[EPT];float v61_0[EPT];float v69_0[EPT];float v70_0[EPT];float v67_0[EPT];float v55_0[EPT];float v62_0[EPT];float v57_0[EPT];float v54_0[EPT];float v56_0[EPT];float v66_0[EPT];float v68_0[EPT];float v63_0[EPT];float v64_0[EPT];float v71_0[EPT];float v65_0[EPT];float v75_0[EPT];float v74_0[EPT];float v76_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 elem raw_o0_0[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float o0_0[EPT];
-auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_o0_0[i]=OPERAND[r*OW+0*OP+jc];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*(SIDES*H_)+jc]:toe(0.f);}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_o0_0[i]=OPERAND[r*OW+0*OP+jc];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);o0_0[i]=tof(raw_o0_0[i]);dy[i]=tof(raw_dy[i]);v49_0[i]=(K(1.0)-k0_1[i]);v60_0[i]=(k0_2[i]*k0_2[i]);v61_0[i]=(K(1.0)-v60_0[i]);v69_0[i]=(K(1.0)-k0_0[i]);v70_0[i]=(k0_0[i]*v69_0[i]);v67_0[i]=(k0_1[i]*v49_0[i]);}};
 auto open=[&](){EACH{v55_0[i]=(g0[i]*k0_1[i]);
 v62_0[i]=(v55_0[i]*v61_0[i]);
-put(now[i]+0*HP,(live[i]&&col?v62_0[i]:0.f),on[i]);}};
+put(SHARED+(L)at[i]*SW+jj+0*HP,(live[i]&&col?v62_0[i]:0.f),on[i]);}};
 if(most){look(most-1);fetch();prepare();}
 for(int t=most-1;t>=0;t--){
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 
 EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
-if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);touch(to[i]+1*HP);touch(to[i]+2*HP);}}}
+if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);touch(SHARED+(L)next[i]*SW+jj+2*HP);}}}
 EACH{v57_0[i]=(g0[i]*v49_0[i]);
 v54_0[i]=(g0[i]*k0_2[i]);
 v56_0[i]=(g0[i]*o0_0[i]);
 v66_0[i]=(v54_0[i]-v56_0[i]);
 v68_0[i]=(v66_0[i]*v67_0[i]);
-put(now[i]+2*HP,(live[i]&&col?v68_0[i]:0.f),on[i]);
+put(SHARED+(L)at[i]*SW+jj+2*HP,(live[i]&&col?v68_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v68_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,1,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v63_0[i]=total<1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v63_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 EACH{v64_0[i]=(v63_0[i]*o0_0[i]);
 v71_0[i]=(v64_0[i]*v70_0[i]);
-put(now[i]+1*HP,(live[i]&&col?v71_0[i]:0.f),on[i]);
+put(SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v71_0[i]:0.f),on[i]);
 v65_0[i]=(v63_0[i]*k0_0[i]);
 v75_0[i]=(v57_0[i]+v65_0[i]);
 sum1+=live[i]&&on[i]&&col?v71_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<32,1,1,1,1,2,false>(m1,spill1,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<32,1,1,1,1,2,1,false>(m1,spill1,stage1,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v74_0[i]=total<1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v74_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 
 EACH{v76_0[i]=(v75_0[i]+v74_0[i]);

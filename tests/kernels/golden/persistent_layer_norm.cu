@@ -12,12 +12,12 @@
 #define PART 2176
 #define NV 8
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[32];uint4*spill0=spill+0;load_matrix<16,4,4,1,1>(M0,slice,m0,spill0);
+u32 m0[32];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,4,4,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p1_1=tof(P1[1*H_+jc]);const float p1_2=tof(P1[2*H_+jc]);const float p1_3=tof(P1[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);const float p4_0=tof(P4[0*H_+jc]);
 
@@ -32,20 +32,20 @@ float v7_0[EPT];float v74_0[EPT];float v11_0[EPT];float v13_0[EPT];float v14_0[E
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 float raw_a5_0[EPT];float raw_a10_0[EPT];elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float a5_0[EPT];float a10_0[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a5_0[i]=raw_a5_0[i];a10_0[i]=raw_a10_0[i];x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
-auto open=[&](){EACH{put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+auto open=[&](){EACH{put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 prepare();
 
 
 look(t+1);
-if(t+1<most){fetch();EACH{if(on[i]&&j==0){touch(ROWS+(next[i]*NSL)*NV+0*NSL+slice*4);touch(ROWS+(next[i]*NSL)*NV+4*NSL+slice*4);}if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);}}}
+if(t+1<most){fetch();EACH{if(on[i]&&j==0){touch(ROWS+((L)next[i]*NSL)*NV+0*NSL+slice*4);touch(ROWS+((L)next[i]*NSL)*NV+4*NSL+slice*4);}if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);}}}
 EACH{v7_0[i]=(a5_0[i]*K(0.015625));
 v74_0[i]=(x4_3[i]-v7_0[i]);
 v11_0[i]=(a10_0[i]*K(0.015625));
@@ -67,19 +67,19 @@ v62_0[i]=(v61_0[i]*v14_0[i]);
 v64_0[i]=(v62_0[i]*p0_2);
 v66_0[i]=(v64_0[i]+p1_2);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,4,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<4>(here+0,line,0*HS+j);v20_1[i]=total<4>(here+0,line,1*HS+j);v20_2[i]=total<4>(here+0,line,2*HS+j);v20_3[i]=total<4>(here+0,line,3*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<4,1>(here+0,line,0*HS+j);v20_1[i]=total<4,1>(here+0,line,1*HS+j);v20_2[i]=total<4,1>(here+0,line,2*HS+j);v20_3[i]=total<4,1>(here+0,line,3*HS+j);}
 
 EACH{const float z0=row_sum(col?v20_0[i]+v20_1[i]+v20_2[i]+v20_3[i]:0.f);
 const float near1=first_of_row(v20_0[i]),square1=row_sum(col?(v20_0[i]-near1)*(v20_0[i]-near1)+(v20_1[i]-near1)*(v20_1[i]-near1)+(v20_2[i]-near1)*(v20_2[i]-near1)+(v20_3[i]-near1)*(v20_3[i]-near1):0.f);
 const float away1=z0*(column_share(slice)*K(0.25))-near1;
 const float z1=r_max(square1-4*real_columns(slice)*away1*away1,0.f);
-if(on[i]&&j==0){float*to=ROWS+(at[i]*NSL)*NV+0*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}
+if(on[i]&&j==0){float*to=ROWS+((L)at[i]*NSL)*NV+0*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}
 }
 
-EACH{float*all=ROWS+(at[i]*NSL)*NV+0*NSL;
+EACH{float*all=ROWS+((L)at[i]*NSL)*NV+0*NSL;
 float got[TURNS][4];
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
 __syncwarp();
@@ -117,7 +117,7 @@ const float z0=row_sum(col?v91_0[i]:0.f);
 const float near1=first_of_row(v91_0[i]),square1=row_sum(col?(v91_0[i]-near1)*(v91_0[i]-near1):0.f);
 const float away1=z0*(column_share(slice)*K(1.0))-near1;
 const float z1=r_max(square1-1*real_columns(slice)*away1*away1,0.f);
-if(on[i]&&j==0){float*to=ROWS+(at[i]*NSL)*NV+4*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}
+if(on[i]&&j==0){float*to=ROWS+((L)at[i]*NSL)*NV+4*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}
 v81_0[i]=(v20_3[i]-v22_0[i]);
 v82_0[i]=(v81_0[i]*v28_0[i]);
 v84_0[i]=(v82_0[i]*p2_3);
@@ -129,7 +129,7 @@ v23_2[i]=(v20_2[i]-v22_0[i]);
 v23_3[i]=(v20_3[i]-v22_0[i]);}
 
 
-EACH{float*all=ROWS+(at[i]*NSL)*NV+4*NSL;
+EACH{float*all=ROWS+((L)at[i]*NSL)*NV+4*NSL;
 float got[TURNS][4];
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
 __syncwarp();
@@ -174,9 +174,9 @@ s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
 if(t+1<most)open();
-EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];if(on[i]&&jj==0){KROW[at[i]*NR+0]=rows[i][0];KROW[at[i]*NR+1]=rows[i][1];KROW[at[i]*NR+2]=rows[i][2];}}
+EACH{if(on[i]&&col)Y[(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];if(on[i]&&jj==0){KROW[(L)at[i]*NR+0]=rows[i][0];KROW[(L)at[i]*NR+1]=rows[i][1];KROW[(L)at[i]*NR+2]=rows[i][2];}}
 }
-for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
@@ -197,12 +197,12 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 8
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[8];uint4*spill0=spill+0;load_matrix<64,1,1,1,1>(M0,slice,m0,spill0);
+u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<64,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;float sum4=0.f;float sum5=0.f;float sum6=0.f;float sum7=0.f;float sum8=0.f;float sum9=0.f;float sum10=0.f;float sum11=0.f;float sum12=0.f;float sum13=0.f;
@@ -217,10 +217,10 @@ float v112_0[EPT];float v113_0[EPT];float v114_0[EPT];float v115_0[EPT];float v1
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 float raw_a5_0[EPT];float raw_a10_0[EPT];elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float raw_w0_0[EPT];float raw_w0_1[EPT];float raw_w0_2[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float a5_0[EPT];float a10_0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];float k0_6[EPT];float k0_7[EPT];float k0_8[EPT];float k0_9[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];float w0_0[EPT];float w0_1[EPT];float w0_2[EPT];
-auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];raw_w0_0[i]=KROW[r*NR+0];raw_w0_1[i]=KROW[r*NR+1];raw_w0_2[i]=KROW[r*NR+2];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*(SIDES*H_)+jc]:toe(0.f);}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];raw_w0_0[i]=KROW[r*NR+0];raw_w0_1[i]=KROW[r*NR+1];raw_w0_2[i]=KROW[r*NR+2];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a5_0[i]=raw_a5_0[i];a10_0[i]=raw_a10_0[i];k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);k0_6[i]=tof(raw_keep[i].v[6]);k0_7[i]=tof(raw_keep[i].v[7]);k0_8[i]=tof(raw_keep[i].v[8]);k0_9[i]=tof(raw_keep[i].v[9]);x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);w0_0[i]=raw_w0_0[i];w0_1[i]=raw_w0_1[i];w0_2[i]=raw_w0_2[i];dy[i]=tof(raw_dy[i]);}};
 auto open=[&](){EACH{v112_0[i]=(g0[i]*k0_8[i]);
 v113_0[i]=(k0_9[i]*k0_9[i]);
@@ -235,15 +235,15 @@ v96_0[i]=(v91_0[i]-v95_0[i]);
 v119_0[i]=(v116_0[i]*v96_0[i]);
 const float z0=row_sum(col?v119_0[i]:0.f);
 const float z1=row_sum(col?v116_0[i]:0.f);
-if(on[i]&&j==0){float*to=ROWS+(at[i]*NSL)*NV+0*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}}};
+if(on[i]&&j==0){float*to=ROWS+((L)at[i]*NSL)*NV+0*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}}};
 if(most){look(most-1);fetch();}
 for(int t=most-1;t>=0;t--){
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 prepare();
 EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
-if(t>0){fetch();EACH{if(on[i]&&j==0){touch(ROWS+(next[i]*NSL)*NV+0*NSL+slice*4);touch(ROWS+(next[i]*NSL)*NV+4*NSL+slice*4);}if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);touch(to[i]+1*HP);touch(to[i]+2*HP);touch(to[i]+3*HP);}}}
+if(t>0){fetch();EACH{if(on[i]&&j==0){touch(ROWS+((L)next[i]*NSL)*NV+0*NSL+slice*4);touch(ROWS+((L)next[i]*NSL)*NV+4*NSL+slice*4);}if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);touch(SHARED+(L)next[i]*SW+jj+2*HP);touch(SHARED+(L)next[i]*SW+jj+3*HP);}}}
 EACH{v118_0[i]=(v116_0[i]*w0_2[i]);
 v123_0[i]=(w0_2[i]*w0_2[i]);
 v124_0[i]=(w0_2[i]*v123_0[i]);
@@ -295,7 +295,7 @@ sum5+=live[i]&&on[i]&&col?v156_0[i]:0.f;
 sum9+=live[i]&&on[i]&&col?v139_0[i]:0.f;
 sum13+=live[i]&&on[i]&&col?v163_0[i]:0.f;}
 
-EACH{float*all=ROWS+(at[i]*NSL)*NV+0*NSL;
+EACH{float*all=ROWS+((L)at[i]*NSL)*NV+0*NSL;
 float got[TURNS][4];
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
 __syncwarp();
@@ -347,7 +347,7 @@ const float z0=row_sum(col?v158_0[i]+v305_0[i]+v313_0[i]+v318_0[i]:0.f);
 const float z1=row_sum(col?v338_0[i]+v339_0[i]+v349_0[i]+v358_0[i]:0.f);
 const float z2=row_sum(col?v165_0[i]+v395_0[i]+v401_0[i]+v406_0[i]:0.f);
 const float z3=row_sum(col?v426_0[i]+v427_0[i]+v437_0[i]+v446_0[i]:0.f);
-if(on[i]&&j==0){float*to=ROWS+(at[i]*NSL)*NV+4*NSL+slice*4;store4(to+0,z0,z1,z2,z3);}
+if(on[i]&&j==0){float*to=ROWS+((L)at[i]*NSL)*NV+4*NSL+slice*4;store4(to+0,z0,z1,z2,z3);}
 v301_0[i]=(v300_0[i]*w0_0[i]);
 v343_0[i]=(v312_0[i]*w0_0[i]);
 v332_0[i]=(v304_0[i]*w0_0[i]);
@@ -371,7 +371,7 @@ sum10+=live[i]&&on[i]&&col?v388_0[i]:0.f;
 sum11+=live[i]&&on[i]&&col?v389_0[i]:0.f;
 sum12+=live[i]&&on[i]&&col?v390_0[i]:0.f;}
 
-EACH{float*all=ROWS+(at[i]*NSL)*NV+4*NSL;
+EACH{float*all=ROWS+((L)at[i]*NSL)*NV+4*NSL;
 float got[TURNS][4];
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
 __syncwarp();
@@ -413,8 +413,8 @@ v376_0[i]=(v325_0[i]*k0_3[i]);
 v377_0[i]=(v376_0[i]+v376_0[i]);
 v378_0[i]=(v157_0[i]+v377_0[i]);
 v379_0[i]=(v378_0[i]+v366_0[i]);
-put2(now[i]+0*HP,now[i]+1*HP,(live[i]&&col?v367_0[i]:0.f),(live[i]&&col?v371_0[i]:0.f),on[i]);
-put2(now[i]+2*HP,now[i]+3*HP,(live[i]&&col?v375_0[i]:0.f),(live[i]&&col?v379_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v367_0[i]:0.f),(live[i]&&col?v371_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v375_0[i]:0.f),(live[i]&&col?v379_0[i]:0.f),on[i]);
 v411_0[i]=(v410_0[i]*K(-0.5));
 v412_0[i]=(v411_0[i]*v259_0[i]);
 v413_0[i]=(v412_0[i]*K(0.015625));
@@ -436,14 +436,14 @@ v463_0[i]=(v413_0[i]*v74_0[i]);
 v464_0[i]=(v463_0[i]+v463_0[i]);
 v465_0[i]=(v164_0[i]+v464_0[i]);
 v466_0[i]=(v465_0[i]+v453_0[i]);
-put2(now[i]+4*HP,now[i]+5*HP,(live[i]&&col?v454_0[i]:0.f),(live[i]&&col?v458_0[i]:0.f),on[i]);
-put2(now[i]+6*HP,now[i]+7*HP,(live[i]&&col?v462_0[i]:0.f),(live[i]&&col?v466_0[i]:0.f),on[i]);}
+put2(SHARED+(L)at[i]*SW+jj+4*HP,SHARED+(L)at[i]*SW+jj+5*HP,(live[i]&&col?v454_0[i]:0.f),(live[i]&&col?v458_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+6*HP,SHARED+(L)at[i]*SW+jj+7*HP,(live[i]&&col?v462_0[i]:0.f),(live[i]&&col?v466_0[i]:0.f),on[i]);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<64,1,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v381_0[i]=total<1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v381_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 
 EACH{

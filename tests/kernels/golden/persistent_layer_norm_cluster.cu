@@ -12,12 +12,12 @@
 #define PART 1152
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[16];uint4*spill0=spill+0;load_matrix<16,4,2,1,1>(M0,slice,m0,spill0);
+u32 m0[16];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,4,2,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 char*near=memory+9216;int beat=0;
 for(int k=tid;k<128;k+=NTH)clear4(near+16*k);
@@ -35,16 +35,16 @@ float v7_0[EPT];float v74_0[EPT];float v11_0[EPT];float v13_0[EPT];float v14_0[E
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 float raw_a5_0[EPT];float raw_a10_0[EPT];elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float a5_0[EPT];float a10_0[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a5_0[i]=raw_a5_0[i];a10_0[i]=raw_a10_0[i];x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
 auto open=[&](){EACH{hand<32>((elem*)(near+1024)+((beat+1)&1)*BM*32+0*HP,up[i]&&col?s0[i]:0.f,slice,i);
-put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){beat++;
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 prepare();
 
 
@@ -71,10 +71,10 @@ v62_0[i]=(v61_0[i]*v14_0[i]);
 v64_0[i]=(v62_0[i]*p0_2);
 v66_0[i]=(v64_0[i]+p1_2);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1024)+(beat&1)*BM*32+(n*8+(lane>>2))*32+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,2,1,1,1,2,true>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1024)+(beat&1)*BM*32+(n*8+(lane>>2))*32+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,2,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<2>(here+0,line,0*HS+j);v20_1[i]=total<2>(here+0,line,1*HS+j);v20_2[i]=total<2>(here+0,line,2*HS+j);v20_3[i]=total<2>(here+0,line,3*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<2,1>(here+0,line,0*HS+j);v20_1[i]=total<2,1>(here+0,line,1*HS+j);v20_2[i]=total<2,1>(here+0,line,2*HS+j);v20_3[i]=total<2,1>(here+0,line,3*HS+j);}
 
 EACH{const float z0=row_sum(col?v20_0[i]+v20_1[i]+v20_2[i]+v20_3[i]:0.f);
 const float near1=first_of_row(v20_0[i]),square1=row_sum(col?(v20_0[i]-near1)*(v20_0[i]-near1)+(v20_1[i]-near1)*(v20_1[i]-near1)+(v20_2[i]-near1)*(v20_2[i]-near1)+(v20_3[i]-near1)*(v20_3[i]-near1):0.f);
@@ -180,9 +180,9 @@ s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
 if(t+1<most)open();
-EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];if(on[i]&&jj==0){KROW[at[i]*NR+0]=rows[i][0];KROW[at[i]*NR+1]=rows[i][1];KROW[at[i]*NR+2]=rows[i][2];}}
+EACH{if(on[i]&&col)Y[(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];if(on[i]&&jj==0){KROW[(L)at[i]*NR+0]=rows[i][0];KROW[(L)at[i]*NR+1]=rows[i][1];KROW[(L)at[i]*NR+2]=rows[i][2];}}
 }
-for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
@@ -203,12 +203,12 @@ meet();if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A5,const float*A10,const elem*X4,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[8];uint4*spill0=spill+0;load_matrix<64,1,1,1,1>(M0,slice,m0,spill0);
+u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<64,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 char*near=memory+5120;int beat=0;
 for(int k=tid;k<256;k+=NTH)clear4(near+16*k);
@@ -226,10 +226,10 @@ float v112_0[EPT];float v113_0[EPT];float v114_0[EPT];float v115_0[EPT];float v1
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 float raw_a5_0[EPT];float raw_a10_0[EPT];elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float raw_w0_0[EPT];float raw_w0_1[EPT];float raw_w0_2[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float a5_0[EPT];float a10_0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];float k0_6[EPT];float k0_7[EPT];float k0_8[EPT];float k0_9[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];float w0_0[EPT];float w0_1[EPT];float w0_2[EPT];
-auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];raw_w0_0[i]=KROW[r*NR+0];raw_w0_1[i]=KROW[r*NR+1];raw_w0_2[i]=KROW[r*NR+2];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*(SIDES*H_)+jc]:toe(0.f);}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];raw_w0_0[i]=KROW[r*NR+0];raw_w0_1[i]=KROW[r*NR+1];raw_w0_2[i]=KROW[r*NR+2];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a5_0[i]=raw_a5_0[i];a10_0[i]=raw_a10_0[i];k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);k0_6[i]=tof(raw_keep[i].v[6]);k0_7[i]=tof(raw_keep[i].v[7]);k0_8[i]=tof(raw_keep[i].v[8]);k0_9[i]=tof(raw_keep[i].v[9]);x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);w0_0[i]=raw_w0_0[i];w0_1[i]=raw_w0_1[i];w0_2[i]=raw_w0_2[i];dy[i]=tof(raw_dy[i]);}};
 auto open=[&](){EACH{v112_0[i]=(g0[i]*k0_8[i]);
 v113_0[i]=(k0_9[i]*k0_9[i]);
@@ -247,7 +247,7 @@ const float z1=row_sum(col?v116_0[i]:0.f);
 {float*to=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}}};
 if(most){look(most-1);fetch();}
 for(int t=most-1;t>=0;t--){beat++;
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 prepare();
 EACH{g0[i]=s0[i]+dy[i];}
 open();
@@ -428,8 +428,8 @@ hand<96>((elem*)(near+1024)+(beat&1)*BM*96+0*HP,live[i]&&col?v367_0[i]:0.f,slice
 hand<96>((elem*)(near+1024)+(beat&1)*BM*96+1*HP,live[i]&&col?v371_0[i]:0.f,slice,i);
 hand<96>((elem*)(near+1024)+(beat&1)*BM*96+2*HP,live[i]&&col?v375_0[i]:0.f,slice,i);
 hand<96>((elem*)(near+1024)+(beat&1)*BM*96+3*HP,live[i]&&col?v379_0[i]:0.f,slice,i);
-put2(now[i]+0*HP,now[i]+1*HP,(live[i]&&col?v367_0[i]:0.f),(live[i]&&col?v371_0[i]:0.f),on[i]);
-put2(now[i]+2*HP,now[i]+3*HP,(live[i]&&col?v375_0[i]:0.f),(live[i]&&col?v379_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v367_0[i]:0.f),(live[i]&&col?v371_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v375_0[i]:0.f),(live[i]&&col?v379_0[i]:0.f),on[i]);
 v411_0[i]=(v410_0[i]*K(-0.5));
 v412_0[i]=(v411_0[i]*v259_0[i]);
 v413_0[i]=(v412_0[i]*K(0.015625));
@@ -451,14 +451,14 @@ v463_0[i]=(v413_0[i]*v74_0[i]);
 v464_0[i]=(v463_0[i]+v463_0[i]);
 v465_0[i]=(v164_0[i]+v464_0[i]);
 v466_0[i]=(v465_0[i]+v453_0[i]);
-put2(now[i]+4*HP,now[i]+5*HP,(live[i]&&col?v454_0[i]:0.f),(live[i]&&col?v458_0[i]:0.f),on[i]);
-put2(now[i]+6*HP,now[i]+7*HP,(live[i]&&col?v462_0[i]:0.f),(live[i]&&col?v466_0[i]:0.f),on[i]);}
+put2(SHARED+(L)at[i]*SW+jj+4*HP,SHARED+(L)at[i]*SW+jj+5*HP,(live[i]&&col?v454_0[i]:0.f),(live[i]&&col?v458_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+6*HP,SHARED+(L)at[i]*SW+jj+7*HP,(live[i]&&col?v462_0[i]:0.f),(live[i]&&col?v466_0[i]:0.f),on[i]);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1024)+(beat&1)*BM*96+(n*8+(lane>>2))*96+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<64,1,1,1,1,2,true>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1024)+(beat&1)*BM*96+(n*8+(lane>>2))*96+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<64,1,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v381_0[i]=total<1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v381_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 
 EACH{

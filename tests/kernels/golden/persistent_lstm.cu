@@ -12,12 +12,12 @@
 #define PART 2176
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X4,const elem*P0,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X4,const elem*P0,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[32];uint4*spill0=spill+0;load_matrix<16,4,4,1,1>(M0,slice,m0,spill0);
+u32 m0[32];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,4,4,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);
 
@@ -32,30 +32,30 @@ float v27_0[EPT];float v17_0[EPT];float v12_0[EPT];float v22_0[EPT];float v8_0[E
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
-auto open=[&](){EACH{put(to[i]+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
+auto open=[&](){EACH{put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 prepare();
 
 
 look(t+1);
-if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);}}}
+if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);}}}
 EACH{v27_0[i]=(x4_3[i]+p0_3);
 v17_0[i]=(x4_1[i]+p0_1);
 v12_0[i]=(x4_0[i]+p0_0);
 v22_0[i]=(x4_2[i]+p0_2);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<16,4,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v8_0[i]=total<4>(here+0,line,0*HS+j);v8_1[i]=total<4>(here+0,line,1*HS+j);v8_2[i]=total<4>(here+0,line,2*HS+j);v8_3[i]=total<4>(here+0,line,3*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v8_0[i]=total<4,1>(here+0,line,0*HS+j);v8_1[i]=total<4,1>(here+0,line,1*HS+j);v8_2[i]=total<4,1>(here+0,line,2*HS+j);v8_3[i]=total<4,1>(here+0,line,3*HS+j);}
 
 float y[EPT];Record<NK> record[EPT];
 EACH{v29_0[i]=(v27_0[i]+v8_3[i]);
@@ -86,9 +86,9 @@ s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
 if(t+1<most)open();
-EACH{if(on[i]&&col)Y[((L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];}
+EACH{if(on[i]&&col)Y[(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];}
 }
-for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[((L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
@@ -109,12 +109,12 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
 const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
-u32 m0[8];uint4*spill0=spill+0;load_matrix<64,1,1,1,1>(M0,slice,m0,spill0);
+u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<64,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;
@@ -129,10 +129,10 @@ float v43_0[EPT];float v44_0[EPT];float v57_0[EPT];float v58_0[EPT];float v54_0[
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];
-auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[r*(SIDES*H_)+jc]:toe(0.f);}};
-auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}};
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
+auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);dy[i]=tof(raw_dy[i]);v43_0[i]=(k0_5[i]*k0_5[i]);v44_0[i]=(K(1.0)-v43_0[i]);v57_0[i]=(K(1.0)-k0_2[i]);v58_0[i]=(k0_2[i]*v57_0[i]);v54_0[i]=(K(1.0)-k0_3[i]);v55_0[i]=(k0_3[i]*v54_0[i]);v60_0[i]=(k0_1[i]*k0_1[i]);v61_0[i]=(K(1.0)-v60_0[i]);v46_0[i]=(K(1.0)-k0_4[i]);v47_0[i]=(k0_4[i]*v46_0[i]);}};
 auto open=[&](){EACH{v42_0[i]=(g0[i]*k0_4[i]);
 v45_0[i]=(v42_0[i]*v44_0[i]);
@@ -145,27 +145,27 @@ v51_0[i]=(v49_0[i]*k0_2[i]);
 v62_0[i]=(v51_0[i]*v61_0[i]);
 v41_0[i]=(g0[i]*k0_5[i]);
 v48_0[i]=(v41_0[i]*v47_0[i]);
-put2(now[i]+0*HP,now[i]+1*HP,(live[i]&&col?v59_0[i]:0.f),(live[i]&&col?v56_0[i]:0.f),on[i]);
-put2(now[i]+2*HP,now[i]+3*HP,(live[i]&&col?v62_0[i]:0.f),(live[i]&&col?v48_0[i]:0.f),on[i]);}};
+put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v59_0[i]:0.f),(live[i]&&col?v56_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v62_0[i]:0.f),(live[i]&&col?v48_0[i]:0.f),on[i]);}};
 if(most){look(most-1);fetch();prepare();}
 for(int t=most-1;t>=0;t--){
-UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];now[i]=to[i];}
+UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
 
 EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
-if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(to[i]+0*HP);touch(to[i]+1*HP);touch(to[i]+2*HP);touch(to[i]+3*HP);}}}
+if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);touch(SHARED+(L)next[i]*SW+jj+2*HP);touch(SHARED+(L)next[i]*SW+jj+3*HP);}}}
 EACH{v53_0[i]=(v49_0[i]*k0_3[i]);
 sum0+=live[i]&&on[i]&&col?v59_0[i]:0.f;
 sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v48_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)*1*KBLK+(lane&3)*VEC;
-product<64,1,1,1,1,2,false>(m0,spill0,from,here+0,dead);}
+{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v64_0[i]=total<1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v64_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 
 EACH{

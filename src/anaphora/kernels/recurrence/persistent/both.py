@@ -15,27 +15,30 @@ from torch import Tensor
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.persistent.driver import check_report
-from anaphora.kernels.recurrence.persistent.passes import Kept, Passes, lengths_of
+from anaphora.kernels.recurrence.persistent.passes import Kept, Passes, in_memory, lengths_of
 from anaphora.kernels.recurrence.reference import States
 
 Sides = tuple[Passes, Passes]
 
 
 def run_sides(
-    sides: Sides, first: Arguments, second: Arguments, lengths: Tensor | None
+    sides: Sides, first: Arguments, second: Arguments, lengths: Tensor | None, turned: bool
 ) -> tuple[Tensor, States, States]:
-    """y ``(B, T, 2H)``, the last states of the forward and of the backward direction, which read the same x."""
+    """y ``(B, T, 2H)``, the last states of the forward and of the backward direction, which read the same x.
+
+    ``turned``: y is to have the time first in memory, as another layer reads it.
+    """
     calls = (Call(first.counts(), lengths, False), Call(second.counts(), lengths, True))
     tensors = [*first.flat(), *second.flat()]
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        y, *last = _Both.apply(sides, calls, *tensors)  # type: ignore[no-untyped-call]
+        y, *last = _Both.apply(sides, calls, turned, *tensors)  # type: ignore[no-untyped-call]
         return y, tuple(last[: len(first.initial)]), tuple(last[len(first.initial) :])
-    y, ends, _ = _forward(sides, calls, (first, second), keep=False)
+    y, ends, _ = _forward(sides, calls, (first, second), False, turned)
     return y, ends[0], ends[1]
 
 
 def _forward(
-    sides: Sides, calls: tuple[Call, Call], given: tuple[Arguments, Arguments], keep: bool
+    sides: Sides, calls: tuple[Call, Call], given: tuple[Arguments, Arguments], keep: bool, turned: bool
 ) -> tuple[Tensor, list[States], list[Kept]]:
     x = given[0].steps[0]
     check_report(x.device.index or 0)
@@ -43,13 +46,14 @@ def _forward(
     first = sides[0].time_first(given[0].steps, lengths, keep)
     other = sides[1].time_first(given[1].steps[1:], lengths, False)  # masks: nothing is multiplied by them
     given = (given[0]._replace(steps=first), given[1]._replace(steps=(first[0], *other)))
-    y = x.new_empty(*x.shape[:2], 2 * hidden)
+    batch, time = x.shape[:2]
+    y = x.new_empty(time, batch, 2 * hidden) if turned else x.new_empty(batch, time, 2 * hidden)
     begun = [
         side.begin(g, lengths, half, keep) for side, g, half in zip(sides, given, y.chunk(2, -1), strict=True)
     ]
-    begun[0].run.run([b.arrays for b in begun], x.shape[1], x.shape[0], False)
+    begun[0].run.run([b.arrays for b in begun], time, batch, False, turned)
     kept = [side.kept(b, g) for side, b, g in zip(sides, begun, given, strict=True)]
-    return y, [b.states for b in begun], kept
+    return y.transpose(0, 1) if turned else y, [b.states for b in begun], kept
 
 
 def _backward(
@@ -62,13 +66,13 @@ def _backward(
 ) -> list[Tensor | None]:
     given = [g._replace(steps=k.steps) for g, k in zip(given, kept, strict=True)]
     time, batch = given[0].steps[0].shape[:2]
-    whole = None if dy is None else dy.transpose(0, 1).contiguous()
+    whole, turned = in_memory(dy)
     halves = (None, None) if whole is None else whole.chunk(2, -1)
     begun = [
         side.begin_backward(g, k, half, end)
         for side, g, k, half, end in zip(sides, given, kept, halves, ends, strict=True)
     ]
-    begun[0].run.run([b.arrays for b in begun], time, batch, False)
+    begun[0].run.run([b.arrays for b in begun], time, batch, False, turned)
     first = sides[0].gradients(begun[0], given[0], kept[0], needs[0], None)
     at = len(given[0].matrices) + len(given[0].vectors)
     dx = first[at]
@@ -81,25 +85,26 @@ def _backward(
 
 class _Both(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, sides: Sides, calls: tuple[Call, Call], *tensors: Tensor) -> Any:
+    def forward(ctx: Any, sides: Sides, calls: tuple[Call, Call], turned: bool, *tensors: Tensor) -> Any:
         ctx.sides, ctx.calls = sides, calls
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         first, second = _parted(calls, tensors)
         given = (calls[0].arguments(first), calls[1].arguments(second))
-        y, last, ctx.kept = _forward(sides, calls, given, keep=True)
+        y, last, ctx.kept = _forward(sides, calls, given, True, turned)
         return y, *last[0], *last[1]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         calls, dy = ctx.calls, grads[0]
         tensors = _parted(calls, ctx.saved_tensors)
-        needs = _parted(calls, ctx.needs_input_grad[2:])
+        needs = _parted(calls, ctx.needs_input_grad[3:])
         states = calls[0].counts[-1]
         ends = (grads[1 : 1 + states], grads[1 + states :])
         if torch.is_grad_enabled():
             halves = (None, None) if dy is None else dy.chunk(2, -1)
             return (
+                None,
                 None,
                 None,
                 *(
@@ -113,7 +118,7 @@ class _Both(torch.autograd.Function):
         given = [call.arguments(t) for call, t in zip(calls, tensors, strict=True)]
         found = _backward(ctx.sides, given, ctx.kept, dy, ends, needs)
         flat = (*needs[0], *needs[1])
-        return None, None, *(g if need else None for g, need in zip(found, flat, strict=True))
+        return None, None, None, *(g if need else None for g, need in zip(found, flat, strict=True))
 
 
 def _parted(calls: tuple[Call, Call], values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -59,7 +59,7 @@ def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
     for k, p in enumerate(tiling.products):
         wide = 2 if half else 4
         row = p.depth * wide + (64 - p.depth * wide) % 128  # so that eight lanes read eight different banks
-        if rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
+        if p.split == 1 and rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
             products[k] = NearProduct(size, row // wide)
             size += 2 * rows * row
     return Near(products, reductions, size)
@@ -67,7 +67,8 @@ def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
 
 def own_memory(tiling: Tiling) -> int:
     """Bytes of shared memory a block has for itself."""
-    return 2 * tiling.partial + sum(p.spilled(tiling.warps) for p in tiling.products)
+    held = sum(p.spilled(tiling.warps) + p.staged(tiling.warps, tiling.tiles) for p in tiling.products)
+    return 2 * tiling.partial + held
 
 
 def clustered(program: Program, tiling: Tiling, half: bool) -> Tiling:

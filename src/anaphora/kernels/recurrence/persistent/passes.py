@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.order import turned
 from anaphora.kernels.recurrence.persistent import nvrtc
 from anaphora.kernels.recurrence.persistent.ahead import reductions_ahead
 from anaphora.kernels.recurrence.persistent.columns import Program
@@ -71,15 +72,19 @@ class Pass:
         """Microseconds per step, about."""
         return cost(self.program, self.tiling, batch, self.kernel.kind != "tf32", self.share)
 
-    def run(self, sides: Sequence[Arrays], time: int, batch: int, reverse: bool) -> None:
-        """Launch; the arrays of every direction by the names of the kernel's parameters."""
+    def run(self, sides: Sequence[Arrays], time: int, batch: int, reverse: bool, time_first: bool) -> None:
+        """Launch; the arrays of every direction by the names of the kernel's parameters.
+
+        ``time_first``: y, or its gradient, has the time first in memory, and not the batch.
+        """
         index = self.device.index or 0
         for arrays in sides:
             arrays["REPORT"] = report(index)
         pointers = [arrays.get(name) for arrays in sides for _, name in self.kernel.parameters]
         with torch.cuda.device(self.device):
             grid = len(sides) * self.blocks(batch)
-            self.loaded.launch(grid, pointers, [time, batch, int(reverse), self.tiling.groups(batch)])
+            numbers = [time, batch, int(reverse), self.tiling.groups(batch), int(time_first)]
+            self.loaded.launch(grid, pointers, numbers)
 
     def shared_arrays(self, like: Tensor, rows: int) -> Arrays:
         """What blocks exchange through, filled with the word that stands for nothing yet."""
@@ -134,18 +139,15 @@ class Passes:
         given = given._replace(steps=self.time_first(given.steps, lengths, keep))
         y = x.new_empty(*x.shape[:2], self.hidden)
         begun = self.begin(given, lengths, y, keep)
-        begun.run.run([begun.arrays], x.shape[1], x.shape[0], call.reverse)
+        begun.run.run([begun.arrays], x.shape[1], x.shape[0], call.reverse, False)
         return y, begun.states, self.kept(begun, given)
 
     def time_first(self, steps: Sequence[Tensor], lengths: Tensor | None, keep: bool) -> tuple[Tensor, ...]:
         """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``, with zeros past the end of a row where gradients will read them."""
         if lengths is None or not keep:
-            return tuple(s.transpose(0, 1).contiguous() for s in steps)
+            return tuple(turned(s) for s in steps)
         live = (torch.arange(steps[0].shape[1], device=lengths.device)[:, None] < lengths).unsqueeze(-1)
-        return tuple(
-            _only(live, s.transpose(0, 1)) if i in self.layout.multiplied else s.transpose(0, 1).contiguous()
-            for i, s in enumerate(steps)
-        )
+        return tuple(turned(s, live if i in self.layout.multiplied else None) for i, s in enumerate(steps))
 
     def begin(self, given: Arguments, lengths: Tensor | None, y: Tensor, keep: bool) -> Begun:
         """A forward pass into ``y``; step inputs ``(T, B, ·)``."""
@@ -197,15 +199,15 @@ class Passes:
         """The gradient of every tensor of ``given``, in its order."""
         given = given._replace(steps=kept.steps)
         time, batch = given.steps[0].shape[:2]
-        dy = None if grads[0] is None else grads[0].transpose(0, 1).contiguous()
+        dy, time_first = in_memory(grads[0])
         begun = self.begin_backward(given, kept, dy, grads[1:])
-        begun.run.run([begun.arrays], time, batch, call.reverse)
+        begun.run.run([begun.arrays], time, batch, call.reverse, time_first)
         return self.gradients(begun, given, kept, needs, None)
 
     def begin_backward(
         self, given: Arguments, kept: Kept, dy: Tensor | None, ends: Sequence[Tensor | None]
     ) -> Begun:
-        """A backward pass from the gradients of y ``(T, B, H)`` and of the last states."""
+        """A backward pass from the gradients of y, in either order of its axes, and of the last states."""
         run, x = self.backward_pass, given.steps[0]
         time, batch = x.shape[:2]
         arrays = {
@@ -304,10 +306,12 @@ def lengths_of(call: Call, x: Tensor) -> Tensor | None:
     return call.lengths.to(x.device, torch.int32).clamp(0, x.shape[1]).contiguous()
 
 
-def _only(live: Tensor, value: Tensor) -> Tensor:
-    """What is real of a value, in one pass over it: what lies past a row's end may be anything."""
-    found = torch.empty(value.shape, dtype=value.dtype, device=value.device)
-    return torch.where(live, value, value.new_zeros(()), out=found)
+def in_memory(dy: Tensor | None) -> tuple[Tensor | None, bool]:
+    """A gradient ``(B, T, ·)`` as kernels read it, and whether the time comes first in memory."""
+    if dy is None:
+        return None, False
+    time_first = dy.transpose(0, 1)
+    return (time_first, True) if time_first.is_contiguous() else (dy.contiguous(), False)
 
 
 def _precision(x: Tensor) -> AbstractContextManager[None]:

@@ -159,11 +159,11 @@ IN void mma(float*c,u32 a0,u32 a1,u32 a2,u32 a3,u32 b0,u32 b1){
 }
 // This block's rows of a matrix (out·HP, DEPTH): OUT·HS of them, MT tiles of 16. Lane q of four holds VEC neighbours
 // along the depth, so that a load of 16 bytes is what the tensor cores want. Each warp owns KB blocks of the depth,
-// the first KREG of them in registers.
-template<int DEPTH,int OUT,int MT,int KB,int KREG> IN void load_matrix(const elem*m,int slice,u32*a,uint4*spill){
+// the first KREG of them in registers. Where MS warps form a team they own the same blocks, and MT tiles of rows each.
+template<int DEPTH,int OUT,int MT,int KB,int KREG,int MS> IN void load_matrix(const elem*m,int slice,u32*a,uint4*spill){
   int lane=threadIdx.x&31,w=threadIdx.x>>5,q=lane&3;
   UNROLL for(int kb=0;kb<KB;kb++)UNROLL for(int mt=0;mt<MT;mt++){
-    int k=(w*KB+kb)*KBLK+q*VEC,r0=mt*16+(lane>>2),r1=r0+8;uint4 lo=make_uint4(0,0,0,0),hi=lo;
+    int k=(w/MS*KB+kb)*KBLK+q*VEC,r0=(w%MS*MT+mt)*16+(lane>>2),r1=r0+8;uint4 lo=make_uint4(0,0,0,0),hi=lo;
     if(k<DEPTH&&r0<OUT*HS)lo=operand(*(const uint4*)(m+((L)(r0/HS)*HP+slice*HS+r0%HS)*DEPTH+k));
     if(k<DEPTH&&r1<OUT*HS)hi=operand(*(const uint4*)(m+((L)(r1/HS)*HP+slice*HS+r1%HS)*DEPTH+k));
     if(kb<KREG){u32*d=a+(kb*MT+mt)*8;d[0]=lo.x;d[1]=hi.x;d[2]=lo.y;d[3]=hi.y;d[4]=lo.z;d[5]=hi.z;d[6]=lo.w;d[7]=hi.w;}
@@ -171,35 +171,39 @@ template<int DEPTH,int OUT,int MT,int KB,int KREG> IN void load_matrix(const ele
   }
 }
 // Each warp's share of the product of rows p[] (already at this lane's place), into part[warp][row][column].
-// NEAR: the rows lie in this block's shared memory, where the others of the cluster write.
-template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,bool NEAR> IN void product(const u32*a,const uint4*spill,elem*const*p,float*part,bool&dead){
-  int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MT*16+4;constexpr bool PAD=DEPTH!=WARPS*KB*KBLK;
-  int left=DEPTH-w*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
-  #define THERE(c) (!PAD||(k0+(c))*KBLK<left)
-  #define GET(c,n) (!THERE(c)?make_uint4(0,0,0,0):NEAR?near4(p[n]+(k0+(c))*KBLK):load4(p[n]+(k0+(c))*KBLK))
+// NEAR: the rows lie in this block's shared memory, where the others of the cluster write. The warps of a team fetch CH
+// blocks of the depth each and hand them to the others of it by way of ``stage``.
+IN void team(int which,int threads){asm volatile("bar.sync %0,%1;"::"r"(which+1),"r"(threads):"memory");}
+template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN void product(const u32*a,const uint4*spill,uint4*stage,elem*const*p,float*part,bool&dead){
+  int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MS*MT*16+4;constexpr bool PAD=DEPTH!=WARPS/MS*KB*KBLK;
+  int left=DEPTH-w/MS*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
+  #define THERE(c) (!PAD||(own+(c))*KBLK<left)
+  #define GET(c,n) (!THERE(c)?make_uint4(0,0,0,0):NEAR?near4(p[n]+(own+(c))*KBLK):load4(p[n]+(own+(c))*KBLK))
+  #define STAGE(k,n) stage[((w/MS*KB+(k))*NT+(n))*32+lane]
   float acc[AC][NT][MT][4];
   UNROLL for(int c=0;c<AC;c++)UNROLL for(int n=0;n<NT;n++)UNROLL for(int m=0;m<MT;m++)UNROLL for(int i=0;i<4;i++)acc[c][n][m][i]=0.f;
-  UNROLL for(int k0=0;k0<KB;k0+=CH){
-    uint4 v[CH][NT];bool ok;int spin=0;
+  UNROLL for(int k0=0;k0<KB;k0+=CH*MS){
+    uint4 v[CH][NT];bool ok;int spin=0;const int own=k0+w%MS*CH;
     UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)v[c][n]=GET(c,n);
     do{ok=true;  // fetch again only what is missing
       UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)if(!ready(v[c][n])){ok=false;v[c][n]=GET(c,n);}
       if(++spin>(NEAR?NEAR_SPIN:SPIN))dead=true;
     }while(!ok&&!dead);
-    if(NEAR){UNROLL for(int c=0;c<CH;c++)if(k0+c<KB&&THERE(c))UNROLL for(int n=0;n<NT;n++)clear4(p[n]+(k0+c)*KBLK);}
+    if(NEAR){UNROLL for(int c=0;c<CH;c++)if(k0+c<KB&&THERE(c))UNROLL for(int n=0;n<NT;n++)clear4(p[n]+(own+c)*KBLK);}
     __syncwarp();
-    UNROLL for(int c=0;c<CH;c++)if(k0+c<KB){
-      const int kb=k0+c;u32 f[MT][8];
-      UNROLL for(int n=0;n<NT;n++)v[c][n]=operand(v[c][n]);
+    if(MS>1){UNROLL for(int c=0;c<CH;c++)UNROLL for(int n=0;n<NT;n++)STAGE(own+c,n)=operand(v[c][n]);team(w/MS,MS*32);}
+    UNROLL for(int c=0;c<CH*MS;c++)if(k0+c<KB){
+      const int kb=k0+c;u32 f[MT][8];uint4 x[NT];
+      UNROLL for(int n=0;n<NT;n++)x[n]=MS>1?STAGE(kb,n):operand(v[c%CH][n]);
       UNROLL for(int m=0;m<MT;m++){
         if(kb<KREG){UNROLL for(int i=0;i<8;i++)f[m][i]=a[(kb*MT+m)*8+i];}
         else{const uint4*d=spill+((w*(KB-KREG)+kb-KREG)*MT+m)*64+lane;uint4 lo=d[0],hi=d[32];f[m][0]=lo.x;f[m][1]=hi.x;f[m][2]=lo.y;f[m][3]=hi.y;f[m][4]=lo.z;f[m][5]=hi.z;f[m][6]=lo.w;f[m][7]=hi.w;}
       }
-      UNROLL for(int m=0;m<MT;m++)UNROLL for(int n=0;n<NT;n++)mma(acc[(2*kb)%AC][n][m],f[m][0],f[m][1],f[m][2],f[m][3],v[c][n].x,v[c][n].y);
-      UNROLL for(int m=0;m<MT;m++)UNROLL for(int n=0;n<NT;n++)mma(acc[(2*kb+1)%AC][n][m],f[m][4],f[m][5],f[m][6],f[m][7],v[c][n].z,v[c][n].w);
+      UNROLL for(int m=0;m<MT;m++)UNROLL for(int n=0;n<NT;n++)mma(acc[(2*kb)%AC][n][m],f[m][0],f[m][1],f[m][2],f[m][3],x[n].x,x[n].y);
+      UNROLL for(int m=0;m<MT;m++)UNROLL for(int n=0;n<NT;n++)mma(acc[(2*kb+1)%AC][n][m],f[m][4],f[m][5],f[m][6],f[m][7],x[n].z,x[n].w);
     }
   }
-  float*o=part+(w*BM+(lane&3)*2)*ROWP+(lane>>2);
+  float*o=part+(w/MS*BM+(lane&3)*2)*ROWP+w%MS*MT*16+(lane>>2);
   UNROLL for(int n=0;n<NT;n++)UNROLL for(int m=0;m<MT;m++)UNROLL for(int i=0;i<4;i++){
     float s=acc[0][n][m][i];
     UNROLL for(int c=1;c<AC;c++)s+=acc[c][n][m][i];
@@ -207,9 +211,9 @@ template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,bool NEAR> IN void produ
   }
 }
 // What all warps have of one number of the product: fixed order, so that every run gives the same bits.
-template<int MT> IN float total(const float*part,int row,int column){
-  constexpr int ROWP=MT*16+4;float s=0.f;
-  UNROLL for(int w=0;w<WARPS;w++)s+=part[(w*BM+row)*ROWP+column];
+template<int MT,int MS> IN float total(const float*part,int row,int column){
+  constexpr int ROWP=MS*MT*16+4;float s=0.f;
+  UNROLL for(int w=0;w<WARPS/MS;w++)s+=part[(w*BM+row)*ROWP+column];
   return s;
 }
 IN int place(int t,int length,int reverse){return reverse&&t<length?length-1-t:t;}

@@ -64,7 +64,7 @@ class Reads:
             lines.append("raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);")
         if self.program.backward:
             declared.append("elem raw_dy[EPT];float dy[EPT],g0[EPT];")
-            lines.append("raw_dy[i]=DY?DY[r*(SIDES*H_)+jc]:toe(0.f);")
+            lines.append("raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);")
         body = "const L r=next[i];(void)r;" + "".join(lines)
         return f"{''.join(declared)}{''.join(turned)}\nauto fetch=[&](){{EACH{{{body}}}}};"
 

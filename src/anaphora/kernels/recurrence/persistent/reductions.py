@@ -72,7 +72,7 @@ class Reductions:
             each = f"UNROLL for(int u=0;u<NSL;u+=HS){{const int s=u+j;if(s<NSL){{{words}}}}}"
             return [*lines, f"{{float*to={place};{each}}}"]
         stores = "".join(f"store4(to+{q},{','.join(four)});" for q, four in fours)
-        place = f"ROWS+({at}*NSL)*NV+{self.offsets[level + 1]}*NSL+slice*{width}"
+        place = f"ROWS+((L){at}*NSL)*NV+{self.offsets[level + 1]}*NSL+slice*{width}"
         return [*lines, f"if(on[i]&&j==0){{float*to={place};{stores}}}"]
 
     def _near(self, level: int, beat: str) -> str:
@@ -84,7 +84,7 @@ class Reductions:
     def touch(self, at: str) -> list[str]:
         """Fetch what this slice will write at a step ahead of it: memory fills what is not there word by word."""
         places = [
-            f"touch(ROWS+({at}*NSL)*NV+{self.offsets[level]}*NSL+slice*{reduction_width(len(found))});"
+            f"touch(ROWS+((L){at}*NSL)*NV+{self.offsets[level]}*NSL+slice*{reduction_width(len(found))});"
             for level, found in self.levels.items()
             if level not in self.near.reductions
         ]
@@ -97,7 +97,7 @@ class Reductions:
             return ""
         width = reduction_width(len(found))
         near = level in self.near.reductions
-        place = self._near(level, "beat") if near else f"ROWS+(at[i]*NSL)*NV+{self.offsets[level]}*NSL"
+        place = self._near(level, "beat") if near else f"ROWS+((L)at[i]*NSL)*NV+{self.offsets[level]}*NSL"
         lines = [
             f"float*all={place};",
             f"float got[TURNS][{width}];",

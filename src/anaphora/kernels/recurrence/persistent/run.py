@@ -73,11 +73,11 @@ def run_persistent(
 
 
 def run_both(
-    plans: tuple[Plan, Plan], first: Arguments, second: Arguments, lengths: Tensor | None
+    plans: tuple[Plan, Plan], first: Arguments, second: Arguments, lengths: Tensor | None, turned: bool
 ) -> tuple[Tensor, States, States] | None:
     """Both directions of a layer at once: y ``(B, T, 2H)`` and either's last states. None where that gains nothing.
 
-    ``why_not`` must have had nothing against either.
+    ``why_not`` must have had nothing against either. ``turned``: y has the time first in memory.
     """
     x = first.steps[0]
     known: dict[Hashable, Any] = plans[0].__dict__.setdefault("_both", {})
@@ -87,7 +87,7 @@ def run_both(
             known.clear()
         known[key] = (_sides(plans, x.shape[0], x.dtype, x.device), plans[1])
     sides: Sides | None = known[key][0]
-    return None if sides is None else run_sides(sides, first, second, lengths)
+    return None if sides is None else run_sides(sides, first, second, lengths, turned)
 
 
 def _sides(plans: tuple[Plan, Plan], batch: int, dtype: torch.dtype, device: torch.device) -> Sides | None:

@@ -86,7 +86,7 @@ class Kernel:
         pointers, opening = self._sides()
         declared = "".join(f"float {name}[EPT];" for name in dict.fromkeys(self.stages.body.declared))
         return f"""
-extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int B,int reverse,int groups){{
+extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int B,int reverse,int groups,int turned){{
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 {opening}
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
@@ -104,7 +104,7 @@ UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;ple
 {declared}
 {self._first()}
 {self.reads.rows()}
-bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
+bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 {self.reads.fetch()}
 {steps}
 {self._tail()}
@@ -131,11 +131,12 @@ bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
         lines, at = [], 0
         for k, p in enumerate(self.tiling.products):
             held = max(1, p.in_registers * p.row_tiles * 8)
+            spilled = p.spilled(self.tiling.warps) // 16
             lines.append(
-                f"u32 m{k}[{held}];uint4*spill{k}=spill+{at};"
-                f"load_matrix<{p.depth},{p.out},{p.row_tiles},{p.depth_blocks},{p.in_registers}>(M{k},slice,m{k},spill{k});"
+                f"u32 m{k}[{held}];uint4*spill{k}=spill+{at},*stage{k}=spill+{at + spilled};(void)stage{k};"
+                f"load_matrix<{p.depth},{p.out},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.split}>(M{k},slice,m{k},spill{k});"
             )
-            at += p.spilled(self.tiling.warps) // 16
+            at += spilled + p.staged(self.tiling.warps, self.tiling.tiles) // 16
         return "\n".join(lines) + "\n__syncthreads();"
 
     def _cluster(self) -> str:
@@ -161,7 +162,11 @@ bool live[EPT],up[EPT];L at[EPT],next[EPT];elem*now[EPT],*to[EPT];
     def _tail(self) -> str:
         """Past the end of a group's longest row there is nothing; products over all steps read zeros there."""
         puts = "".join(f"put(SHARED+r*SW+{s}*HP+jj,0.f,on[i]);" for s in range(len(self.program.shared)))
-        y = "" if self.program.backward else "if(on[i]&&col)Y[((L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);"
+        y = (
+            ""
+            if self.program.backward
+            else "if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);"
+        )
         return f"for(int t=most;t<T;t++)EACH{{L r=(L)t*B+row[i];(void)r;{puts}{y}}}"
 
     def _last(self) -> str:

@@ -7,7 +7,7 @@ from anaphora.kernels.recurrence.persistent.clusters import Near, nearby
 from anaphora.kernels.recurrence.persistent.columns import Exchange, Key, Program
 from anaphora.kernels.recurrence.persistent.reads import Reads
 from anaphora.kernels.recurrence.persistent.reductions import Reductions
-from anaphora.kernels.recurrence.persistent.tiling import Tiling
+from anaphora.kernels.recurrence.persistent.tiling import ProductTiling, Tiling
 
 # Registers up to which all that can be computed before an exchange is, since the time until it arrives is spent
 # waiting; beyond them numbers are computed when they are used. Numbers of 16 bits wait for their use in half the room.
@@ -40,8 +40,8 @@ class Stages:
         ready = [k for k in program.reached if self.columns.only_inputs(k)] if roomy else []
         prepared = "".join([*self.reads.turned(), *self.body.statements(ready)])
         following_step, this_step = (
-            ("up[i]", "next[i]", "to[i]", "(beat+1)"),
-            ("live[i]", "at[i]", "now[i]", "beat"),
+            ("up[i]", "next[i]", "(beat+1)"),
+            ("live[i]", "at[i]", "beat"),
         )
         opening = self._publish(0, *(following_step if self.early else this_step))
         stages = [self._rest(0)]
@@ -54,12 +54,12 @@ class Stages:
         names = [*self.reads.names(), *(self.body.name(k).removesuffix("[i]") for k in ready)]
         # Between the last product of a step and the barrier after it most warps wait for the slowest.
         ahead = roomy and waiting and not any(f"{n}[i]" in received + final for n in names)
-        return f"""auto look=[&](int t){{UNROLL for(int i=0;i<EPT;i++){{up[i]=t<len[i];next[i]=(L)place(t,len[i],reverse)*B+row[i];to[i]=SHARED+next[i]*SW+jj;}}}};
+        return f"""auto look=[&](int t){{UNROLL for(int i=0;i<EPT;i++){{up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}}}};
 auto prepare=[&](){{EACH{{{prepared}}}}};
 auto open=[&](){{EACH{{{opening}}}}};
 if(most){{look({first});fetch();{"prepare();" if ahead else ""}{"open();" if self.early else ""}}}
 {count}{{{"beat++;" if self.near.size else ""}
-UNROLL for(int i=0;i<EPT;i++){{live[i]=up[i];at[i]=next[i];now[i]=to[i];}}
+UNROLL for(int i=0;i<EPT;i++){{live[i]=up[i];at[i]=next[i];}}
 {"" if ahead else "prepare();"}
 {"EACH{g0[i]=s0[i]+dy[i];}" if program.backward else ""}
 {"" if self.early else "open();"}
@@ -84,11 +84,11 @@ if({more}){{fetch();{self._touch()}}}
         )
         lines = self.reductions.touch("next[i]")
         if slots:
-            puts = "".join(f"touch(to[i]+{s}*HP);" for s in slots)
+            puts = "".join(f"touch(SHARED+(L)next[i]*SW+jj+{s}*HP);" for s in slots)
             lines.append(f"if(on[i]&&j*sizeof(elem)%32==0){{{puts}}}")
         return f"EACH{{{''.join(lines)}}}" if lines else ""
 
-    def _publish(self, level: int, live: str, at: str, to: str, beat: str) -> str:
+    def _publish(self, level: int, live: str, at: str, beat: str) -> str:
         """Compute and publish what the exchanges after this stage read; the rest says of which step."""
         shared = self.program.shared
         urgent = {k for e in self.program.exchanges if e.level == level + 1 for k in e.operands}
@@ -98,7 +98,7 @@ if({more}){{fetch();{self._touch()}}}
         )
         slots = [(s, k) for s, k in enumerate(shared) if k in products and self.columns.level(k) == level]
         lines += self._hands(level, live, beat) + self.reductions.send(level, at, beat)
-        return "\n".join([*lines, *self._puts(slots, live, to)])
+        return "\n".join([*lines, *self._puts(slots, live, at)])
 
     def _hands(self, level: int, live: str, beat: str) -> list[str]:
         """Send to the blocks of the cluster."""
@@ -116,10 +116,10 @@ if({more}){{fetch();{self._touch()}}}
         near = self.near.products[product]
         return f"(elem*)(near+{near.offset})+({beat}&1)*BM*{near.row}"
 
-    def _puts(self, slots: list[tuple[int, Key]], live: str, to: str) -> list[str]:
+    def _puts(self, slots: list[tuple[int, Key]], live: str, at: str) -> list[str]:
         lines = []
         for k in range(0, len(slots), 2):
-            places = [f"{to}+{s}*HP" for s, _ in slots[k : k + 2]]
+            places = [f"SHARED+(L){at}*SW+jj+{s}*HP" for s, _ in slots[k : k + 2]]
             values = [f"({live}&&col?{self.body.name(key)}:0.f)" for _, key in slots[k : k + 2]]
             name = "put2" if len(places) == 2 else "put"
             lines.append(f"{name}({','.join([*places, *values])},on[i]);")
@@ -137,11 +137,11 @@ if({more}){{fetch();{self._touch()}}}
             else:
                 row = f"SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+{start}*HP"
             lines.append(
-                f"{{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]={row}+(tid>>5)*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
-                f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums},"
-                f"{str(k in self.near.products).lower()}>(m{k},spill{k},from,here+{at},dead);}}"
+                f"{{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]={row}+(tid>>5)/{p.split}*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
+                f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums},{p.split},"
+                f"{str(k in self.near.products).lower()}>(m{k},spill{k},stage{k},from,here+{at},dead);}}"
             )
-            sums += self._totals(e, p.row_tiles, at)
+            sums += self._totals(e, p, at)
             at += p.partial(self.tiling.warps, self.tiling.tiles) // 4
         after = self.reductions.receive(level)
         if not lines:
@@ -150,13 +150,15 @@ if({more}){{fetch();{self._touch()}}}
         line = "const int line=(tid+i*NTH)/HS;"
         return waiting, f"__syncthreads();\nEACH{{{line}{''.join(sums)}}}\n{after}"
 
-    def _totals(self, e: Exchange, row_tiles: int, at: int) -> list[str]:
+    def _totals(self, e: Exchange, p: ProductTiling, at: int) -> list[str]:
         lines = []
         for block in range(self.columns.blocks(e.node)):
             key = (e.node.number, block)
             if key in self.program.reached:
                 self.body.known(key)
-                lines.append(f"{self.body.name(key)}=total<{row_tiles}>(here+{at},line,{block}*HS+j);")
+                lines.append(
+                    f"{self.body.name(key)}=total<{p.row_tiles},{p.split}>(here+{at},line,{block}*HS+j);"
+                )
         return lines
 
     def _rest(self, level: int) -> str:
@@ -178,7 +180,7 @@ if({more}){{fetch();{self._touch()}}}
             results = [k for k in program.results if columns.level(k) == level and not columns.exchanged(k)]
             ready = [*(k for _, k in slots), *(k for _, k in sums), *results]
         lines = self.body.statements(ready)
-        lines += self._puts(slots, "live[i]", "now[i]")
+        lines += self._puts(slots, "live[i]", "at[i]")
         for q, key in sums:
             one = "&&jj==0" if columns.nodes[key[0]].width == 1 else ""
             lines.append(f"sum{q}+=live[i]&&on[i]&&col{one}?{self.body.name(key)}:0.f;")
@@ -202,16 +204,15 @@ if({more}){{fetch();{self._touch()}}}
         stores = []
         if not program.backward:
             new.append("y[i]=live[i]?n0:0.f;")
-            place = (
-                "((L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj"  # the batch first, as it is handed out
-            )
+            # The batch comes first, as it is handed out, or the time, as another layer reads it.
+            place = "(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj"
             stores.append(f"if(on[i]&&col)Y[{place}]=toe(y[i]);")
         if program.keep:
-            stores.append("if(on[i]&&col)*(Record<NK>*)(KEEP+(at[i]*H_+jj)*NK)=record[i];")
+            stores.append("if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];")
         if program.keep_rows:
             stores.append(
                 "if(on[i]&&jj==0){"
-                + "".join(f"KROW[at[i]*NR+{q}]=rows[i][{q}];" for q in range(len(rows)))
+                + "".join(f"KROW[(L)at[i]*NR+{q}]=rows[i][{q}];" for q in range(len(rows)))
                 + "}"
             )
         declared = "float y[EPT];" if not program.backward else ""

@@ -20,11 +20,12 @@ class ProductTiling:
 
     depth: int
     out: int
-    row_tiles: int
-    depth_blocks: int  # of each warp
+    row_tiles: int  # of each warp
+    depth_blocks: int  # the same
     in_registers: int  # of these
     at_once: int  # that are fetched together
     sums: int  # independent chains of additions
+    split: int = 1  # warps of a team: they divide the rows, and what has to be fetched for them
 
     def spilled(self, warps: int) -> int:
         """Bytes of shared memory for what registers do not hold."""
@@ -32,7 +33,11 @@ class ProductTiling:
 
     def partial(self, warps: int, tiles: int) -> int:
         """Bytes of shared memory for the warps' shares of the result."""
-        return warps * 8 * tiles * (self.row_tiles * 16 + 4) * 4
+        return warps // self.split * 8 * tiles * (self.split * self.row_tiles * 16 + 4) * 4
+
+    def staged(self, warps: int, tiles: int) -> int:
+        """Bytes of shared memory for what the warps of a team hand to each other."""
+        return warps // self.split * self.depth_blocks * tiles * 32 * 16 if self.split > 1 else 0
 
 
 @dataclass(frozen=True)
@@ -97,24 +102,27 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
     for exchange in program.products:
         depth, out = len(set(exchange.operands)) * padded, program.columns.blocks(exchange.node)
         row_tiles = -(-out * columns // 16)
-        depth_blocks = -(-depth // (warps * 4 * vector))
-        sums = max(1, min(4, 2 * depth_blocks, 8 // (row_tiles * tiles)))
-        wide = depth_blocks <= 12 and row_tiles == 1 and half
-        at_once = max(1, min(depth_blocks, (depth_blocks if wide else 8) // tiles))
-        shapes.append((depth, out, row_tiles, depth_blocks, at_once, sums))
-    if any(r * tiles * s * 4 > 128 for _, _, r, _, _, s in shapes):
+        # Many results of a warp leave little room for weights: two warps then take half of them each.
+        split = 2 if row_tiles * tiles > 8 and row_tiles % 2 == 0 else 1
+        row_tiles //= split
+        depth_blocks = -(-depth // (warps * 4 * vector)) * split
+        sums = 1 if tiles > 1 else max(1, min(4, 2 * depth_blocks, 8 // row_tiles))
+        wide = depth_blocks <= 12 and row_tiles * tiles == 1 and half
+        at_once = depth_blocks // split if split > 1 or wide else min(depth_blocks, 8)
+        shapes.append((depth, out, row_tiles, depth_blocks, at_once, sums, split))
+    if any(r * tiles * s * 4 > 128 for _, _, r, _, _, s, _ in shapes):
         return None
     reads = sum(p.kind not in ("vector", "carried") for p in program.places)
     vectors = sum(p.kind == "vector" for p in program.places)
-    working = max((r * tiles * s * 4 + a * tiles * 4 for _, _, r, _, a, s in shapes), default=0)
+    working = max((r * tiles * s * 4 + a * tiles * 4 for _, _, r, _, a, s, _ in shapes), default=0)
     needed = 48 + working + len(program.sums) + vectors
     needed += each * (program.carried + (reads // 2 if half else reads))
     room = min(REGISTERS, 65536 // (32 * warps)) - needed
     products = []
-    for depth, out, row_tiles, depth_blocks, at_once, sums in shapes:
+    for depth, out, row_tiles, depth_blocks, at_once, sums, split in shapes:
         held = max(0, min(depth_blocks, room // (row_tiles * 8)))
         room -= held * row_tiles * 8
-        products.append(ProductTiling(depth, out, row_tiles, depth_blocks, held, at_once, sums))
+        products.append(ProductTiling(depth, out, row_tiles, depth_blocks, held, at_once, sums, split))
     partial = max(
         (
             sum(
@@ -126,7 +134,7 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
         ),
         default=0,
     )
-    memory = 2 * partial + sum(p.spilled(warps) for p in products)
+    memory = 2 * partial + sum(p.spilled(warps) + p.staged(warps, tiles) for p in products)
     if memory > SHARED_MEMORY or each > 8:
         return None
     return Tiling(hidden, columns, tiles, warps, tuple(products), partial, memory, REGISTERS - room)
@@ -136,12 +144,13 @@ def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: i
     """Microseconds per step, about: fitted to measurements on an H200."""
     groups = tiling.groups(batch)
     rounds = -(-groups // (processors // tiling.slices))
-    time = 2.0 * (1 + 0.3 * (tiling.tiles - 1)) + 1.5 * max(0, program.stages - 2) - 0.5 * tiling.near
+    time = 2.0 * (1 + 0.27 * (tiling.tiles - 1)) + 1.5 * max(0, program.stages - 2) - 0.5 * tiling.near
     rows = sum(p.out for p in tiling.products)
     time += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
     for p in tiling.products:
-        whole = p.depth_blocks * tiling.warps * (32 if half else 16) / p.depth
-        time += 0.5 * (1 - p.in_registers / p.depth_blocks) + 0.25 * max(0.0, whole - 1)
+        whole = p.depth_blocks // p.split * tiling.warps * (32 if half else 16) / p.depth
+        time += p.spilled(tiling.warps) / (230_000 if program.backward else 400_000)
+        time += 0.25 * max(0.0, whole - 1)
     # Several columns of 16 bits published by one half-warp are less than a sector each.
     time += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
     few = not program.backward and (tiling.hidden <= 256 or rows <= len(tiling.products))

@@ -14,6 +14,7 @@ from torch import Tensor
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.graph import Node, until
 from anaphora.kernels.recurrence.loop import Kept, Passes, gradients_after, values_ahead
+from anaphora.kernels.recurrence.order import turned
 from anaphora.kernels.recurrence.plan import Plan
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.kernels.recurrence.reference import States
@@ -53,9 +54,7 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
         _Loop(program, call, given, arrays, keep).run(time, backwards=call.reverse)
     shift = int(call.reverse)
     outputs = arrays["S0"][1 - shift : 1 - shift + time].to(given.initial[0].dtype)
-    if call.lengths is not None:
-        outputs = torch.where(_live(call.lengths, time), outputs, outputs.new_zeros(()))
-    y = outputs.transpose(0, 1).contiguous()
+    y = turned(outputs, None if call.lengths is None else _live(call.lengths, time).transpose(0, 1))
     ends = tuple(arrays[f"S{i}"][last].to(s.dtype) for i, s in enumerate(given.initial))
     kept: Kept = {}
     if keep:
@@ -80,9 +79,7 @@ def backward_pass(
         time, batch = steps[0].shape[:2]
         like = given.initial[0]
         dy = grads[0]
-        arrays["DY"] = (
-            like.new_zeros(time, batch, passed.unit) if dy is None else dy.transpose(0, 1).contiguous()
-        )
+        arrays["DY"] = like.new_zeros(time, batch, passed.unit) if dy is None else turned(dy)
         for i, grad in enumerate(grads[1:]):
             arrays[f"D{i}"] = like.new_zeros(2, batch, passed.unit, dtype=torch.float32)
             arrays[f"OLD{i}"] = torch.empty_like(arrays[f"D{i}"])
@@ -99,16 +96,16 @@ def backward_pass(
         values = {k: v.to(like.dtype) for k, v in known.items() if k in read}
         matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, None)
     nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
-    dx = None if dx is None else dx.transpose(0, 1).contiguous()
+    dx = None if dx is None else dx.transpose(0, 1)
     return [*matrices, *vectors, dx, *nothing, *dstates]
 
 
 def time_first(steps: Sequence[Tensor], call: Call) -> list[Tensor]:
     """``(B, T, ·)`` as ``(T, B, ·)``, zero past each row's end, so that nothing there reaches a gradient."""
     if call.lengths is None:
-        return [s.transpose(0, 1).contiguous() for s in steps]
+        return [turned(s) for s in steps]
     live = _live(call.lengths, steps[0].shape[1])
-    return [torch.where(live, s.transpose(0, 1), s.new_zeros(())).contiguous() for s in steps]
+    return [turned(s, live) for s in steps]
 
 
 def _live(lengths: Tensor, time: int) -> Tensor:
