@@ -14,6 +14,8 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.persistent import both
+from anaphora.kernels.recurrence.persistent.program import make_programs
+from anaphora.kernels.recurrence.persistent.tiling import choose, cost
 from anaphora.kernels.recurrence.plan import make_plan
 from anaphora.kernels.recurrence.reference import Params, run_reference
 from anaphora.kernels.recurrence.trace import trace
@@ -74,3 +76,20 @@ def test_one_launch_equals_two_runs(
     right += torch.autograd.grad(right, leaves, weights)
     for a, b in zip(ours, right, strict=True):
         assert (a - b).norm().item() <= 2e-5 * b.norm().item() + 1e-6
+
+
+def test_half_a_gpu_holds_one_direction_of_the_common_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LSTM, 512 units, 64 rows: all rows at once, sixteen a block, and in less time than one after the other."""
+    monkeypatch.setattr(torch.nn.init, "orthogonal_", torch.nn.init.uniform_)  # only shapes matter
+    cell = nn.LSTM(6, 512)
+    x, initial = inputs(cell, torch.float32, 2, 3)
+    params: Params = dict(cell.named_parameters())
+    plan = make_plan(trace(LayerStep(cell), params, (x,), (), initial), [6], [], [512, 512], {0})
+    programs = make_programs(plan)
+    for program in (programs.forward, programs.backward):
+        half, whole = (choose(program, 512, 64, True, processors) for processors in (66, 132))
+        assert half is not None
+        assert whole is not None
+        assert half.grid(64, 66) == half.slices * half.groups(64) == 64
+        assert half.tiles == 2
+        assert cost(program, half, 64, True, 66) < 2 * cost(program, whole, 64, True, 132)
