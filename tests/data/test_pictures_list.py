@@ -151,5 +151,5 @@ def test_changed_pictures_are_noticed(folder):
     described = {"train": train.describe(), "valid": dev.describe()}
     reopen_training_pictures(described, spill=None)
     Image.new("RGB", (8, 8), (9, 9, 9)).save(folder / "pictures" / "3.png")
-    with pytest.raises(DataError, match="have changed since the run began"):
+    with pytest.raises(DataError, match="has changed since the run began"):
         reopen_training_pictures(described, spill=None)

@@ -30,13 +30,14 @@ def order(run: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
+    """A folder with data and an uninterrupted run named ``whole``."""
     folder = tmp_path_factory.mktemp("answerer-durability")
     write(folder, "train", scenes(60))
+    finish(folder, *order("whole"))
     return folder
 
 
 def test_killed_three_times_it_ends_with_the_same_bytes(place):
-    finish(place, *order("whole"))
     assert kill_and_resume(place, order("run"), random.Random("answer"), times=3, steps=(2, 15)) >= 2
     check_same_end(place, "run", "whole", FILES)
 
@@ -45,4 +46,4 @@ def test_resuming_after_a_picture_changed_is_refused(place):
     from PIL import Image
 
     Image.new("RGB", (16, 16)).save(place / "train" / "3.png")
-    assert "have changed since the run began" in finish(place, "resume", "whole", code=2)
+    assert "has changed since the run began" in finish(place, "resume", "whole", code=2)

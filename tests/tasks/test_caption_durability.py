@@ -38,4 +38,4 @@ def test_killed_three_times_it_ends_with_the_same_bytes(place, preset):
 def test_resuming_after_a_picture_changed_is_refused(place):
     finish(place, *order("changed", "lstm"))
     (place / "train-2.png").write_bytes((place / "train-3.png").read_bytes())
-    assert "have changed since the run began" in finish(place, "resume", "changed", code=2)
+    assert "has changed since the run began" in finish(place, "resume", "changed", code=2)

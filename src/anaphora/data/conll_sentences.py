@@ -18,6 +18,7 @@ from anaphora.data.holdout import hold_out
 from anaphora.data.lines import scan
 from anaphora.data.pairs import MemoryPairs, Pair, Pairs
 from anaphora.data.readers import open_pairs, reopen_pairs
+from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
 from anaphora.errors import DataError
 
 Tagged = str | Path | tuple[str | Path, str | Path] | Iterable[Sentence]
@@ -131,36 +132,23 @@ def reopen_training_sentences(
     descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None
 ) -> tuple[Pairs, Pairs]:
     """``(train, dev)`` of a run again, as its config describes them."""
-    try:
-        train = descriptions["train"]
-        if train["kind"] == "held-out":
-            return hold_out(_reopen(train["of"], spill), seed=train["seed"])
-        return _reopen(train, spill), _reopen(descriptions["valid"], spill)
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
+    return reopen_both(
+        descriptions,
+        lambda one: _reopen(one, spill),
+        lambda whole, held: hold_out(whole, seed=held["seed"]),
+    )
 
 
-def _reopen(description: dict[str, Any], spill: Path | None) -> MemoryPairs:
+def _reopen(description: dict[str, Any], spill: Path | None) -> Pairs:
     kind = description["kind"]
     if "pairs" in description:
         pairs = reopen_pairs(description["pairs"], spill=spill)
         return _split(pairs, description["bad_rows"], str(description["pairs"].get("path", "the data")))
-    if kind == "memory":
-        raise DataError(
-            "The sentences were given from Python and not kept; give them again and start a new run."
-        )
-    path = Path(description["path"])
-    if not path.exists() and spill is not None and (spill / path.name).exists():
-        path = spill / path.name  # the run's folder may have been moved
+    check_kept(kind, "sentences")
+    path = found_again(description["path"], spill)
     names = {key: description[key] for key in ("source_field", "target_field")}
     found = read_columns(path, kind, description["bad_rows"], spill=spill, **names)
-    if found.describe()["sha256"] != description["sha256"]:
-        raise DataError(
-            f"{path} has changed since the run began (or this version reads it differently); put the old data "
-            "back, or start a new run."
-        )
+    check_same(found, description, str(path))
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from anaphora.data.pairs import Pair, Pairs
 from anaphora.data.readers import Data, open_pairs, reopen_pairs
+from anaphora.data.reopening import reopen_both
 from anaphora.errors import DataError
 
 SHARE = 0.05
@@ -75,12 +76,8 @@ def open_training_pairs(
 
 def reopen_all(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Pairs, Pairs]:
     """``(train, dev)`` of a run again, as its config describes them; for ``spill`` see `reopen_pairs`."""
-    try:
-        train = descriptions["train"]
-        if train["kind"] == "held-out":
-            return hold_out(reopen_pairs(train["of"], spill=spill), seed=train["seed"])
-        return reopen_pairs(train, spill=spill), reopen_pairs(descriptions["valid"], spill=spill)
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
+    return reopen_both(
+        descriptions,
+        lambda one: reopen_pairs(one, spill=spill),
+        lambda whole, held: hold_out(whole, seed=held["seed"]),
+    )

@@ -15,6 +15,7 @@ from anaphora.data.corpora.vector_corpus import VectorCorpus
 from anaphora.data.holdout import hold_out
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import open_pairs, reopen_pairs
+from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
 from anaphora.data.vectors import VectorRows, hold_out_vectors
 from anaphora.data.vectors_files import is_array_file
 from anaphora.errors import DataError
@@ -81,15 +82,11 @@ def open_training(
 
 def reopen_training(descriptions: dict[str, Any], *, spill: Path | None) -> tuple[Labelled, Labelled]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    try:
-        train = descriptions["train"]
-        if train["kind"] == "held-out":
-            return _held_out(_reopen(train["of"], spill), train["seed"], train.get("count", 0))
-        return _reopen(train, spill), _reopen(descriptions["valid"], spill)
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
+    return reopen_both(
+        descriptions,
+        lambda one: _reopen(one, spill),
+        lambda whole, held: _held_out(whole, held["seed"], held.get("count", 0)),
+    )
 
 
 def _named(
@@ -129,10 +126,7 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> Labelled:
     if description["kind"] != "vectors":
         return reopen_pairs(description, spill=spill)
     form = description["form"]
-    if form == "memory":
-        raise DataError(
-            "The examples were given from Python and not kept; give them again and start a new run."
-        )
+    check_kept(form, "examples")
     if form == "corpus":
         corpus, variant = find(description["name"], description["variant"])
         assert isinstance(corpus, VectorCorpus)
@@ -140,23 +134,12 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> Labelled:
         rows: Labelled = arrays.generate_vectors(corpus, variant, *rest, scan=description.get("scan", "rows"))
         place = f"The corpus {description['name']}"
     else:
-        place = _found(description["path"], spill)
+        place = str(found_again(description["path"], spill))
         given = (place, description["labels"]) if form == "arrays" else place
         kept = ("bad_rows", "source_field", "target_field", "scan")
         rows = open_labelled(given, **{key: description[key] for key in kept if key in description})
-    if rows.describe()["sha256"] != description["sha256"]:
-        raise DataError(
-            f"{place} has changed since the run began (or this version reads it differently); put the old data "
-            "back, or start a new run."
-        )
+    check_same(rows, description, place)
     return rows
-
-
-def _found(path: str, spill: Path | None) -> str:
-    """A spilled file moves with its run."""
-    if not Path(path).exists() and spill is not None and (moved := spill / Path(path).name).exists():
-        return str(moved)
-    return path
 
 
 def _two_paths(data: Any) -> bool:

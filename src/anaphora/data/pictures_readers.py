@@ -17,6 +17,7 @@ from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.lines import Lines, scan
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.pictures_list import PictureList, Texts, hold_out_pictures
+from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
 from anaphora.errors import DataError
 
 Kind = Literal["captions", "questions"]
@@ -77,15 +78,11 @@ def reopen_training_pictures(
     descriptions: dict[str, Any], *, spill: Path | None
 ) -> tuple[PictureList, PictureList]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    try:
-        train = descriptions["train"]
-        if train["kind"] == "held-out":
-            return hold_out_pictures(_reopen(train["of"], spill), seed=train["seed"], count=train["count"])
-        return _reopen(train, spill), _reopen(descriptions["valid"], spill)
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
+    return reopen_both(
+        descriptions,
+        lambda one: _reopen(one, spill),
+        lambda whole, held: hold_out_pictures(whole, seed=held["seed"], count=held["count"]),
+    )
 
 
 def reopen_dev_pictures(descriptions: dict[str, Any], *, spill: Path | None) -> PictureList:
@@ -97,25 +94,17 @@ def reopen_dev_pictures(descriptions: dict[str, Any], *, spill: Path | None) -> 
 
 def _reopen(description: dict[str, Any], spill: Path | None) -> PictureList:
     kind, size = description["kind"], (description["size"][0], description["size"][1])
-    if kind == "memory":
-        raise DataError(
-            "The examples were given from Python and not kept; give them again and start a new run."
-        )
+    check_kept(kind, "examples")
     if kind == "corpus":
         place = f"The corpus {description['name']}"
         name, variant, split = (description[key] for key in ("name", "variant", "split"))
         found = _generated(name, variant, split, size, description["texts"], description["scenes"])
     else:
-        place = description["path"]
-        if not Path(place).exists() and spill is not None and (moved := spill / Path(place).name).exists():
-            place = str(moved)  # a spilled file moves with its run
+        path = found_again(description["path"], spill)
+        place = f"{path} or one of its pictures"
         read = {"texts": description["texts"], "bad_rows": description["bad_rows"]}
-        found = open_pictures(Path(place), role="train", size=size, **read)
-    if found.describe()["sha256"] != description["sha256"]:
-        raise DataError(
-            f"{place} or its pictures have changed since the run began (or this version reads them differently); "
-            "put the old data back, or start a new run."
-        )
+        found = open_pictures(path, role="train", size=size, **read)
+    check_same(found, description, place)
     return found
 
 

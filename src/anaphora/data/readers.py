@@ -17,6 +17,7 @@ from anaphora.data.files import TextFile
 from anaphora.data.jsonl_reader import read_jsonl
 from anaphora.data.pairs import MemoryPairs, Pair, Pairs
 from anaphora.data.parallel_reader import read_parallel
+from anaphora.data.reopening import check_kept, check_same, found_again
 from anaphora.data.tsv_reader import read_tsv
 from anaphora.errors import DataError
 
@@ -83,16 +84,13 @@ def reopen_pairs(description: dict[str, Any], *, spill: Path | None = None) -> P
     A file that is no longer in its old place is looked for in ``spill`` (a run's folder may have been moved).
     """
     kind = description["kind"]
-    if kind == "memory":
-        raise DataError(
-            "The examples were given from Python and not kept; give them again and start a new run."
-        )
+    check_kept(kind, "examples")
     if kind == "corpus":
         parts = (description[key] for key in ("name", "variant", "split", "size", "seed"))
         pairs: Pairs = _generated(*parts)
         place = f"The corpus {description['name']}"
     else:
-        paths = [_found(path, spill) for path in description.get("paths") or [description["path"]]]
+        paths = [found_again(path, spill) for path in description.get("paths") or [description["path"]]]
         place = " or ".join(map(str, paths))
         pairs = open_pairs(
             (paths[0], paths[1]) if kind == "parallel" else paths[0],
@@ -101,11 +99,7 @@ def reopen_pairs(description: dict[str, Any], *, spill: Path | None = None) -> P
             bad_rows=description["bad_rows"],
             spill=spill,
         )
-    if pairs.describe()["sha256"] != description["sha256"]:
-        raise DataError(
-            f"{place} has changed since the run began (or this version reads it differently); put the old data "
-            "back, or start a new run."
-        )
+    check_same(pairs, description, place)
     return pairs
 
 
@@ -145,10 +139,3 @@ def _generated(
         "seed": seed,
     }
     return MemoryPairs(pairs, facts)
-
-
-def _found(path: str, spill: Path | None) -> Path:
-    here = Path(path)
-    if not here.exists() and spill is not None and (moved := spill / here.name).exists():
-        return moved
-    return here

@@ -10,6 +10,7 @@ from typing import Any
 
 from anaphora.data import corpora
 from anaphora.data.corpora.waves import Waves
+from anaphora.data.reopening import as_described, check_kept, check_same, found_again
 from anaphora.data.series import Series, SeriesData, hold_out
 from anaphora.data.series_arrays import from_python, read_arrays, read_rolls, write_arrays
 from anaphora.data.series_csv import read_table
@@ -57,38 +58,23 @@ def open_training_series(
 
 def reopen_series(description: dict[str, Any], *, spill: Path | None = None) -> SeriesData:
     """The very series that `SeriesData.describe` described, or a `DataError` that says what changed."""
-    try:
+    with as_described():
         if description["kind"] == "held-out":
             whole = _again(description["of"], spill)
             parts = hold_out(whole, least=description["least"], whole=description["whole"])
             found = parts[0 if description["part"] == "train" else 1]
         else:
             found = _again(description, spill)
-        same = found.describe()["sha256"] == description["sha256"]
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
-    if not same:
-        raise DataError(
-            f"{found.place} has changed since the run began (or this version reads it differently); put the old data "
-            "back, or start a new run."
-        )
+        check_same(found, description, found.place)
     return found
 
 
 def _again(facts: dict[str, Any], spill: Path | None) -> SeriesData:
-    if facts["kind"] == "memory":
-        raise DataError(
-            "The series were given from Python and not kept; give them again and start a new run."
-        )
+    check_kept(facts["kind"], "series")
     if facts["kind"] == "corpus":
         return _generated(facts["name"], facts["variant"], facts["split"])
     if facts["kind"] == "spilled":
-        path = Path(facts["paths"][0])
-        if not path.exists() and spill is not None:  # the run's folder may have been moved
-            path = spill / path.name
-        _, series = read_arrays(path)
+        _, series = read_arrays(found_again(facts["paths"][0], spill))
         return SeriesData(tuple(facts["named"]), tuple(series), facts)
     return _open_files(facts["paths"], facts["role"])
 

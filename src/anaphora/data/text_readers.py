@@ -10,6 +10,7 @@ from typing import Any
 from anaphora.data import corpora
 from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.files import TextFile
+from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
 from anaphora.data.spilling import written_whole
 from anaphora.data.text import Source, Text, hold_out_end, hold_out_lines
 from anaphora.errors import DataError
@@ -66,43 +67,27 @@ def open_training_text(
 
 def reopen_texts(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Text, Text]:
     """``(train, dev)`` of a run again, as its config describes them, or a `DataError` that says what changed."""
-    try:
-        train = descriptions["train"]
-        if train["kind"] == "held-out":
-            whole = _reopen(train["of"], spill)
-            if "seed" in train:
-                return hold_out_lines(whole, train["hold_out"], train["seed"])
-            return hold_out_end(whole, train["hold_out"])
-        return _reopen(train, spill), _reopen(descriptions["valid"], spill)
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
+
+    def held_out(whole: Text, held: dict[str, Any]) -> tuple[Text, Text]:
+        if "seed" in held:
+            return hold_out_lines(whole, held["hold_out"], held["seed"])
+        return hold_out_end(whole, held["hold_out"])
+
+    return reopen_both(descriptions, lambda one: _reopen(one, spill), held_out)
 
 
 def _reopen(description: dict[str, Any], spill: Path | None) -> Text:
     kind = description["kind"]
-    if kind == "memory":
-        raise DataError("The texts were given from Python and not kept; give them again and start a new run.")
+    check_kept(kind, "texts")
     if kind == "corpus":
         place = f"The corpus {description['name']}"
         text = _generated(description["name"], description["variant"], description["split"], spill)
     else:
-        paths = [_moved(Path(path), spill) for path in description["paths"]]
+        paths = [found_again(path, spill) for path in description["paths"]]
         place = " or ".join(map(str, paths[:3]))
         text = _files(paths, description["bad_rows"], spill)
-    if text.describe()["sha256"] != description["sha256"]:
-        raise DataError(
-            f"{place} has changed since the run began (or this version reads it differently); put the old text "
-            "back, or start a new run."
-        )
+    check_same(text, description, place)
     return text
-
-
-def _moved(path: Path, spill: Path | None) -> Path:
-    if not path.exists() and spill is not None and (moved := spill / path.name).exists():
-        return moved
-    return path
 
 
 def _found(path: Path) -> list[Path]:
