@@ -1,7 +1,7 @@
 """What all estimators share: settings in the manner of scikit-learn, and the life of a run.
 
-A task says how its data are opened, what is learnt besides weights (a tokenizer, say), which model the settings
-name and what is minimised; training, resuming, saving and loading are written here, once.
+What differs from task to task is said by each (see `Task`); training, resuming, saving and loading are written here,
+once.
 """
 
 from __future__ import annotations
@@ -10,39 +10,35 @@ import contextlib
 import shutil
 import tempfile
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
+from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
-from anaphora.tasks.response import Response
 from anaphora.tasks.skipped import warn_of_skipped
+from anaphora.tasks.task import Task
 from anaphora.training import distributed
 from anaphora.training.loop import Trainer, TrainingResult
-from anaphora.training.objective import Batches, Objective
 from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import first_not_finite, save_weights, snapshot
 
 
-class Estimator(ABC):
+class Estimator(Task):
     """Settings are keyword arguments; unknown ones are refused with a suggestion.
 
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.
     """
 
-    command: ClassVar[str]
-    model_: Any
     result_: TrainingResult
     _trained_with: Any
 
@@ -52,6 +48,7 @@ class Estimator(ABC):
 
     @classmethod
     def task(cls) -> TaskInfo:
+        """What the registry knows of the task: its command, settings and presets."""
         return TASKS[cls.command]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -71,80 +68,6 @@ class Estimator(ABC):
         usual = meaningful(self.task(), resolve(self.task(), {} if name is None else {"model": name}))
         changed = {key: value for key, value in self._given.items() if key == "model" or usual[key] != value}
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in changed.items())})"
-
-    # ------------------------------------------------------------------ what a task says of itself
-
-    @abstractmethod
-    def _open(
-        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Any, Any]:
-        """The training and dev data that were named; each can ``describe`` itself as JSON."""
-
-    @abstractmethod
-    def _learn(self, data: Any) -> None:
-        """Learn from the training data what the model is built on: a tokenizer, labels, a scale."""
-
-    @abstractmethod
-    def _write_learnt(self, run: RunFolder) -> None:
-        """Write what ``_learn`` learnt: ``tokenizer.json`` for symbols, ``learnt.json`` for anything else."""
-
-    @abstractmethod
-    def _read_learnt(self, run: RunFolder) -> None:
-        """Read what ``_write_learnt`` wrote, or a `RunError` in one sentence."""
-
-    @abstractmethod
-    def _vocabulary(self) -> dict[str, int]:
-        """Sizes of what was learnt, by name: vocabularies, labels, columns."""
-
-    @abstractmethod
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Any, Any]:
-        """The training and dev data of a run again, or a sentence saying what has changed."""
-
-    @abstractmethod
-    def _symbols(self, data: Any) -> float:
-        """About how many symbols of ``batch_tokens`` all of ``data`` make, for the plan."""
-
-    @abstractmethod
-    def _fresh_model(self) -> nn.Module:
-        """The model the settings name, with weights that follow from the seed."""
-
-    @abstractmethod
-    def _lesson(self, data: Any, dev: Any) -> tuple[Objective, Batches]:
-        """What is minimised, and the batches it is minimised on."""
-
-    @abstractmethod
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """What ``anaphora predict RUN FILE`` answers, as it comes; ``source`` is a file's name, or ``-``."""
-
-    def _inherited(self) -> dict[str, Tensor]:
-        """Weights the model begins with instead of fresh ones, by name: those of a model trained before."""
-        return {}
-
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
-        """How a person gives one input to look at: typed ``text``; typed ``numbers``, or ``#3`` for the third dev
-        example; or a ``file`` (a sound, a picture), or ``#3``."""
-        return "text"
-
-    def _dev(self, run: RunFolder, config: RunConfig) -> Any:
-        """The dev data of a run; a task whose training data are slow to open opens them alone."""
-        return self._reopen(run, config)[1]
-
-    def _example(self, dev: Any, number: int) -> tuple[Any, str]:
-        """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and what is asked for."""
-        ((x, reference),) = dev.read([number])
-        return x, reference
-
-    def _with_words(self, x: Any, words: str) -> Any:
-        """What ``probe`` takes for ``x`` (a file's name, or an example) and words typed beside it: a question, say."""
-        raise DataError(f"a {type(self).__name__} takes no words beside its input; leave {words[:40]!r} out.")
-
-    def _solve(self, data: Any, dev: Any, reporter: Reporter | None) -> dict[str, float]:
-        """Fit a direct preset: make ``model_`` and return the dev measures."""
-        raise AssertionError(f"{self.settings_.model} is trained by gradient steps")
-
-    def _metric(self) -> str:
-        """The name of the dev measure that decides which weights are best."""
-        return str(getattr(self.settings_, "metric", ""))
 
     def _weights(self) -> dict[str, Tensor]:
         """What ``model.safetensors`` holds."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.classical.arrays import load_arrays, save_arrays
 from anaphora.models.classical.kalman_results import Forecast
+from anaphora.models.classical.var_series import design_of, designs, pieces_of, series_of
 from anaphora.models.classical.var_statistics import f_tail, triangle
 
 Floats = NDArray[np.float64]
@@ -78,9 +79,9 @@ class VAR:
 
     def fit(self, y: ArrayLike) -> VAR:
         """Ordinary least squares; one triangular factor holds all that is needed of the data."""
-        pieces = _pieces(y)
+        pieces = pieces_of(y)
         order = self.lags if isinstance(self.lags, int) else self.select_order(y).best[self.lags]
-        design = self._designs(pieces, order)
+        design = designs(pieces, TRENDS.index(self.trend), order)
         m = pieces[0].shape[2]
         own = design.shape[1] - m
         if len(design) <= own:
@@ -102,9 +103,9 @@ class VAR:
         Regressing on the first q columns leaves of y what stands in R below row q: the sum of squares is
         R[q:, y]ᵀ R[q:, y], so no order is fitted anew.
         """
-        pieces = _pieces(y)
+        pieces = pieces_of(y)
         m, q0 = pieces[0].shape[2], TRENDS.index(self.trend)
-        design = self._designs(pieces, self.max_lags)
+        design = designs(pieces, TRENDS.index(self.trend), self.max_lags)
         if len(design) <= design.shape[1] - m:
             raise DataError(
                 f"y: {len(design)} steps after the first {self.max_lags} are too few to compare up to "
@@ -122,26 +123,6 @@ class VAR:
             criteria["fpe"].append(((N + q) / (N - q)) ** m * np.exp(log_det))
         arrays = {name: np.array(values) for name, values in criteria.items()}
         return OrderSelection(arrays, {name: int(np.argmin(values)) for name, values in arrays.items()})
-
-    def _designs(self, pieces: list[Floats], order: int) -> Floats:
-        """`_design` of all pieces that are long enough; where none is, the longest says so."""
-        fit = [piece for piece in pieces if piece.shape[1] > order] or [max(pieces, key=lambda p: p.shape[1])]
-        return np.concatenate([self._design(piece, order) for piece in fit])
-
-    def _design(self, series: Floats, order: int) -> Floats:
-        """[1, t, yₜ₋₁ … yₜ₋ₚ, yₜ] of every step with p before it: (rows, trend + p m + m)."""
-        count, steps, m = series.shape
-        if steps <= order:
-            raise DataError(f"y: has {steps} steps, but {order} lags need more than {order}.")
-        q0 = TRENDS.index(self.trend)
-        design = np.empty((count, steps - order, q0 + (order + 1) * m))
-        design[..., : min(q0, 1)] = 1.0
-        if q0 == 2:
-            design[..., 1] = np.arange(order + 1, steps + 1)
-        for lag in range(1, order + 1):
-            design[..., q0 + (lag - 1) * m : q0 + lag * m] = series[:, order - lag : steps - lag]
-        design[..., q0 + order * m :] = series[:, order:]
-        return design.reshape(-1, design.shape[2])
 
     def _solve(self, m: int) -> None:
         R = self._fitted()
@@ -292,7 +273,7 @@ class VAR:
 
     def score(self, y: ArrayLike) -> float:
         """The mean log-density per value, each step given the p before it."""
-        design = self._design(self._own(y), self.order)
+        design = design_of(self._own(y), TRENDS.index(self.trend), self.order)
         own, m = len(self._beta), len(self.covariance)
         rest = design[:, own:] - design[:, :own] @ self._beta
         sign, log_det = np.linalg.slogdet(self.covariance)
@@ -303,7 +284,7 @@ class VAR:
 
     def _own(self, y: ArrayLike) -> Floats:
         self._fitted()
-        series = _series(y)
+        series = series_of(y)
         if series.shape[2] != len(self.covariance):
             raise DataError(
                 f"y: has {series.shape[2]} columns, but the model was fitted to {len(self.covariance)}."
@@ -330,36 +311,3 @@ class VAR:
         made._triangle, made._rows, made.order = arrays["triangle"], facts["rows"], facts["order"]
         made._solve(facts["values"])
         return made
-
-
-def _pieces(y: ArrayLike) -> list[Floats]:
-    """Arrays (series, time, m), checked: one, or one for each series where their lengths differ."""
-    if (
-        isinstance(y, list | tuple)
-        and len({np.shape(one) for one in y}) > 1
-        and all(np.ndim(one) == 2 for one in y)
-    ):
-        pieces = [_series(one) for one in y]
-        if len({piece.shape[2] for piece in pieces}) > 1:
-            raise DataError("y: the series have different numbers of values; give all of them the same.")
-        return pieces
-    return [_series(y)]
-
-
-def _series(y: ArrayLike) -> Floats:
-    """(series, time, m), checked."""
-    try:
-        array = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("y: is not an array of numbers of one length.") from None
-    if array.ndim == 2:
-        array = array[None]
-    if array.ndim != 3 or 0 in array.shape:
-        raise DataError(
-            f"y: is {np.shape(y)}; give (time, values) or (series, time, values), none of them empty."
-        )
-    if not np.isfinite(array).all():
-        raise DataError(
-            "y: holds a NaN or an infinity; fill the gaps first, or use an.Kalman, which takes them."
-        )
-    return array

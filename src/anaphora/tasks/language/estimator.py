@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.streams import line_batches
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.data.text import Text
 from anaphora.data.text_lines import LineBatches, encode_lines
@@ -27,6 +24,7 @@ from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.language import ngram
 from anaphora.tasks.language.build import build_language
+from anaphora.tasks.language.judging import LineScore, judge_lines
 from anaphora.tasks.language.masked import MaskedObjective, masked_measures
 from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.tasks.language.probing import probe_language
@@ -40,19 +38,6 @@ from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import derive, seed_everything
-
-
-@dataclass(frozen=True)
-class LineScore:
-    """How probable a line is: log p of all its symbols and of its end, and exp(−log p / symbols)."""
-
-    text: str
-    log_prob: float
-    symbols: int
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(700.0, -self.log_prob / max(1, self.symbols)))
 
 
 class LanguageModel(Estimator):
@@ -303,26 +288,7 @@ class LanguageModel(Estimator):
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """For each line ``log p⇥perplexity⇥line``, in order; an empty line has no answer but an empty line."""
-        number = 0
-        for lines in line_batches(source):
-            asked = [line for line in lines if line.strip()]
-            found = iter(self.read(asked) if asked else [])
-            for line in lines:
-                number += 1
-                if not line.strip():
-                    yield Response("", {"line": number, "input": line, "log_prob": None, "perplexity": None})
-                    continue
-                one = next(found)
-                yield Response(
-                    f"{one.log_prob:.4f}\t{one.perplexity:.4f}\t{line}",
-                    {
-                        "line": number,
-                        "input": line,
-                        "log_prob": one.log_prob,
-                        "symbols": one.symbols,
-                        "perplexity": one.perplexity,
-                    },
-                )
+        return judge_lines(source, self.read)
 
     def _check_one_way(self, what: str) -> None:
         self._check_trained()
