@@ -77,8 +77,31 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             (tmp_path / named[1]).write_text(code, encoding="utf-8")
 
 
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """Where the page points to inside the repository: files, and headings in them."""
+    found = re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", prose(page))
+    inside = [(target, heading) for target, heading in found if not re.match(r"[a-z]+:", target)]
+    return [((page.parent / target).resolve() if target else page, heading) for target, heading in inside]
+
+
+def headings(page: Path) -> set[str]:
+    """The headings as links spell them: small letters, hyphens for blanks, no punctuation."""
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        if not re.match(r"[a-z]+:", target):
-            assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"
+    for target, heading in links(page):
+        assert target.exists(), f"{page.name} points to {target.name}, which is not there"
+        if heading:
+            assert heading in headings(target), f"{page.name} points to #{heading}, which {target.name} lacks"
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    named = {target for target, _ in links(ROOT / "README.md")}
+    assert {page.name for page in PAGES[1:] if page not in named} == set()
