@@ -47,7 +47,7 @@ class Both:
             runs.append(LayerRun(layer.step, params, steps, rows, start, layer.lengths, layer.drawn.reverse))
             leaves.append([*start, *params.values()])
         with products_of(self.there.drawn.precision):
-            y, ends = run_both_layers(*runs)
+            y, ends = run_both_layers(*runs, inner=self.there.drawn.ragged)
             outputs = [y, *(s for states in ends for s in states)]
             weights = [torch.cat([layer.weights[0] for layer in self.layers], -1)]
             weights += [w for layer in self.layers for w in layer.weights[1:]]
