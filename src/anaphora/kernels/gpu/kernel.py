@@ -40,10 +40,7 @@ __device__ inline elem narrow(float v){elem u;asm("cvt.rn.f16.f32 %0,%1;":"=h"(u
 
 
 class Kernel:
-    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on a processor.
-
-    Any GPU since 2018 holds 16 blocks and 1024 threads on each processor.
-    """
+    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on a processor."""
 
     def __init__(self, source: str, name: str, *, threads: int = 256, resident: int = 4):
         self._source, self._name, self._threads, self._resident = source, name, threads, resident
@@ -74,7 +71,7 @@ class Kernel:
         source = f"#define KIND {kind}\n{PRELUDE}{self._source}"
         code = nvrtc.machine_code(source, f"sm_{facts.major}{facts.minor}", self._name)
         with torch.cuda.device(index):
-            return Loaded(code, self._name, 0, self._threads), facts.multi_processor_count * self._resident
+            return Loaded(code, self._name, 0, self._threads, 1), facts.multi_processor_count * self._resident
 
 
 def serves(*tensors: Tensor) -> bool:

@@ -49,7 +49,7 @@ class Loaded:
     """One kernel on one GPU."""
 
     def __init__(self, code: bytes, name: str, shared_memory: int, threads: int, cluster: int = 0):
-        """``cluster``: blocks that form one; 0 where all blocks wait for one another."""
+        """``cluster``: blocks that form one; 0 where all blocks wait for one another, 1 where none does."""
         self.threads, self.shared_memory, self.cluster = threads, shared_memory, cluster
         self._attribute = _Attribute(_CLUSTER, 0, (cluster, 1, 1))
         self._code = code  # the driver may read it as long as the module lives
@@ -58,7 +58,7 @@ class Loaded:
         self._check(driver.cuModuleLoadData(byref(self._module), code))
         self._check(driver.cuModuleGetFunction(byref(self._function), self._module, name.encode()))
         self._check(driver.cuFuncSetAttribute(self._function, _MOST_SHARED_MEMORY, shared_memory))
-        if cluster:
+        if cluster > 1:
             self._check(driver.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1))
 
     def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
@@ -69,11 +69,17 @@ class Loaded:
         first = ctypes.addressof(words)
         places = (ctypes.c_void_p * len(words))(*range(first, first + 8 * len(words), 8))
         stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+        size, memory = self.threads, self.shared_memory
+        if self.cluster == 1:
+            status = _driver().cuLaunchKernel(
+                self._function, blocks, 1, 1, size, 1, 1, memory, ctypes.c_void_p(stream), places, None
+            )
+            self._check(status)
+            return
         if self.cluster:
             shape = self._in_clusters(blocks, stream)
             self._check(_driver().cuLaunchKernelEx(byref(shape), self._function, places, None))
             return
-        size, memory = self.threads, self.shared_memory
         self._check(
             _driver().cuLaunchCooperativeKernel(
                 self._function, blocks, 1, 1, size, 1, 1, memory, ctypes.c_void_p(stream), places

@@ -24,6 +24,7 @@ from anaphora.kernels.recurrence.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.reference import States
 
+SECOND_LAUNCH = 300.0  # µs of the host for another forward and backward pass
 _KINDS = {torch.float32: "tf32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -75,7 +76,8 @@ def run_persistent(
 def run_both(
     plans: tuple[Plan, Plan], first: Arguments, second: Arguments, lengths: Tensor | None, turned: bool
 ) -> tuple[Tensor, States, States] | None:
-    """Both directions of a layer at once: y ``(B, T, 2H)`` and either's last states. None where that gains nothing.
+    """Both directions of a layer at once: y ``(B, T, 2H)`` and either's last states. None where one after the other takes
+    less time, that of the host to launch it twice included.
 
     ``why_not`` must have had nothing against either. ``turned``: y has the time first in memory.
     """
@@ -85,23 +87,27 @@ def run_both(
     if key not in known:
         if len(known) > 1024:
             known.clear()
-        known[key] = (_sides(plans, x.shape[0], x.dtype, x.device), plans[1])
-    sides: Sides | None = known[key][0]
-    return None if sides is None else run_sides(sides, first, second, lengths, turned)
+        known[key] = (*_sides(plans, x.shape[0], x.dtype, x.device), plans[1])
+    sides, more, _ = known[key]
+    if sides is None or more * x.shape[1] > SECOND_LAUNCH:
+        return None
+    return run_sides(sides, first, second, lengths, turned)
 
 
-def _sides(plans: tuple[Plan, Plan], batch: int, dtype: torch.dtype, device: torch.device) -> Sides | None:
-    """Kernels that serve both directions, when these take less time than one direction after the other."""
+def _sides(
+    plans: tuple[Plan, Plan], batch: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Sides | None, float]:
+    """Kernels that serve both directions, and how many µs a step they take more than one direction after the other."""
     try:
         alone = _passes(plans[0], batch, dtype, device)
         first, second = (_passes(plan, batch, dtype, device, 2) for plan in plans)
     except Unsuitable:
-        return None
+        return None, 0.0
     for one, other in zip(first.all, second.all, strict=True):
         if one.kernel.source != other.kernel.source:
-            return None
+            return None, 0.0
     one_after_another = 2 * sum(p.cost(batch) for p in alone.all[:2])
-    return (first, second) if sum(p.cost(batch) for p in first.all[:2]) < one_after_another else None
+    return (first, second), sum(p.cost(batch) for p in first.all[:2]) - one_after_another
 
 
 class _Persistent(torch.autograd.Function):
