@@ -33,12 +33,13 @@ class _Watched(NamedTuple):
 
 
 class _Ready:
-    """The calls of all layers for one shape of x, for one thread; and the state it handed out last, which fits."""
+    """The calls of all layers for one shape of x, for one thread; a y to make others like; and the state it handed
+    out last, which fits."""
 
-    __slots__ = ("addresses", "calls", "last", "layer", "state", "x")
+    __slots__ = ("addresses", "calls", "last", "layer", "state", "x", "y")
 
-    def __init__(self, x: torch.Size, state: torch.Size, calls: list[StepCall], layer: int):
-        self.x, self.state, self.calls = x, state, calls
+    def __init__(self, x: torch.Size, y: Tensor, state: torch.Size, calls: list[StepCall], layer: int):
+        self.x, self.y, self.state, self.calls = x, y, state, calls
         self.layer = layer  # bytes of one layer's part of a state
         self.last: States = ()
         self.addresses: list[int] = []
@@ -115,8 +116,9 @@ class Stream:
         if not x.is_contiguous():
             x = x.contiguous()
         ready.last = new = tuple(map(empty_like, state))
+        y = empty_like(ready.y)  # a view of the new state would take longer
         ready.addresses = after = [*map(address_of, new)]
-        given = (x.data_ptr(), *old, *after, after[0])  # y is the first new state
+        given = (x.data_ptr(), *old, *after, y.data_ptr())
         for function, block, _ in ready.calls:
             self.write(block, 8 * FIRST, *given)
             failed = function(block)
@@ -126,8 +128,9 @@ class Stream:
                 self._watch()
                 return self.run(x, state)
             if ready.layer:
-                given = (given[-1], *[address + ready.layer for address in given[1:]])
-        return new[0][-1], new
+                below = given[1 + self.states]  # the first new state of this layer
+                given = (below, *[address + ready.layer for address in given[1:-1]], given[-1])
+        return y, new
 
     def _watch(self) -> None:
         """Pack the weights anew at the next step, and look out for changes from now on."""
@@ -145,7 +148,8 @@ class Stream:
         if ready is None:
             calls = [s.call(p, batch) for s, p in zip(self.steppers, self.params, strict=True)]
             size = batch * self.hidden * x.element_size() if len(calls) > 1 else 0
-            ready = _Ready(x.shape, torch.Size((len(calls), batch, self.hidden)), calls, size)
+            y, state = x.new_empty(batch, self.hidden), torch.Size((len(calls), batch, self.hidden))
+            ready = _Ready(x.shape, y, state, calls, size)
             if len(known) > 64:
                 known.clear()
             known[thread, batch] = ready

@@ -51,16 +51,19 @@ static inline float r_exp(float x) {
   return p * power_of_two(half) * power_of_two(n - half);
 }
 static inline float r_tanh(float x) {
-  float a = fabsf(x), u = x * x;
-  float p = -0.0056647751f;
-  p = p * u + 0.0205956791f;
-  p = p * u - 0.0537226796f;
-  p = p * u + 0.1333114952f;
-  p = p * u - 0.3333326280f;
-  float small = x + x * (u * p);
-  float e = r_exp(-2.f * a), large = (1.f - e) / (1.f + e);
-  large = x < 0.f ? -large : large;
-  return a < 0.625f ? small : large;
+  /* tanh |x| = (1 - e)/(1 + e) with e = e^(-2|x|) = 2^n (1 + q), where q = e^r - 1: nothing is lost near 0, and one
+     power is enough, as e is nothing beside 1 long before it leaves the range. */
+  float a = 2.f * fabsf(x);
+  a = a > 88.f ? 88.f : a;
+  float shifted = a * -1.44269504f + 12582912.f, whole = shifted - 12582912.f;
+  float r = (-a - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  float s = power_of_two((int)whole), p = 0.0013933650f;
+  p = p * r + 0.0083631799f;
+  p = p * r + 0.0416664667f;
+  p = p * r + 0.1666657627f;
+  p = p * r + 0.5f;
+  float q = p * (r * r) + r;
+  return copysignf((s * q + (s - 1.f)) / (s * q + (s + 1.f)), x);
 }
 static inline float r_sqrt(float x) { return sqrtf(x); }
 static inline float r_abs(float x) { return fabsf(x); }
