@@ -162,6 +162,37 @@ def test_single_steps_are_compiled_as_they_are(warm: bool) -> None:
     torch.testing.assert_close(new, last)
 
 
+class Tied(nn.Cell):
+    """Two maps that share a matrix."""
+
+    state = ("h",)
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.gate, self.new = nn.Affine(inputs, hidden, hidden), nn.Affine(inputs, hidden, hidden)
+        self.new.weights[1] = self.gate.weights[1]
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        f = torch.sigmoid(self.gate(x, h))
+        return (1 - f) * h + f * torch.tanh(self.new(x, h))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_cell_may_share_its_weights(compiled: bool) -> None:
+    torch._dynamo.reset()
+    layer = nn.Recurrent(Tied(I, H))
+    cell, x = layer.cells[0], torch.randn(B, T, I)
+    run = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+    found = _gradients(*run(x), list(cell.parameters()))
+    h, outputs = torch.zeros(B, H), []
+    for now in x.unbind(1):
+        h = cell.step(now, h)
+        outputs.append(h)
+    for a, b in zip(found, _gradients(torch.stack(outputs, 1), (h,), list(cell.parameters())), strict=True):
+        torch.testing.assert_close(a, b)
+    assert list(cell.recurrent_weights()) == ["gate.weights.1"]
+    assert nn.Recurrent(Tied(I, H), weight_dropout=0.5)(x)[0].isfinite().all()
+
+
 def test_copies_are_cells_of_their_own() -> None:
     layer = nn.Recurrent(nn.GRU(I, H), layers=2)
     numbers = [layer._numbers]

@@ -69,13 +69,14 @@ class Cell(nn.Module):
         return type(self)(inputs, self.hidden, **self.options)
 
     def recurrent_weights(self) -> dict[str, nn.Parameter]:
-        """The weights that multiply states, by name: those weight dropout acts on."""
-        found = {}
+        """The weights that multiply states, by name: those weight dropout acts on; a shared one by its first name."""
+        found: dict[int, tuple[str, nn.Parameter]] = {}
         for path, module in self.named_modules():
             if isinstance(module, Affine):
                 for i in range(module.recurrent, len(module.weights)):
-                    found[f"{path}.weights.{i}" if path else f"weights.{i}"] = module.weights[i]
-        return found
+                    name = f"{path}.weights.{i}" if path else f"weights.{i}"
+                    found.setdefault(id(module.weights[i]), (name, module.weights[i]))
+        return dict(found.values())
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the machine code compiled for it, which a copy makes or finds for itself."""
@@ -88,11 +89,14 @@ class Cell(nn.Module):
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
     """Every parameter and buffer by name, as ``named_parameters`` and ``named_buffers`` find them, in a tenth of the time:
-    a layer on a GPU takes little more than their walk."""
+    a layer on a GPU takes little more than their walk. What has several names is found by its first."""
     found: dict[str, Tensor] = {}
+    seen = set()
     waiting: list[tuple[str, nn.Module]] = [("", module)]
     for path, part in waiting:
-        own = (*part._parameters.items(), *part._buffers.items())
-        found.update((path + name, tensor) for name, tensor in own if tensor is not None)
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[path + name] = tensor
         waiting += [(f"{path}{name}.", child) for name, child in part._modules.items() if child is not None]
     return found
