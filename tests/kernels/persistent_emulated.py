@@ -37,6 +37,7 @@ _HOST = r"""
 struct uint4{unsigned x,y,z,w;};
 static inline uint4 make_uint4(unsigned x,unsigned y,unsigned z,unsigned w){return {x,y,z,w};}
 struct Three{int x;};
+struct Barrier{int bytes;short waiting,phase;void add(int n,int came){bytes+=n;waiting-=came;if(!waiting&&!bytes){waiting=1;phase^=1;}}};
 struct Gather{int count=0,turn=0;};
 struct Warp{Gather gather;float slot[32];unsigned frag[32][6];};
 struct Block{Gather gather,cluster,teams[16];std::vector<Warp> warps;std::vector<char> memory;};
@@ -74,10 +75,12 @@ _REPLACED = {
     "IN uint4 load4(": "IN uint4 load4(const void*p){yield_();uint4 v;memcpy(&v,p,16);return v;}",
     "IN void touch(": "IN void touch(const void*p){}",
     "IN u32 inside(": "IN int first_(){return blockIdx.x/NSL*NSL;}",
-    "IN void hand4(": "IN void hand4(void*p,int to,uint4 v){memcpy(memory_(first_()+to)+((char*)p-memory_(blockIdx.x)),&v,16);}",
-    "IN uint4 near4(": "IN uint4 near4(const void*p){return load4(p);}",
-    "IN void clear4(": "IN void clear4(void*p){memset(p,255,16);}",
-    "IN void team(": "IN void team(int which,int threads){wait_(block_().teams[which],threads);}",
+    "IN void hand4(": "IN void hand4(void*p,void*bar,int to,uint4 v){char*other=memory_(first_()+to),*mine=memory_(blockIdx.x);"
+    "memcpy(other+((char*)p-mine),&v,16);((Barrier*)(other+((char*)bar-mine)))->add(-16,0);}",
+    "IN void set_up(": "IN void set_up(void*bar){*(Barrier*)bar={0,1,0};}",
+    "IN void expect(": "IN void expect(void*bar,int bytes){((Barrier*)bar)->add(bytes,1);}",
+    "IN bool arrived(": "IN bool arrived(const void*bar,u32 odd){yield_();return ((Barrier*)bar)->phase!=odd;}",
+    "IN L nanoseconds(": "IN L nanoseconds(){static L calls=0;return calls+=1000;}",
     "IN void meet(": "IN void meet(){wait_(blocks[first_()].cluster,NSL*blockDim.x);}",
 }
 _MMA = r"""

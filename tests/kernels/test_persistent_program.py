@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -155,11 +156,16 @@ def test_what_a_cluster_exchanges_has_a_place_of_its_own(name: str, hidden: int,
         assert t.cluster == t.slices <= MOST_BLOCKS
         assert t.shared_memory == plain.shared_memory + near.size <= SHARED_MEMORY
         parts = [(p.offset, 2 * 8 * t.tiles * p.row * wide) for p in near.products.values()]
-        for level, offset in near.reductions.items():
+        for level, sums in near.reductions.items():
             count = sum(e.level == level and not e.is_product for e in program.exchanges)
             assert reduction_width(count) >= count
-            parts.append((offset, 2 * 8 * t.tiles * t.slices * reduction_width(count) * 4))
-        end = 0
+            parts.append((sums.offset, 2 * 8 * t.tiles * t.slices * reduction_width(count) * 4))
+        barriers = [(p.barriers, 16 * t.warps) for p in near.products.values()]
+        barriers += [(sums.barriers, 16 * 8 * t.tiles) for sums in near.reductions.values()]
+        for (first, size), (second, _) in pairwise(sorted(barriers)):
+            assert first + size <= second
+        end = 8 * near.barriers
+        assert max(first + size for first, size in barriers) <= end
         for offset, size in sorted(parts):
             assert offset == end
             assert offset % 16 == 0

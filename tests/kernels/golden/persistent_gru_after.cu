@@ -49,7 +49,7 @@ EACH{v45_0[i]=(x35_1[i]+p0_1);
 v50_0[i]=(x35_2[i]+p1_0);
 v40_0[i]=(x35_0[i]+p0_0);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,3,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();
@@ -150,7 +150,7 @@ sum1+=live[i]&&on[i]&&col?v69_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v77_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v74_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<48,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();

@@ -50,7 +50,7 @@ EACH{v40_0[i]=(x33_1[i]+p0_1);
 v45_0[i]=(x33_2[i]+p1_0);
 v36_0[i]=(x33_0[i]+p0_0);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,2,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<2,1>(here+0,line,0*HS+j);v7_1[i]=total<2,1>(here+0,line,1*HS+j);}
@@ -64,7 +64,7 @@ v42_0[i]=r_sigmoid(v41_0[i]);
 v49_0[i]=(K(1.0)-v42_0[i]);
 v50_0[i]=(v49_0[i]*s0[i]);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,1,1,1,1,2,1,false>(m1,spill1,stage1,from,here+0,dead);}
 
 __syncthreads();
@@ -152,7 +152,7 @@ put(SHARED+(L)at[i]*SW+jj+2*HP,(live[i]&&col?v68_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v68_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v63_0[i]=total<1,1>(here+0,line,0*HS+j);}
@@ -164,7 +164,7 @@ v65_0[i]=(v63_0[i]*k0_0[i]);
 v75_0[i]=(v57_0[i]+v65_0[i]);
 sum1+=live[i]&&on[i]&&col?v71_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+1*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<32,1,1,1,1,2,1,false>(m1,spill1,stage1,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();

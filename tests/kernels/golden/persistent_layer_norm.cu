@@ -67,7 +67,7 @@ v62_0[i]=(v61_0[i]*v14_0[i]);
 v64_0[i]=(v62_0[i]*p0_2);
 v66_0[i]=(v64_0[i]+p1_2);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<4,1>(here+0,line,0*HS+j);v20_1[i]=total<4,1>(here+0,line,1*HS+j);v20_2[i]=total<4,1>(here+0,line,2*HS+j);v20_3[i]=total<4,1>(here+0,line,3*HS+j);}
@@ -79,9 +79,8 @@ const float z1=r_max(square1-4*real_columns(slice)*away1*away1,0.f);
 if(on[i]&&j==0){float*to=ROWS+((L)at[i]*NSL)*NV+0*NSL+slice*4;store4(to+0,z0,z1,0.f,0.f);}
 }
 
-EACH{float*all=ROWS+((L)at[i]*NSL)*NV+0*NSL;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NSL)*NV+0*NSL;float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4>(all+s*4,got[u],dead);}
 __syncwarp();
 const float near1=first_of_row(got[0][0]*(column_share(0)*K(0.25)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){const float n=4*real_columns(s),d=got[u][0]*(column_share(s)*K(0.25))-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
@@ -129,9 +128,8 @@ v23_2[i]=(v20_2[i]-v22_0[i]);
 v23_3[i]=(v20_3[i]-v22_0[i]);}
 
 
-EACH{float*all=ROWS+((L)at[i]*NSL)*NV+4*NSL;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NSL)*NV+4*NSL;float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4>(all+s*4,got[u],dead);}
 __syncwarp();
 const float near1=first_of_row(got[0][0]*(column_share(0)*K(1.0)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){const float n=1*real_columns(s),d=got[u][0]*(column_share(s)*K(1.0))-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
@@ -295,9 +293,8 @@ sum5+=live[i]&&on[i]&&col?v156_0[i]:0.f;
 sum9+=live[i]&&on[i]&&col?v139_0[i]:0.f;
 sum13+=live[i]&&on[i]&&col?v163_0[i]:0.f;}
 
-EACH{float*all=ROWS+((L)at[i]*NSL)*NV+0*NSL;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NSL)*NV+0*NSL;float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4>(all+s*4,got[u],dead);}
 __syncwarp();
 float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z0+=got[u][0];}
@@ -371,9 +368,8 @@ sum10+=live[i]&&on[i]&&col?v388_0[i]:0.f;
 sum11+=live[i]&&on[i]&&col?v389_0[i]:0.f;
 sum12+=live[i]&&on[i]&&col?v390_0[i]:0.f;}
 
-EACH{float*all=ROWS+((L)at[i]*NSL)*NV+4*NSL;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,false>(all+s*4,got[u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NSL)*NV+4*NSL;float got[TURNS][4];
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4>(all+s*4,got[u],dead);}
 __syncwarp();
 float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z0+=got[u][0];}
@@ -439,7 +435,7 @@ v466_0[i]=(v465_0[i]+v453_0[i]);
 put2(SHARED+(L)at[i]*SW+jj+4*HP,SHARED+(L)at[i]*SW+jj+5*HP,(live[i]&&col?v454_0[i]:0.f),(live[i]&&col?v458_0[i]:0.f),on[i]);
 put2(SHARED+(L)at[i]*SW+jj+6*HP,SHARED+(L)at[i]*SW+jj+7*HP,(live[i]&&col?v462_0[i]:0.f),(live[i]&&col?v466_0[i]:0.f),on[i]);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();

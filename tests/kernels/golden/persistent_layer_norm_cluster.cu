@@ -20,8 +20,10 @@ const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here
 u32 m0[16];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,4,2,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 char*near=memory+9216;int beat=0;
-for(int k=tid;k<128;k+=NTH)clear4(near+16*k);
-__syncthreads();meet();
+for(int k=tid;k<40;k+=NTH)set_up(near+8*k);
+__syncthreads();
+for(int k=tid;k<2*BM;k+=NTH)expect(near+0+8*k,NSL*16);for(int k=tid;k<2*BM;k+=NTH)expect(near+128+8*k,NSL*16);for(int k=tid;k<2*WARPS;k+=NTH)expect(near+256+8*k,share_of<16,1*KBLK>(k%WARPS));
+meet();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p1_1=tof(P1[1*H_+jc]);const float p1_2=tof(P1[2*H_+jc]);const float p1_3=tof(P1[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);const float p4_0=tof(P4[0*H_+jc]);
 
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
@@ -40,7 +42,7 @@ float raw_a5_0[EPT];float raw_a10_0[EPT];elem raw_x4_0[EPT];elem raw_x4_1[EPT];e
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
 auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a5_0[i]=raw_a5_0[i];a10_0[i]=raw_a10_0[i];x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
-auto open=[&](){EACH{hand<32>((elem*)(near+1024)+((beat+1)&1)*BM*32+0*HP,up[i]&&col?s0[i]:0.f,slice,i);
+auto open=[&](){EACH{hand<32,1*KBLK>((elem*)(near+1344)+((beat+1)&1)*BM*32,near+256+((beat+1)&1)*WARPS*8,0*HP,up[i]&&col?s0[i]:0.f,slice,i);
 put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){beat++;
@@ -71,7 +73,7 @@ v62_0[i]=(v61_0[i]*v14_0[i]);
 v64_0[i]=(v62_0[i]*p0_2);
 v66_0[i]=(v64_0[i]+p1_2);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1024)+(beat&1)*BM*32+(n*8+(lane>>2))*32+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{receive(near+256+(beat&1)*WARPS*8+(tid>>5)*8,beat,share_of<16,1*KBLK>(tid>>5),lane==0,dead);const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1344)+(beat&1)*BM*32+(n*8+(lane>>2))*32+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,2,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,dead);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v20_0[i]=total<2,1>(here+0,line,0*HS+j);v20_1[i]=total<2,1>(here+0,line,1*HS+j);v20_2[i]=total<2,1>(here+0,line,2*HS+j);v20_3[i]=total<2,1>(here+0,line,3*HS+j);}
@@ -80,14 +82,13 @@ EACH{const float z0=row_sum(col?v20_0[i]+v20_1[i]+v20_2[i]+v20_3[i]:0.f);
 const float near1=first_of_row(v20_0[i]),square1=row_sum(col?(v20_0[i]-near1)*(v20_0[i]-near1)+(v20_1[i]-near1)*(v20_1[i]-near1)+(v20_2[i]-near1)*(v20_2[i]-near1)+(v20_3[i]-near1)*(v20_3[i]-near1):0.f);
 const float away1=z0*(column_share(slice)*K(0.25))-near1;
 const float z1=r_max(square1-4*real_columns(slice)*away1*away1,0.f);
-{float*to=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}
+{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}
 }
 
-EACH{float*all=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+EACH{const float*all=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;float got[TURNS][4];
+receive(near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NSL*16,j==0,dead);
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){got[u][0]=all[s*4+0];got[u][1]=all[s*4+1];}}
 __syncwarp();
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
 const float near1=first_of_row(got[0][0]*(column_share(0)*K(0.25)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){const float n=4*real_columns(s),d=got[u][0]*(column_share(s)*K(0.25))-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
 apart1=slices_sum(apart1);both1=slices_sum(both1);
@@ -122,7 +123,7 @@ const float z0=row_sum(col?v91_0[i]:0.f);
 const float near1=first_of_row(v91_0[i]),square1=row_sum(col?(v91_0[i]-near1)*(v91_0[i]-near1):0.f);
 const float away1=z0*(column_share(slice)*K(1.0))-near1;
 const float z1=r_max(square1-1*real_columns(slice)*away1*away1,0.f);
-{float*to=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}
+{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}
 v81_0[i]=(v20_3[i]-v22_0[i]);
 v82_0[i]=(v81_0[i]*v28_0[i]);
 v84_0[i]=(v82_0[i]*p2_3);
@@ -134,11 +135,10 @@ v23_2[i]=(v20_2[i]-v22_0[i]);
 v23_3[i]=(v20_3[i]-v22_0[i]);}
 
 
-EACH{float*all=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+EACH{const float*all=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;float got[TURNS][4];
+receive(near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NSL*16,j==0,dead);
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){got[u][0]=all[s*4+0];got[u][1]=all[s*4+1];}}
 __syncwarp();
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
 const float near1=first_of_row(got[0][0]*(column_share(0)*K(1.0)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){const float n=1*real_columns(s),d=got[u][0]*(column_share(s)*K(1.0))-near1;apart1+=n*d;both1+=got[u][1]+n*d*d;}}
 apart1=slices_sum(apart1);both1=slices_sum(both1);
@@ -211,8 +211,10 @@ const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here
 u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<64,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 char*near=memory+5120;int beat=0;
-for(int k=tid;k<256;k+=NTH)clear4(near+16*k);
-__syncthreads();meet();
+for(int k=tid;k<40;k+=NTH)set_up(near+8*k);
+__syncthreads();
+for(int k=tid;k<2*BM;k+=NTH)expect(near+0+8*k,NSL*16);for(int k=tid;k<2*BM;k+=NTH)expect(near+128+8*k,NSL*16);for(int k=tid;k<2*WARPS;k+=NTH)expect(near+256+8*k,share_of<64,1*KBLK>(k%WARPS));
+meet();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;float sum4=0.f;float sum5=0.f;float sum6=0.f;float sum7=0.f;float sum8=0.f;float sum9=0.f;float sum10=0.f;float sum11=0.f;float sum12=0.f;float sum13=0.f;
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
@@ -244,7 +246,7 @@ v96_0[i]=(v91_0[i]-v95_0[i]);
 v119_0[i]=(v116_0[i]*v96_0[i]);
 const float z0=row_sum(col?v119_0[i]:0.f);
 const float z1=row_sum(col?v116_0[i]:0.f);
-{float*to=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}}};
+{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z0),word(z1),word(0.f),word(0.f)));}}}}};
 if(most){look(most-1);fetch();}
 for(int t=most-1;t>=0;t--){beat++;
 UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
@@ -304,11 +306,10 @@ sum5+=live[i]&&on[i]&&col?v156_0[i]:0.f;
 sum9+=live[i]&&on[i]&&col?v139_0[i]:0.f;
 sum13+=live[i]&&on[i]&&col?v163_0[i]:0.f;}
 
-EACH{float*all=(float*)(near+0)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+EACH{const float*all=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;float got[TURNS][4];
+receive(near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NSL*16,j==0,dead);
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){got[u][0]=all[s*4+0];got[u][1]=all[s*4+1];}}
 __syncwarp();
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
 float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z0+=got[u][0];}
 z0=slices_sum(z0);
@@ -357,7 +358,7 @@ const float z0=row_sum(col?v158_0[i]+v305_0[i]+v313_0[i]+v318_0[i]:0.f);
 const float z1=row_sum(col?v338_0[i]+v339_0[i]+v349_0[i]+v358_0[i]:0.f);
 const float z2=row_sum(col?v165_0[i]+v395_0[i]+v401_0[i]+v406_0[i]:0.f);
 const float z3=row_sum(col?v426_0[i]+v427_0[i]+v437_0[i]+v446_0[i]:0.f);
-{float*to=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,s,make_uint4(word(z0),word(z1),word(z2),word(z3)));}}}
+{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4+slice*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=HS){const int s=u+j;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z0),word(z1),word(z2),word(z3)));}}}
 v301_0[i]=(v300_0[i]*w0_0[i]);
 v343_0[i]=(v312_0[i]*w0_0[i]);
 v332_0[i]=(v304_0[i]*w0_0[i]);
@@ -381,11 +382,10 @@ sum10+=live[i]&&on[i]&&col?v388_0[i]:0.f;
 sum11+=live[i]&&on[i]&&col?v389_0[i]:0.f;
 sum12+=live[i]&&on[i]&&col?v390_0[i]:0.f;}
 
-EACH{float*all=(float*)(near+512)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;
-float got[TURNS][4];
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)take<4,true>(all+s*4,got[u],dead);}
+EACH{const float*all=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NSL*4;float got[TURNS][4];
+receive(near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NSL*16,j==0,dead);
+UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){got[u][0]=all[s*4+0];got[u][1]=all[s*4+1];got[u][2]=all[s*4+2];got[u][3]=all[s*4+3];}}
 __syncwarp();
-UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL){clear4(all+s*4+0);}}
 float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NSL){z0+=got[u][0];}
 z0=slices_sum(z0);
@@ -424,10 +424,10 @@ v376_0[i]=(v325_0[i]*k0_3[i]);
 v377_0[i]=(v376_0[i]+v376_0[i]);
 v378_0[i]=(v157_0[i]+v377_0[i]);
 v379_0[i]=(v378_0[i]+v366_0[i]);
-hand<96>((elem*)(near+1024)+(beat&1)*BM*96+0*HP,live[i]&&col?v367_0[i]:0.f,slice,i);
-hand<96>((elem*)(near+1024)+(beat&1)*BM*96+1*HP,live[i]&&col?v371_0[i]:0.f,slice,i);
-hand<96>((elem*)(near+1024)+(beat&1)*BM*96+2*HP,live[i]&&col?v375_0[i]:0.f,slice,i);
-hand<96>((elem*)(near+1024)+(beat&1)*BM*96+3*HP,live[i]&&col?v379_0[i]:0.f,slice,i);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,0*HP,live[i]&&col?v367_0[i]:0.f,slice,i);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,1*HP,live[i]&&col?v371_0[i]:0.f,slice,i);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,2*HP,live[i]&&col?v375_0[i]:0.f,slice,i);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,3*HP,live[i]&&col?v379_0[i]:0.f,slice,i);
 put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v367_0[i]:0.f),(live[i]&&col?v371_0[i]:0.f),on[i]);
 put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v375_0[i]:0.f),(live[i]&&col?v379_0[i]:0.f),on[i]);
 v411_0[i]=(v410_0[i]*K(-0.5));
@@ -454,7 +454,7 @@ v466_0[i]=(v465_0[i]+v453_0[i]);
 put2(SHARED+(L)at[i]*SW+jj+4*HP,SHARED+(L)at[i]*SW+jj+5*HP,(live[i]&&col?v454_0[i]:0.f),(live[i]&&col?v458_0[i]:0.f),on[i]);
 put2(SHARED+(L)at[i]*SW+jj+6*HP,SHARED+(L)at[i]*SW+jj+7*HP,(live[i]&&col?v462_0[i]:0.f),(live[i]&&col?v466_0[i]:0.f),on[i]);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1024)+(beat&1)*BM*96+(n*8+(lane>>2))*96+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{receive(near+256+(beat&1)*WARPS*8+(tid>>5)*8,beat,share_of<64,1*KBLK>(tid>>5),lane==0,dead);const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1344)+(beat&1)*BM*96+(n*8+(lane>>2))*96+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<64,1,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();

@@ -51,7 +51,7 @@ v17_0[i]=(x4_1[i]+p0_1);
 v12_0[i]=(x4_0[i]+p0_0);
 v22_0[i]=(x4_2[i]+p0_2);}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();
@@ -161,7 +161,7 @@ sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;
 sum2+=live[i]&&on[i]&&col?v62_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v48_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
-{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+{const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();

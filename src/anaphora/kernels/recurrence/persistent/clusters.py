@@ -24,10 +24,19 @@ MOST_RECEIVED = 8 * 1024  # bytes of a product's rows that every block is sent
 
 @dataclass(frozen=True)
 class NearProduct:
-    """Rows of a product's operands in shared memory: where, and how far apart, in numbers."""
+    """Rows of a product's operands in shared memory: where, and how far apart, in numbers; and its barriers."""
 
     offset: int  # bytes
     row: int
+    barriers: int  # bytes
+
+
+@dataclass(frozen=True)
+class NearSums:
+    """What all slices of a row send for the reductions of a stage; and its barriers."""
+
+    offset: int  # bytes
+    barriers: int
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,12 @@ class Near:
     """The places of a kernel's exchanges that stay in a cluster, each twice for steps that follow one another."""
 
     products: dict[int, NearProduct]  # by their place among the program's products
-    reductions: dict[int, int]  # offset in bytes by level
+    reductions: dict[int, NearSums]  # by level
     size: int
+    barriers: int  # how many, from the beginning
+
+
+NOTHING_NEAR = Near({}, {}, 0, 0)
 
 
 def reduction_width(count: int) -> int:
@@ -46,23 +59,26 @@ def reduction_width(count: int) -> int:
 
 def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
     """What of a program's exchanges stays in the clusters of a tiling: all reductions, and what is small of products."""
-    free, size, rows = SHARED_MEMORY - own_memory(tiling), 0, 8 * tiling.tiles
-    reductions: dict[int, int] = {}
+    rows, wide = 8 * tiling.tiles, 2 if half else 4
+    levels = {e.level: 0 for e in program.exchanges if not e.is_product}
+    for e in program.exchanges:
+        if e.level in levels and not e.is_product:
+            levels[e.level] += 1
+    count = 2 * (rows * len(levels) + tiling.warps * len(tiling.products))  # barriers, all there may be
+    free, size = SHARED_MEMORY - own_memory(tiling), 8 * count
+    reductions: dict[int, NearSums] = {}
     products: dict[int, NearProduct] = {}
-    for level in range(1, program.stages):
-        count = sum(e.level == level and not e.is_product for e in program.exchanges)
-        if count:
-            reductions[level] = size
-            size += 2 * rows * tiling.slices * reduction_width(count) * 4
+    for q, level in enumerate(sorted(levels)):
+        reductions[level] = NearSums(size, 16 * rows * q)
+        size += 2 * rows * tiling.slices * reduction_width(levels[level]) * 4
     if size > free:
-        return Near({}, {}, 0)
+        return NOTHING_NEAR
     for k, p in enumerate(tiling.products):
-        wide = 2 if half else 4
         row = p.depth * wide + (64 - p.depth * wide) % 128  # so that eight lanes read eight different banks
         if p.split == 1 and rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
-            products[k] = NearProduct(size, row // wide)
+            products[k] = NearProduct(size, row // wide, 16 * (rows * len(levels) + tiling.warps * k))
             size += 2 * rows * row
-    return Near(products, reductions, size)
+    return Near(products, reductions, size, count) if products or reductions else NOTHING_NEAR
 
 
 def own_memory(tiling: Tiling) -> int:

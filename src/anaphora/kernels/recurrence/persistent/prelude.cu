@@ -21,7 +21,6 @@ typedef float R;
 #define UNROLL _Pragma("unroll")
 #define EACH UNROLL for(int i=0;i<EPT;i++)if(CELLS%NTH==0||(tid&~31)+i*NTH<CELLS)
 #define SPIN 4000000
-#define NEAR_SPIN 64000000  // shared memory answers sooner
 
 #if KIND==1
 struct alignas(2) elem{unsigned short u;};
@@ -91,15 +90,26 @@ IN void put2(elem*p,elem*q,float v,float w,bool on){
 }
 
 // ---------------------------------------------------------------- blocks of a cluster
-// They reach into each other's shared memory, at the place they know from their own. What is read is cleared for the
-// next but one who writes there: it writes after it has read what this block sends later.
+// They write into each other's shared memory, at the place they know from their own, and tell how much they have
+// written to a barrier beside it: who waits there goes on when all of it has come. Places and barriers are there twice,
+// for steps that follow one another: who writes to a place again has read what its owner sent after reading it.
 IN u32 inside(const void*p){return (u32)__cvta_generic_to_shared(p);}
-IN void hand4(void*p,int to,uint4 v){asm volatile("{.reg .u32 a;mapa.shared::cluster.u32 a,%0,%1;st.relaxed.cluster.shared::cluster.v4.u32 [a],{%2,%3,%4,%5};}"::"r"(inside(p)),"r"(to),"r"(v.x),"r"(v.y),"r"(v.z),"r"(v.w):"memory");}
-IN uint4 near4(const void*p){uint4 v;asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"r"(inside(p)):"memory");return v;}
-IN void clear4(void*p){asm volatile("st.volatile.shared.v4.u32 [%0],{%1,%1,%1,%1};"::"r"(inside(p)),"r"(NONE):"memory");}
-IN void meet(){asm volatile("barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
-// One number of this column to all blocks: each lane sends 16 bytes of a row to some of them.
-template<int ROWL> IN void hand(elem*to,float v,int slice,int i){
+IN void hand4(void*p,void*bar,int to,uint4 v){asm volatile("{.reg .u32 a,b;mapa.shared::cluster.u32 a,%0,%2;mapa.shared::cluster.u32 b,%1,%2;st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [a],{%3,%4,%5,%6},[b];}"::"r"(inside(p)),"r"(inside(bar)),"r"(to),"r"(v.x),"r"(v.y),"r"(v.z),"r"(v.w):"memory");}
+IN void set_up(void*bar){asm volatile("mbarrier.init.shared::cta.b64 [%0],1;"::"r"(inside(bar)):"memory");}
+IN void expect(void*bar,int bytes){asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;"::"r"(inside(bar)),"r"(bytes):"memory");}
+IN bool arrived(const void*bar,u32 odd){u32 r;asm volatile("{.reg .pred p;mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2;selp.u32 %0,1,0,p;}":"=r"(r):"r"(inside(bar)),"r"(odd):"memory");return r;}
+IN L nanoseconds(){L t;asm volatile("mov.u64 %0,%%globaltimer;":"=l"(t));return t;}
+IN void meet(){asm volatile("fence.mbarrier_init.release.cluster;barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
+// Wait for all that is sent to a barrier at this beat, and have it wait for as much again.
+IN void receive(void*bar,int beat,int bytes,bool first,bool&dead){
+  if(!bytes)return;  // past the depth
+  u32 odd=(u32)(beat-1)>>1&1;
+  if(!arrived(bar,odd)){L since=nanoseconds();while(!dead&&!arrived(bar,odd))if(nanoseconds()-since>2000000000LL)dead=true;}
+  if(first)expect(bar,bytes);
+}
+// One number of this column to all blocks: each lane sends 16 bytes of a row to some of them. DEEP: the numbers of a
+// row that one warp multiplies; each has a barrier.
+template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int slice,int i){
   const int lane=threadIdx.x&31,from=lane%(32/VEC)*VEC,e=(threadIdx.x&~31)+i*NTH+from,first=lane/(32/VEC);
 #if HALF
   u32 w=pack(v,__shfl_xor_sync(~0u,v,1));
@@ -107,9 +117,11 @@ template<int ROWL> IN void hand(elem*to,float v,int slice,int i){
   u32 w=word(v);
 #endif
   uint4 q;q.x=__shfl_sync(~0u,w,from,32);q.y=__shfl_sync(~0u,w,from+VEC/4,32);q.z=__shfl_sync(~0u,w,from+VEC/2,32);q.w=__shfl_sync(~0u,w,from+VEC/4*3,32);
-  elem*p=to+(e/HS)*ROWL+slice*HS+e%HS;
-  UNROLL for(int k=0;k<NSL;k+=VEC)if(k+first<NSL)hand4(p,(k+first+slice)%NSL,q);
+  const int k=at+slice*HS+e%HS;
+  UNROLL for(int n=0;n<NSL;n+=VEC)if(n+first<NSL)hand4(rows+(e/HS)*ROWL+k,bars+k/DEEP*8,(n+first+slice)%NSL,q);
 }
+// Bytes of the numbers a warp multiplies, in all rows.
+template<int DEPTH,int DEEP> IN int share_of(int warp){int n=DEPTH-warp*DEEP;return (n<0?0:n<DEEP?n:DEEP)*BM*(int)sizeof(elem);}
 
 // ---------------------------------------------------------------- reductions of a row
 #ifndef INFINITY
@@ -128,12 +140,12 @@ IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_s
 IN float slices_sum(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 IN float slices_max(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
 // N numbers of one slice of a row, as soon as they are there.
-template<int N,bool NEAR> IN void take(float*p,float*to,bool&dead){
+template<int N> IN void take(const float*p,float*to,bool&dead){
   u32 v[N];bool ok;int spin=0;
   do{ok=true;
-    UNROLL for(int k=0;k<N;k+=4){uint4 q=NEAR?near4(p+k):load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}
+    UNROLL for(int k=0;k<N;k+=4){uint4 q=load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}
     UNROLL for(int k=0;k<N;k++)ok=ok&&v[k]!=NONE;
-    if(++spin>(NEAR?NEAR_SPIN:SPIN))dead=true;
+    if(++spin>SPIN)dead=true;
   }while(!ok&&!dead);
   UNROLL for(int k=0;k<N;k++)to[k]=__uint_as_float(v[k]);
 }
@@ -171,25 +183,24 @@ template<int DEPTH,int OUT,int MT,int KB,int KREG,int MS> IN void load_matrix(co
   }
 }
 // Each warp's share of the product of rows p[] (already at this lane's place), into part[warp][row][column].
-// NEAR: the rows lie in this block's shared memory, where the others of the cluster write. The warps of a team fetch CH
+// NEAR: the rows lie in this block's shared memory, and have come. The warps of a team fetch CH
 // blocks of the depth each and hand them to the others of it by way of ``stage``.
 IN void team(int which,int threads){asm volatile("bar.sync %0,%1;"::"r"(which+1),"r"(threads):"memory");}
-template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN void product(const u32*a,const uint4*spill,uint4*stage,elem*const*p,float*part,bool&dead){
+template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN void product(const u32*a,const uint4*spill,uint4*stage,const elem*const*p,float*part,bool&dead){
   int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MS*MT*16+4;constexpr bool PAD=DEPTH!=WARPS/MS*KB*KBLK;
   int left=DEPTH-w/MS*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
   #define THERE(c) (!PAD||(own+(c))*KBLK<left)
-  #define GET(c,n) (!THERE(c)?make_uint4(0,0,0,0):NEAR?near4(p[n]+(own+(c))*KBLK):load4(p[n]+(own+(c))*KBLK))
+  #define GET(c,n) (!THERE(c)?make_uint4(0,0,0,0):NEAR?*(const uint4*)(p[n]+(own+(c))*KBLK):load4(p[n]+(own+(c))*KBLK))
   #define STAGE(k,n) stage[((w/MS*KB+(k))*NT+(n))*32+lane]
   float acc[AC][NT][MT][4];
   UNROLL for(int c=0;c<AC;c++)UNROLL for(int n=0;n<NT;n++)UNROLL for(int m=0;m<MT;m++)UNROLL for(int i=0;i<4;i++)acc[c][n][m][i]=0.f;
   UNROLL for(int k0=0;k0<KB;k0+=CH*MS){
     uint4 v[CH][NT];bool ok;int spin=0;const int own=k0+w%MS*CH;
     UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)v[c][n]=GET(c,n);
-    do{ok=true;  // fetch again only what is missing
+    if(!NEAR)do{ok=true;  // fetch again only what is missing
       UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)if(!ready(v[c][n])){ok=false;v[c][n]=GET(c,n);}
-      if(++spin>(NEAR?NEAR_SPIN:SPIN))dead=true;
+      if(++spin>SPIN)dead=true;
     }while(!ok&&!dead);
-    if(NEAR){UNROLL for(int c=0;c<CH;c++)if(k0+c<KB&&THERE(c))UNROLL for(int n=0;n<NT;n++)clear4(p[n]+(own+c)*KBLK);}
     __syncwarp();
     if(MS>1){UNROLL for(int c=0;c<CH;c++)UNROLL for(int n=0;n<NT;n++)STAGE(own+c,n)=operand(v[c][n]);team(w/MS,MS*32);}
     UNROLL for(int c=0;c<CH*MS;c++)if(k0+c<KB){

@@ -26,6 +26,10 @@ class Reductions:
             self.offsets[level] = self.width
             self.width += 0 if level in near.reductions else reduction_width(len(found))
 
+    def sent(self, level: int) -> int:
+        """Numbers a slice of a row sends for a stage."""
+        return reduction_width(len(self.levels[level]))
+
     def _moment(self, e: Exchange) -> Exchange | None:
         """The plain sum that goes with a sum of squares about the mean."""
         total = self.program.columns.centred(e.node)
@@ -66,11 +70,12 @@ class Reductions:
         fours = [(q, sent[q : q + 4]) for q in range(0, width, 4)]
         if level + 1 in self.near.reductions:
             words = "".join(
-                f"hand4(to+{q},s,make_uint4({','.join(f'word({v})' for v in four)}));" for q, four in fours
+                f"hand4(to+{q},bar,s,make_uint4({','.join(f'word({v})' for v in four)}));"
+                for q, four in fours
             )
             place = f"{self._near(level + 1, beat)}+slice*{width}"
             each = f"UNROLL for(int u=0;u<NSL;u+=HS){{const int s=u+j;if(s<NSL){{{words}}}}}"
-            return [*lines, f"{{float*to={place};{each}}}"]
+            return [*lines, f"{{float*to={place};char*bar={self._barrier(level + 1, beat)};{each}}}"]
         stores = "".join(f"store4(to+{q},{','.join(four)});" for q, four in fours)
         place = f"ROWS+((L){at}*NSL)*NV+{self.offsets[level + 1]}*NSL+slice*{width}"
         return [*lines, f"if(on[i]&&j==0){{float*to={place};{stores}}}"]
@@ -79,7 +84,11 @@ class Reductions:
         """Where all slices of this row send to in a cluster."""
         width = reduction_width(len(self.levels[level]))
         row = f"(({beat}&1)*BM+(tid+i*NTH)/HS)*NSL*{width}"
-        return f"(float*)(near+{self.near.reductions[level]})+{row}"
+        return f"(float*)(near+{self.near.reductions[level].offset})+{row}"
+
+    def _barrier(self, level: int, beat: str) -> str:
+        """That of this row."""
+        return f"near+{self.near.reductions[level].barriers}+(({beat}&1)*BM+(tid+i*NTH)/HS)*8"
 
     def touch(self, at: str) -> list[str]:
         """Fetch what this slice will write at a step ahead of it: memory fills what is not there word by word."""
@@ -96,17 +105,20 @@ class Reductions:
         if not found:
             return ""
         width = reduction_width(len(found))
-        near = level in self.near.reductions
-        place = self._near(level, "beat") if near else f"ROWS+((L)at[i]*NSL)*NV+{self.offsets[level]}*NSL"
-        lines = [
-            f"float*all={place};",
-            f"float got[TURNS][{width}];",
-            f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j%SPAN+u*SPAN;if(s<NSL)take<{width},{str(near).lower()}>(all+s*{width},got[u],dead);}}",
-            "__syncwarp();",
-        ]
-        if near:
-            clear = "".join(f"clear4(all+s*{width}+{q});" for q in range(0, width, 4))
-            lines.append(f"UNROLL for(int u=0;u<TURNS;u++){{const int s=j%SPAN+u*SPAN;if(s<NSL){{{clear}}}}}")
+        each = "UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NSL)"
+        if level in self.near.reductions:
+            read = "".join(f"got[u][{q}]=all[s*{width}+{q}];" for q in range(len(found)))
+            lines = [
+                f"const float*all={self._near(level, 'beat')};float got[TURNS][{width}];",
+                f"receive({self._barrier(level, 'beat')},beat,NSL*{width * 4},j==0,dead);",
+                f"{each}{{{read}}}}}",
+            ]
+        else:
+            lines = [
+                f"const float*all=ROWS+((L)at[i]*NSL)*NV+{self.offsets[level]}*NSL;float got[TURNS][{width}];",
+                f"{each}take<{width}>(all+s*{width},got[u],dead);}}",
+            ]
+        lines.append("__syncwarp();")
         known: set[int] = set()
         for q, e in enumerate(found):
             moment = self._moment(e)

@@ -140,13 +140,21 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
         return "\n".join(lines) + "\n__syncthreads();"
 
     def _cluster(self) -> str:
-        """The memory blocks of a cluster send to: empty before the first of them does."""
-        size = self.stages.near.size
-        if not size:
+        """The memory blocks of a cluster send to, and its barriers, set up before the first of them does."""
+        near = self.stages.near
+        if not near.size:
             return ""
+        own = [
+            f"for(int k=tid;k<2*BM;k+=NTH)expect(near+{n.barriers}+8*k,NSL*{4 * self.stages.reductions.sent(level)});"
+            for level, n in near.reductions.items()
+        ]
+        for k, n in near.products.items():
+            p = self.tiling.products[k]
+            share = f"share_of<{p.depth},{p.depth_blocks}*KBLK>(k%WARPS)"
+            own.append(f"for(int k=tid;k<2*WARPS;k+=NTH)expect(near+{n.barriers}+8*k,{share});")
         return (
-            f"\nchar*near=memory+{self.tiling.shared_memory - size};int beat=0;\n"
-            f"for(int k=tid;k<{size // 16};k+=NTH)clear4(near+16*k);\n__syncthreads();meet();"
+            f"\nchar*near=memory+{self.tiling.shared_memory - near.size};int beat=0;\n"
+            f"for(int k=tid;k<{near.barriers};k+=NTH)set_up(near+8*k);\n__syncthreads();\n{''.join(own)}\nmeet();"
         )
 
     def _first(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anaphora.kernels.recurrence.persistent.body import Body
-from anaphora.kernels.recurrence.persistent.clusters import Near, nearby
+from anaphora.kernels.recurrence.persistent.clusters import NOTHING_NEAR, nearby
 from anaphora.kernels.recurrence.persistent.columns import Exchange, Key, Program
 from anaphora.kernels.recurrence.persistent.reads import Reads
 from anaphora.kernels.recurrence.persistent.reductions import Reductions
@@ -22,7 +22,7 @@ class Stages:
         """``record``: how many numbers a record of what is kept has room for; ``half``: numbers have 16 bits."""
         self.program, self.tiling, self.reads, self.record, self.half = program, tiling, reads, record, half
         self.columns, self.body = program.columns, Body(program)
-        self.near = nearby(program, tiling, half) if tiling.cluster else Near({}, {}, 0)
+        self.near = nearby(program, tiling, half) if tiling.cluster else NOTHING_NEAR
         self.reductions = Reductions(program, self.body, self.near)
         # Where a step begins by publishing states, it does so as soon as they are known, before the step
         # that made them stores anything.
@@ -108,8 +108,16 @@ if({more}){{fetch();{self._touch()}}}
                 start, near = self.program.start(e), self.near.products[k]
                 for q, key in enumerate(self.program.shared[start : start + len(set(e.operands))]):
                     value = f"{live}&&col?{self.body.name(key)}:0.f"
-                    lines.append(f"hand<{near.row}>({self._place(k, beat)}+{q}*HP,{value},slice,i);")
+                    places = f"{self._place(k, beat)},{self._barriers(k, beat)},{q}*HP"
+                    lines.append(f"hand<{near.row},{self._deep(k)}>({places},{value},slice,i);")
         return lines
+
+    def _deep(self, product: int) -> str:
+        """The numbers of a row that one warp multiplies."""
+        return f"{self.tiling.products[product].depth_blocks}*KBLK"
+
+    def _barriers(self, product: int, beat: str) -> str:
+        return f"near+{self.near.products[product].barriers}+({beat}&1)*WARPS*8"
 
     def _place(self, product: int, beat: str) -> str:
         """Where the rows of a product's operands lie in shared memory, at a step."""
@@ -132,12 +140,15 @@ if({more}){{fetch();{self._touch()}}}
             if e.level != level:
                 continue
             start = self.program.start(e)
+            wait = ""
             if k in self.near.products:
+                share = f"share_of<{p.depth},{self._deep(k)}>(tid>>5)"
+                wait = f"receive({self._barriers(k, 'beat')}+(tid>>5)*8,beat,{share},lane==0,dead);"
                 row = f"{self._place(k, 'beat')}+(n*8+(lane>>2))*{self.near.products[k].row}"
             else:
                 row = f"SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+{start}*HP"
             lines.append(
-                f"{{elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]={row}+(tid>>5)/{p.split}*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
+                f"{{{wait}const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]={row}+(tid>>5)/{p.split}*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
                 f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums},{p.split},"
                 f"{str(k in self.near.products).lower()}>(m{k},spill{k},stage{k},from,here+{at},dead);}}"
             )
