@@ -1,8 +1,10 @@
-"""Recurrent layers against PyTorch's. Run: python benchmarks/recurrence.py [--json | --markdown] [--times N] [--threads N]
+"""Recurrent layers against PyTorch's. Run: python benchmarks/recurrence.py [--json | --markdown] [--times N] [--threads N] [--floor]
 
 Forward and backward in float32, gradients of the input and all weights; both sides in one process, in turn, the
 least of N times. Cells that PyTorch has are compared with its layer first, all others with the reference loop,
-outputs and gradients: a side that computes something else is not timed.
+outputs and gradients: a side that computes something else is not timed. With --floor every cell has a second row:
+its products alone, by code that never waits, at the measured peak of one thread; its ratio is what this processor
+allows.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from anaphora import nn
 from anaphora.kernels.recurrence.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
+from processor import Processor
 
 SHAPES = ((100, 32, 256), (500, 16, 128))  # time, batch, width of input and state
 CHECKED = (
@@ -64,7 +67,9 @@ def least(ours: Run, theirs: Run, times: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def row(name: str, peer: str, ours: float, theirs: float, goal: float, unit: str = "ms") -> dict[str, object]:
+def row(
+    name: str, peer: str, ours: float, theirs: float, goal: float | None, unit: str = "ms"
+) -> dict[str, object]:
     return {
         "row": name,
         "peer": peer,
@@ -91,8 +96,19 @@ def both_ways(layer: Callable[[], Tensor], leaves: list[Tensor], dy: Tensor) -> 
     return run
 
 
-def measure_cells(times: int) -> list[dict[str, object]]:
+def products_alone(cell: nn.Cell, steps: int, processor: Processor) -> float:
+    """Milliseconds of a cell's products at the peak.
+
+    Every weight meets every step three times, each time with a multiplication and an addition: in the forward pass,
+    for the gradient of what it multiplies, and for its own.
+    """
+    weights = sum(p.numel() for p in cell.parameters() if p.dim() == 2)
+    return 1000 * 3 * 2 * weights * steps / processor.operations()
+
+
+def measure_cells(times: int, floor: bool) -> list[dict[str, object]]:
     rows = []
+    processor = Processor() if floor else None
     for T, B, H in SHAPES:
         peers = {
             "nn.LSTM": torch.nn.LSTM(H, H, batch_first=True),
@@ -102,8 +118,12 @@ def measure_cells(times: int) -> list[dict[str, object]]:
         twin = nn.Recurrent.from_torch(peers["nn.LSTM"])
         check("LSTM", [twin(x)[0]], [peers["nn.LSTM"](x)[0]])
         for name, make, peer, goal in CELLS:
-            mine, theirs = measure_cell(name, make(H), peers[peer], x, times)
-            rows.append(row(f"{name}, T={T} B={B} H={H}", peer, mine, theirs, goal))
+            cell, shape = make(H), f"T={T} B={B} H={H}"
+            mine, theirs = measure_cell(name, cell, peers[peer], x, times)
+            rows.append(row(f"{name}, {shape}", peer, mine, theirs, goal))
+            if processor is not None:
+                least_possible = products_alone(cell, T * B, processor)
+                rows.append(row(f"its products alone, {shape}", peer, least_possible, theirs, None))
     return rows
 
 
@@ -182,10 +202,17 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/cells.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
     parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
+    parser.add_argument("--floor", action="store_true", help="also what the processor allows (one thread)")
     options = parser.parse_args()
+    if options.floor and options.threads != 1:
+        parser.error("--floor measures the peak of one thread; leave out --threads")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    rows = [*measure_cells(options.times), *measure_ragged(options.times), *measure_first_use()]
+    rows = [
+        *measure_cells(options.times, options.floor),
+        *measure_ragged(options.times),
+        *measure_first_use(),
+    ]
     if options.json:
         print(json.dumps(rows, indent=1))
         return
@@ -197,7 +224,7 @@ def main() -> None:
     print(f"{'':34} {'peer':18} {'ours':>9} {'theirs':>9}      ratio  goal")
     for r in rows:
         print(
-            f"{r['row']:34} {r['peer']:18} {r['ours']:9} {r['theirs']:9} {r['unit']:3} {r['ratio']:6}  {r['goal']}"
+            f"{r['row']:34} {r['peer']:18} {r['ours']:9} {r['theirs']:9} {r['unit']:3} {r['ratio']:6}  {r['goal'] or ''}"
         )
 
 

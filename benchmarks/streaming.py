@@ -1,7 +1,8 @@
-"""One step at a time against PyTorch. Run: python benchmarks/streaming.py [--json | --markdown] [--times N]
+"""One step at a time against PyTorch. Run: python benchmarks/streaming.py [--json | --markdown] [--times N] [--floor]
 
 Batch 1, width 256, float32, no gradient, one thread; 200 steps in a row with the state carried on; both sides in
-one process, in turn, the least of N times, per step. All sides must end in the same state.
+one process, in turn, the least of N times, per step. All sides must end in the same state. With --floor there is a
+second row each: reading the weights alone, at the measured speed of one thread; its ratio is what this processor allows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
+from processor import Processor
 
 H, STEPS = 256, 200
 
@@ -30,7 +32,7 @@ def least(runs: list[Callable[[], object]], times: int) -> list[float]:
     return best
 
 
-def measure(times: int) -> list[dict[str, object]]:
+def measure(times: int, floor: bool) -> list[dict[str, object]]:
     theirs = torch.nn.LSTM(H, H, batch_first=True).eval()
     cell = torch.nn.LSTMCell(H, H).eval()
     cell.load_state_dict({k.removesuffix("_l0"): v for k, v in theirs.state_dict().items()})
@@ -61,19 +63,28 @@ def measure(times: int) -> list[dict[str, object]]:
         for other in (step_layer, step_cell):
             torch.testing.assert_close(step_ours(), other(), atol=1e-5, rtol=1e-4)
         mine, layer, alone = least([step_ours, step_layer, step_cell], times)
+    sides: list[tuple[str, float, tuple[float | None, float | None]]] = [
+        (f"LSTM step, B=1 H={H}", mine, (8.0, 2.0))
+    ]
+    if floor:
+        size = sum(4 * p.numel() for p in ours.parameters())
+        sides.append(("reading its weights alone", 1e6 * size / Processor().bytes_read(size), (None, None)))
     rows = []
-    for peer, figure, goal in (("nn.LSTM, step by step", layer, 8.0), ("nn.LSTMCell", alone, 2.0)):
-        rows.append(
-            {
-                "row": f"LSTM step, B=1 H={H}",
-                "peer": peer,
-                "ours": round(mine, 2),
-                "theirs": round(figure, 2),
-                "unit": "us",
-                "ratio": round(figure / mine, 2),
-                "goal": goal,
-            }
-        )
+    for name, time_of_one, goals in sides:
+        for peer, figure, goal in zip(
+            ("nn.LSTM, step by step", "nn.LSTMCell"), (layer, alone), goals, strict=True
+        ):
+            rows.append(
+                {
+                    "row": name,
+                    "peer": peer,
+                    "ours": round(time_of_one, 2),
+                    "theirs": round(figure, 2),
+                    "unit": "us",
+                    "ratio": round(figure / time_of_one, 2),
+                    "goal": goal,
+                }
+            )
     return rows
 
 
@@ -84,10 +95,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/cells.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
+    parser.add_argument("--floor", action="store_true", help="also what the processor allows")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows = measure(options.times)
+    rows = measure(options.times, options.floor)
     if options.json:
         print(json.dumps(rows, indent=1))
         return
@@ -98,7 +110,7 @@ def main() -> None:
         return
     for r in rows:
         print(
-            f"{r['row']:24} {r['peer']:24} {r['ours']:9} {r['theirs']:9} {r['unit']}  {r['ratio']:6}  {r['goal']}"
+            f"{r['row']:26} {r['peer']:24} {r['ours']:9} {r['theirs']:9} {r['unit']}  {r['ratio']:6}  {r['goal'] or ''}"
         )
 
 
