@@ -81,6 +81,7 @@ _REPLACED = {
     "IN void expect(": "IN void expect(void*bar,int bytes){((Barrier*)bar)->add(bytes,1);}",
     "IN bool arrived(": "IN bool arrived(const void*bar,u32 odd){yield_();return ((Barrier*)bar)->phase!=odd;}",
     "IN L nanoseconds(": "IN L nanoseconds(){static L calls=0;return calls+=1000;}",
+    "IN void team(": "IN void team(int which,int threads){wait_(block_().teams[which],threads);}",
     "IN void meet(": "IN void meet(){wait_(blocks[first_()].cluster,NSL*blockDim.x);}",
 }
 _MMA = r"""
