@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
 
 from anaphora.kernels.recurrence.graph import Node
 from anaphora.kernels.recurrence.persistent.columns import Key, Program
@@ -18,8 +21,15 @@ class Entries:
     entries: tuple[Key, ...]
     wanted: tuple[Key, ...]
 
-    def columns(self, padded: int) -> slice:
-        return slice(self.start * padded, (self.start + len(self.entries)) * padded)
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the entries are the plan's numbers one by one."""
+        return self.wanted == self.entries
+
+    def of(self, shared: Tensor, padded: int) -> Tensor:
+        """Their columns of a shared array."""
+        first, count = self.start * padded, len(self.entries) * padded
+        return shared if count == shared.shape[1] else shared[:, first : first + count]
 
 
 @dataclass(frozen=True)

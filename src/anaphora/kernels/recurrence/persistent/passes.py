@@ -84,7 +84,9 @@ class Pass:
         grid = len(sides) * self.blocks(batch)
         numbers = [time, batch, int(reverse), self.tiling.groups(batch), int(time_first)]
         here = torch.cuda.current_device() == index
-        with nullcontext() if here else torch.cuda.device(index):  # the latter takes as long as a small kernel
+        with (
+            nullcontext() if here else torch.cuda.device(index)
+        ):  # the latter takes as long as a small kernel
             self.loaded.launch(grid, pointers, numbers)
 
     def shared_arrays(self, like: Tensor, rows: int) -> Arrays:
@@ -249,7 +251,9 @@ class Passes:
         for index, wanted in self.programs.vector_gradients.items():
             like = given.vectors[index]
             at = [keys.index(key) for key in wanted]
-            if at == list(range(at[0], at[0] + len(at))):
+            if at == list(range(len(total))) and total.shape[1] == self.hidden:
+                value = total.view(-1)
+            elif at == list(range(at[0], at[0] + len(at))):
                 value = total[at[0] : at[0] + len(at), : self.hidden].reshape(-1)
             else:
                 value = torch.cat([total[k, : self.hidden] for k in at])
@@ -272,12 +276,12 @@ class Passes:
             return matrices, dx
         padded, h = self.backward_pass.tiling.padded, self.hidden
         for p in self.layout.gradients:
-            g = shared[:, p.at.columns(padded)]
+            g = p.at.of(shared, padded)
             if needs[p.matrix]:
                 operand = self._operand(given, kept, p)
                 found = unpack_rows(g.t() @ operand, p.at.wanted, p.at.entries, h, padded)
-                if p.operand is not None:
-                    wide = self.forward_pass.tiling.padded
+                wide = self.forward_pass.tiling.padded
+                if p.operand is not None and not (p.operand.in_order and wide == h):
                     found = unpack_rows(found.t(), p.operand.wanted, p.operand.entries, h, wide).t()
                 matrices[p.matrix] = found
             if p.source.op == "step" and p.source.index == 0 and wants_x:
@@ -295,7 +299,7 @@ class Passes:
         if product.operand is not None:
             shared = kept.arrays["OPERAND"]
             assert shared is not None
-            return shared[:, product.operand.columns(self.forward_pass.tiling.padded)]
+            return product.operand.of(shared, self.forward_pass.tiling.padded)
         value = given.steps[product.source.index]
         return value.view(-1, value.shape[2])
 
