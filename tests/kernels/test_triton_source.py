@@ -21,7 +21,7 @@ from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.plan import Plan
 from anaphora.kernels.recurrence.triton_step.passes import programs
 from anaphora.kernels.recurrence.triton_step.stages import CannotPrint, forward_stages
-from anaphora.kernels.recurrence.triton_step.tiles import row_tile, tile
+from anaphora.kernels.recurrence.triton_step.tiles import row_tile, shares, tile
 from anaphora.nn.recurrent_step import LayerStep
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -111,6 +111,15 @@ def test_tiles_cover_rows_and_columns() -> None:
                 assert columns * size.columns >= hidden
                 assert rows * size.rows >= batch
             assert row_tile(hidden).columns >= hidden
+
+
+def test_products_with_few_results_are_cut_along_their_depth() -> None:
+    assert shares(256, 4096, 1024) == 4  # the gradient of 1024 units from 4096 gates
+    assert shares(64, 8192, 2048) == 4
+    assert shares(256, 1024, 4096) == 1  # as many results keep all processors busy
+    assert shares(8, 32, 8) == 1
+    for depth in (4096, 4104, 6150, 3075):
+        assert depth % shares(1, depth, 64) == 0
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")

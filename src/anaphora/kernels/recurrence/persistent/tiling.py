@@ -102,11 +102,12 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
     for exchange in program.products:
         depth, out = len(set(exchange.operands)) * padded, program.columns.blocks(exchange.node)
         row_tiles = -(-out * columns // 16)
-        # Many results of a warp leave little room for weights: two warps then take half of them each.
-        split = 2 if row_tiles * tiles > 8 and row_tiles % 2 == 0 else 1
+        # Many results of a warp leave little room for weights: several warps then take a part of them each.
+        crowded = row_tiles * tiles > 8
+        split = 4 if crowded and row_tiles % 4 == 0 else 2 if crowded and row_tiles % 2 == 0 else 1
         row_tiles //= split
         depth_blocks = -(-depth // (warps * 4 * vector)) * split
-        sums = 1 if tiles > 1 else max(1, min(4, 2 * depth_blocks, 8 // row_tiles))
+        sums = 1 if tiles > split else max(1, min(4, 2 * depth_blocks, 8 // (row_tiles * tiles)))
         wide = depth_blocks <= 12 and row_tiles * tiles == 1 and half
         at_once = depth_blocks // split if split > 1 or wide else min(depth_blocks, 8)
         shapes.append((depth, out, row_tiles, depth_blocks, at_once, sums, split))
@@ -149,8 +150,7 @@ def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: i
     time += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
     for p in tiling.products:
         whole = p.depth_blocks // p.split * tiling.warps * (32 if half else 16) / p.depth
-        time += p.spilled(tiling.warps) / (230_000 if program.backward else 400_000)
-        time += 0.25 * max(0.0, whole - 1)
+        time += p.spilled(tiling.warps) / 400_000 + 0.25 * max(0.0, whole - 1)
     # Several columns of 16 bits published by one half-warp are less than a sector each.
     time += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
     few = not program.backward and (tiling.hidden <= 256 or rows <= len(tiling.products))

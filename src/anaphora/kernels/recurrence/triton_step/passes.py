@@ -22,7 +22,7 @@ from anaphora.kernels.recurrence.schedule import backward_schedule
 from anaphora.kernels.recurrence.triton_step.load import load
 from anaphora.kernels.recurrence.triton_step.source import Part, Program, print_pass
 from anaphora.kernels.recurrence.triton_step.stages import backward_stages, forward_stages
-from anaphora.kernels.recurrence.triton_step.tiles import row_tile, tile
+from anaphora.kernels.recurrence.triton_step.tiles import row_tile, shares, tile
 from anaphora.kernels.recurrence.triton_step.writer import number_of
 
 Arrays = dict[str, Tensor]
@@ -170,8 +170,10 @@ class _Loop:
             self._launch(program.last, times[-1], times[-1], time - 1)
 
     def _launch(self, part: Part, t: int, p: int, n: int) -> None:
+        sizes = [(self.batch, node.args[0].width, node.width) for node in part.products]
+        parts = min((shares(*size) for size in sizes), default=1)
         made = {
-            f"P{number_of(node)}": self._product(node, p if part.earlier else t, n - int(part.earlier))
+            f"P{number_of(node)}": self._product(node, p if part.earlier else t, n - int(part.earlier), parts)
             for node in part.products
         }
         size = row_tile(self.unit) if part.whole_rows else tile(self.batch, self.unit)
@@ -185,11 +187,12 @@ class _Loop:
             *self.mode,
             BM=size.rows,
             BN=size.columns,
+            PARTS=parts,
             num_warps=size.warps,
         )
 
-    def _product(self, node: Node, t: int, n: int) -> Tensor:
-        """A product of whole rows, summed in float32."""
+    def _product(self, node: Node, t: int, n: int, parts: int) -> Tensor:
+        """A product of whole rows, summed in float32; in ``parts`` along the depth, which the kernel adds up."""
         operand = node.args[0]
         if operand.op == "state" and not self.program.passed.backward:
             value = self.arrays[f"S{operand.index}"][t + int(self.reverse)]
@@ -197,8 +200,12 @@ class _Loop:
             value = self.arrays[f"N{number_of(operand)}"][t if self.keep else n & 1]
         matrix = self.given.matrices[node.index if node.index >= 0 else -1 - node.index]
         other = matrix.t() if node.index >= 0 else matrix
+        if parts > 1:
+            value = value.view(self.batch, parts, -1).transpose(0, 1)
+            other = other.reshape(parts, -1, other.shape[1])
         if value.is_cuda and value.dtype != torch.float32:
-            return torch.mm(value, other, out_dtype=torch.float32)
+            product = torch.bmm if parts > 1 else torch.mm
+            return product(value, other, out_dtype=torch.float32)
         return value.float() @ other.float()
 
 

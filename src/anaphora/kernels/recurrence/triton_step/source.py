@@ -27,10 +27,18 @@ def tanh(v):
     s = v * v  # near zero by its series, where the difference below would lose digits
     near = v * (1.0 - s * (1 / 3 - s * (2 / 15 - s * (17 / 315 - s * 62 / 2835))))
     return tl.where(tl.abs(v) < 0.25, near, 2.0 * tl.sigmoid(2.0 * v) - 1.0)
+
+
+@triton.jit
+def total(P, at, size, mask, PARTS: tl.constexpr):
+    v = tl.load(P + at, mask=mask, other=0.0).to(tl.float32)
+    for part in tl.static_range(1, PARTS):
+        v += tl.load(P + part * size + at, mask=mask, other=0.0).to(tl.float32)
+    return v
 '''
 # Sizes and modes are given at each launch, so that a cell is compiled once and not for every width.
 _SCALARS = ("t", "p", "n", "B", "REV", "RAGGED", "KEEP")
-_CONSTANTS = ("BM", "BN")
+_CONSTANTS = ("BM", "BN", "PARTS")
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ def _keep_old(kernel: Kernel, when: When) -> None:
         return
     for i in range(len(kernel.passed.roots)):
         dead = f"~{when.live}"
-        old = kernel.incoming.get(i) or kernel.load(f"D{i}", when.slot, "H", 0, True, dead)
+        old = kernel.incoming.get(i) or kernel.old(f"D{i}", when.slot, when)
         kernel.store(f"OLD{i}", when.slot, "H", 0, True, old, f" & {dead}")
         kernel.stores[-1] = f"if RAGGED != 0:\n        {kernel.stores[-1]}"
 
@@ -142,7 +150,9 @@ def _finish_forward(kernel: Kernel, stage: int, when: When, joined: bool) -> Non
     for i, root in enumerate(passed.roots):
         value = kernel.ask(passed.resolve(root, 0), stage, when)
         name = f"new{i}"
-        old = kernel.load(f"S{i}", when.before, "H", 0, True, f"~{when.live}")
+        states = [n.number for n in _leaves(passed, "state") if n.index == i]
+        known = [kernel.known[k] for k in ((when.prefix, n, 0) for n in states) if k in kernel.known]
+        old = known[0] if known else kernel.old(f"S{i}", when.before, when)
         kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
         kernel.lines.append(f"if RAGGED != 0:\n        {name} = tl.where({when.live}, {name}, {old})")
         kernel.store(f"S{i}", when.after, "H", 0, True, name)
@@ -157,7 +167,7 @@ def _finish_backward(kernel: Kernel, stage: int, when: When, joined: bool) -> No
         value = kernel.ask(passed.resolve(root, 0), stage, when)
         name = f"new{i}"
         where = f"OLD{i}" if passed.last else f"D{i}"
-        old = kernel.load(where, when.slot, "H", 0, True, f"~{when.live}")
+        old = kernel.old(where, when.slot, when)
         kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
         kernel.lines.append(f"if RAGGED != 0:\n        {name} = tl.where({when.live}, {name}, {old})")
         if not joined:
@@ -172,7 +182,7 @@ def _hand_on(kernel: Kernel, op: str, name: str) -> None:
     for node in _leaves(passed, op):
         text = f"{name}{node.index}"
         if op == "gradient" and node.index == 0:
-            kernel.loads.append(f"dy0 = {kernel.load('DY', NOW.time, 'H', 0, True, NOW.live)}")
+            kernel.loads.append(f"dy0 = {kernel.load('DY', NOW.time, 'H', 0, True)}")
             kernel.lines.append(f"seed0 = {text} + dy0")
             text = "seed0"
         kernel.known[NOW.prefix, node.number, 0] = text
@@ -209,6 +219,7 @@ def _function(kernel: Kernel) -> str:
         "rn = tl.program_id(0) * BN + tl.arange(0, BN)",
         "row = (rm < B)[:, None]",
         "ok = row & (rn < H)[None, :]",
+        "ragged = ok & (rm < B * RAGGED)[:, None]",
         "at = (t * B + rm)[:, None].to(tl.int64)",
         "at_p = (p * B + rm)[:, None].to(tl.int64)",
         "before, after = at + REV * B, at + (1 - REV) * B",

@@ -73,13 +73,21 @@ class Kernel:
             self.arrays.append(name)
         return name
 
-    def load(self, name: str, rows: str, width: str, chunk: int, wide: bool, which: str) -> str:
-        """Read some columns of the rows ``which`` says; zero elsewhere."""
+    def load(self, name: str, rows: str, width: str, chunk: int, wide: bool, mask: str = "") -> str:
+        """Read some columns, also of rows that have ended: to ask first who has would take longer than reading."""
         column = "" if not wide else f" + {chunk} * H + rn" if chunk else " + rn"
-        mask = f"ok & {which}" if wide else f"row & {which}"
+        mask = mask or ("ok" if wide else "row")
         return (
             f"tl.load({self.array(name)} + {rows} * {width}{column}, mask={mask}, other=0.0).to(tl.float32)"
         )
+
+    def old(self, name: str, rows: str, when: When) -> str:
+        """What a row that has ended keeps; read at the beginning, and only where rows differ."""
+        found = f"old_{when.prefix}{name}"
+        line = f"{found} = {self.load(name, rows, 'H', 0, True, 'ragged')}"
+        if line not in self.loads:
+            self.loads.append(line)
+        return found
 
     def store(
         self, name: str, rows: str, width: str, chunk: int, wide: bool, value: str, which: str = ""
@@ -98,7 +106,8 @@ class Kernel:
         if key not in self.known:
             text = self._text(item, stage, when)
             name = f"{when.prefix}{node.number}_{chunk}".replace("-", "w")
-            (self.loads if text.startswith("tl.load(") else self.lines).append(f"{name} = {text}")
+            read = text.startswith(("tl.load(", "total("))
+            (self.loads if read else self.lines).append(f"{name} = {text}")
             self.known[key] = name
         return self.known[key]
 
@@ -109,16 +118,14 @@ class Kernel:
             return self._read(node, chunk, when)
         if given.stage(node) < stage:
             self.crossing[item.key] = item
-            return self.load(f"C{name_of(item)}", when.slot, "H" if wide else "1", 0, wide, when.live)
+            return self.load(f"C{name_of(item)}", when.slot, "H" if wide else "1", 0, wide)
         if node.op == "gradient":
-            text = self.load(f"D{node.index}", when.slot, "H", 0, True, when.live)
-            return (
-                f"{text} + {self.load('DY', when.time, 'H', 0, True, when.live)}" if node.index == 0 else text
-            )
+            text = self.load(f"D{node.index}", when.slot, "H", 0, True)
+            return f"{text} + {self.load('DY', when.time, 'H', 0, True)}" if node.index == 0 else text
         if node.op == "product":
-            return self.load(
-                f"P{number_of(node)}", "rm[:, None]", width_of(given, node), chunk, True, when.live
-            )
+            width, column = width_of(given, node), f"{chunk} * H + rn" if chunk else "rn"
+            array = self.array(f"P{number_of(node)}")
+            return f"total({array}, rm[:, None] * {width} + {column}, B * {width}, ok, PARTS)"
         if node.op in REDUCTIONS:
             return self._reduction(node, stage, when)
         args = [self.ask(given.resolve(a, 0 if a.width == 1 else chunk), stage, when) for a in node.args]
@@ -130,18 +137,18 @@ class Kernel:
         given, wide = self.passed, node.width > 1
         width = width_of(given, node)
         if node.number in given.kept:
-            return self.load(f"K{number_of(node)}", when.time, width, chunk, wide, when.live)
+            return self.load(f"K{number_of(node)}", when.time, width, chunk, wide)
         if node.op == "state":
-            return self.load(f"S{node.index}", when.before, "H", 0, True, when.live)
+            return self.load(f"S{node.index}", when.before, "H", 0, True)
         if node.op == "row":
-            return self.load(f"R{node.index}", "rm[:, None]", width, chunk, wide, when.live)
+            return self.load(f"R{node.index}", "rm[:, None]", width, chunk, wide)
         if node.op == "vector":
             if not wide:
                 return f"tl.load({self.array(f'V{node.index}')}).to(tl.float32)"
             column = "rn" if not chunk else f"{chunk} * H + rn"
             return f"tl.load({self.array(f'V{node.index}')} + {column}, mask=rn < H, other=0.0).to(tl.float32)[None, :]"
         name = f"X{node.index}" if node.op == "step" else f"A{number_of(node)}"
-        return self.load(name, when.time, width, chunk, wide, when.live)
+        return self.load(name, when.time, width, chunk, wide)
 
     def _reduction(self, node: Node, stage: int, when: When) -> str:
         self.reduces = True
