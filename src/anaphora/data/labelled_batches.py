@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from anaphora.data.pooled import HeldBatches, cut_by_size
+from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD
 
 Input = Any
@@ -57,7 +58,7 @@ def tensors_of(inputs: Sequence[Input], device: torch.device | str = "cpu") -> t
         table = np.zeros((len(inputs), lengths.max(), *inputs[0].shape[1:]), dtype=np.float32)
     for row, x in enumerate(inputs):
         table[row, : len(x)] = x
-    return torch.from_numpy(table).to(device), torch.from_numpy(lengths).to(device)
+    return send(table, device), send(lengths, device)
 
 
 def labelled_batches(

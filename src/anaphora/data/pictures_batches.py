@@ -13,13 +13,14 @@ from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_augment import Augmentation
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.pooled import HeldBatches
+from anaphora.data.sending import send
 
 B = TypeVar("B")
 
 
 def images_of(pictures: Sequence[Pixels], device: torch.device | str) -> Tensor:
     """``(batch, 3, height, width)`` from 0 to 1; the bytes travel, the numbers are made where they are used."""
-    pixels = torch.from_numpy(np.stack(pictures)).to(device)
+    pixels = send(np.stack(pictures), device)
     return pixels.permute(0, 3, 1, 2).float() / 255
 
 

@@ -43,6 +43,14 @@ class Sending:
         return [part.view(shape) for part, shape in parts]
 
 
+def send(values: np.ndarray[Any, Any] | Sequence[int], device: torch.device | str) -> Tensor:
+    """The numbers as a tensor on ``device``: the copy to a GPU is begun, and nobody waits for it."""
+    tensor = torch.from_numpy(np.ascontiguousarray(values))
+    if torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Rows of symbols end to end, four bytes a symbol: ``ids`` (symbols,), ``lengths`` (rows,)."""

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.data.sending import send
 from anaphora.data.series import SeriesData
 from anaphora.data.series_scale import Columns
 from anaphora.errors import DataError
@@ -105,12 +106,12 @@ class WindowBatch:
         return WindowBatch(self.x[rows], lengths, self.future[rows], self.y[rows], self.indices[rows])
 
     def tensors(self, device: torch.device | str = "cpu") -> WindowTensors:
-        y = torch.from_numpy(np.ascontiguousarray(self.y)).to(device)
+        y = send(self.y, device)
         real = ~y.isnan()
         return WindowTensors(
-            torch.from_numpy(np.ascontiguousarray(self.x)).to(device),
-            None if self.lengths is None else torch.from_numpy(self.lengths.copy()).to(device),
-            torch.from_numpy(np.ascontiguousarray(self.future)).to(device),
+            send(self.x, device),
+            None if self.lengths is None else send(self.lengths.copy(), device),
+            send(self.future, device),
             y.masked_fill(~real, 0.0),
             real,
         )

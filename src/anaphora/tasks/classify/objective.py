@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anaphora.data.labelled_batches import Input, LabelledBatch
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
+from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.models.classical.ngram_classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
@@ -61,7 +62,7 @@ class ClassificationObjective:
         source, lengths = batch.tensors(device)
         if model.training and self.settings.word_dropout and source.dim() == 2:
             source = drop_words(source, self.settings.word_dropout)
-        truth = torch.from_numpy(batch.targets).to(device)
+        truth = send(batch.targets, device)
         looks = None
         if isinstance(model, LookingClassifier):
             scores, looks = model.look(source)

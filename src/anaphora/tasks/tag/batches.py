@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from anaphora.data.pooled import HeldBatches, cut_by_size
-from anaphora.data.sending import padded
+from anaphora.data.sending import padded, send
 from anaphora.data.symbols import PAD
 from anaphora.tasks.tag.vocabulary import Words
 
@@ -50,21 +51,21 @@ class TagBatch:
     def tensors(self, device: torch.device | str = "cpu") -> TagTensors:
         lengths = [len(row) for row in self.words]
         return TagTensors(
-            source=_source(self.words, max(lengths)).to(device),
-            lengths=torch.tensor(lengths, device=device),
+            source=send(_source(self.words, max(lengths)), device),
+            lengths=send(lengths, device),
             tags=padded(self.tags, device),
         )
 
 
-def _source(rows: Sequence[Words], time: int) -> Tensor:
+def _source(rows: Sequence[Words], time: int) -> np.ndarray[Any, Any]:
     """The rows, padded in time; letters only as far as the longest spelling goes."""
     table = np.full((len(rows), time, rows[0].shape[1]), PAD, dtype=np.int64)
     for place, row in zip(table, rows, strict=True):
         place[: len(row)] = row
     if table.shape[2] == 1:
-        return torch.from_numpy(table[..., 0])
+        return table[..., 0]
     longest = int(np.flatnonzero((table != PAD).any((0, 1)))[-1])
-    return torch.from_numpy(np.ascontiguousarray(table[..., : longest + 1]))
+    return table[..., : longest + 1]
 
 
 def training_batches(
