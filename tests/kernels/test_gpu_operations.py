@@ -142,7 +142,7 @@ def check_softmax(device: str, shape: tuple[int, int, int], dtype: torch.dtype, 
 @pytest.mark.usefixtures("by_fibres")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_kernels_compute_what_torch_does(dtype: torch.dtype) -> None:
-    for symbols in (300, 40):
+    for symbols in (304, 299, 40):
         for smoothing in (0.0, 0.1):
             check_loss("cpu", 5, symbols, dtype, smoothing)
     check_lookup("cpu", (3, 100), 7, 130, dtype)
@@ -173,7 +173,7 @@ def test_on_a_cpu_it_is_torchs_own() -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize("dtype", list(KINDS))
 def test_losses_on_a_gpu(dtype: torch.dtype) -> None:
-    for rows, symbols in ((1, 2), (7, 33), (700, 8000), (4096, 69)):
+    for rows, symbols in ((1, 2), (7, 33), (300, 8001), (700, 8000), (4096, 69)):
         for smoothing in (0.0, 0.1):
             check_loss("cuda", rows, symbols, dtype, smoothing)
 

@@ -14,6 +14,27 @@ from torch import Tensor
 
 from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
 
+ROWS = r"""
+#define VEC (16/(int)sizeof(elem))
+union Some{uint4 all;elem each[VEC];};
+__device__ inline bool whole(const void*row,int n){return n%VEC==0&&((size_t)row&15)==0;}
+// f(k, value) for every number of a row, sixteen bytes at a time where they lie so
+template<class F> __device__ inline void each_of(const elem*row,int n,F f){
+  if(whole(row,n))for(int v=threadIdx.x;v<n/VEC;v+=blockDim.x){
+    Some s;s.all=((const uint4*)row)[v];
+    for(int i=0;i<VEC;i++)f(v*VEC+i,wide(s.each[i]));
+  }else for(int k=threadIdx.x;k<n;k+=blockDim.x)f(k,wide(row[k]));
+}
+// the row of all f(k, value)
+template<class F> __device__ inline void map_of(const elem*row,elem*to,int n,F f){
+  if(whole(row,n)&&whole(to,n))for(int v=threadIdx.x;v<n/VEC;v+=blockDim.x){
+    Some s;s.all=((const uint4*)row)[v];
+    for(int i=0;i<VEC;i++)s.each[i]=narrow(f(v*VEC+i,wide(s.each[i])));
+    ((uint4*)to)[v]=s.all;
+  }else for(int k=threadIdx.x;k<n;k+=blockDim.x)to[k]=narrow(f(k,wide(row[k])));
+}
+"""
+
 SUMS = r"""
 __device__ float all_max(float v,float*s){
   for(int o=16;o;o>>=1)v=fmaxf(v,__shfl_xor_sync(~0u,v,o));
@@ -35,10 +56,10 @@ extern "C" __global__ void row_losses(const elem*z,const long long*y,float*loss,
     const elem*row=z+(long long)n*symbols;
     const long long at=y[n];
     float most=-__int_as_float(0x7f800000);
-    for(int k=threadIdx.x;k<symbols;k+=blockDim.x)most=fmaxf(most,wide(row[k]));
+    each_of(row,symbols,[&](int,float v){most=fmaxf(most,v);});
     most=all_max(most,s);
     float sum=0.f,all=0.f;
-    for(int k=threadIdx.x;k<symbols;k+=blockDim.x){const float v=wide(row[k]);sum+=expf(v-most);all+=v-most;}
+    each_of(row,symbols,[&](int,float v){sum+=expf(v-most);all+=v-most;});
     sum=all_sum(sum,s);
     if(smoothing>0.f)all=all_sum(all,s);
     if(threadIdx.x==0){
@@ -60,20 +81,19 @@ extern "C" __global__ void row_gradients(const elem*z,const long long*y,const fl
     const long long first=(long long)n*symbols;
     const int at=(int)y[n];
     const bool live=at!=ignored;
-    const float whole=log_sum[n],even=smoothing/symbols;
-    for(int k=threadIdx.x;k<symbols;k+=blockDim.x){
-      const float p=expf(wide(z[first+k])-whole);
-      dz[first+k]=narrow(live?by*(p-even-(k==at?1.f-smoothing:0.f)):0.f);
-    }
+    const float total=log_sum[n],even=smoothing/symbols;
+    map_of(z+first,dz+first,symbols,[&](int k,float v){
+      return live?by*(expf(v-total)-even-(k==at?1.f-smoothing:0.f)):0.f;
+    });
   }
 }
 """
 
 FEW = 256  # symbols up to which a row is too little work for many threads
-_losses = (Kernel(SUMS, "row_losses", threads=32, resident=16), Kernel(SUMS, "row_losses"))
+_losses = (Kernel(ROWS + SUMS, "row_losses", threads=32, resident=32), Kernel(ROWS + SUMS, "row_losses"))
 _gradients = (
-    Kernel(GRADIENTS, "row_gradients", threads=32, resident=16),
-    Kernel(GRADIENTS, "row_gradients"),
+    Kernel(ROWS + GRADIENTS, "row_gradients", threads=32, resident=32),
+    Kernel(ROWS + GRADIENTS, "row_gradients"),
 )
 
 
