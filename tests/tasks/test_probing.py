@@ -134,6 +134,15 @@ def test_probabilities_in_a_trace_are_the_models_own():
     np.testing.assert_allclose(shares[np.arange(3), chosen], tagging.probabilities, atol=1e-6)
 
 
+@pytest.mark.parametrize("sentence", ["Bob saw Ann", "Bob"])
+def test_a_tagger_shows_the_states_over_words_and_not_those_over_characters(sentence):
+    tagger = trained("Tagger", "bilstm-crf")
+    trace = tagger.probe(sentence)
+    layers, words, units = trace.array("states", "layer", "time", "unit").shape
+    assert (layers, words, units) == (2, len(sentence.split()), tagger.settings_.hidden)
+    assert trace.array("gate_forget", "layer", "time", "unit").shape == (layers, words, units)
+
+
 @pytest.mark.parametrize("preset", ["ngram", "lstm", "transformer"])
 def test_what_a_language_model_expected_is_what_it_would_draw(preset):
     import torch

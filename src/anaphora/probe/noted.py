@@ -31,16 +31,22 @@ class Noted:
     """``(path of the module, name, value)`` in the order in which they were made; steps of one module joined."""
 
     def layers(self, name: str, *, ndim: int, under: str = "") -> list[NDArray[Any]]:
-        """The values noted as ``name`` by modules below ``under``, without their batch of one."""
+        """The values noted as ``name`` by modules below ``under``, without their batch of one; a larger batch is another's
+        (the characters of each word, say)."""
         return [
             as_numpy(value[0])
             for path, noted, value in self.notes
-            if noted == name and value.ndim == ndim and path.startswith(under)
+            if noted == name and value.ndim == ndim and value.shape[0] == 1 and path.startswith(under)
         ]
 
-    def stacked(self, name: str, axes: tuple[str, ...], *, under: str = "") -> Array | None:
-        """The same as one array with an axis ``layer`` in front, where all layers have one shape."""
+    def stacked(
+        self, name: str, axes: tuple[str, ...], *, under: str = "", places: int | None = None
+    ) -> Array | None:
+        """The same as one array with an axis ``layer`` in front, where all layers have one shape; with ``places`` of the
+        layers that read so many places."""
         found = self.layers(name, ndim=len(axes) + 1, under=under)
+        if places is not None:
+            found = [value for value in found if value.shape[-2] == places]
         if not found or len({value.shape for value in found}) > 1:
             return None
         return Array(("layer", *axes), np.stack(found))
@@ -75,17 +81,18 @@ def run_noted(model: nn.Module, call: Callable[[], Tensor]) -> Noted:
     return Noted(seen, float(gap.max()) if gap.numel() else 0.0, kept)
 
 
-def inner_arrays(noted: Noted, *, under: str = "") -> dict[str, Array]:
+def inner_arrays(noted: Noted, *, under: str = "", places: int | None = None) -> dict[str, Array]:
     """What blocks note of themselves, as arrays over the places ``time`` of one sequence:
 
     ``states`` and ``cells`` (layer, time, unit), ``gate_forget`` … (layer, time, unit), ``pre_forget`` … the same before
     σ or tanh, and ``attention`` (layer, head, query, key). A layer that reads in both directions counts twice, forward first.
+    With ``places`` only layers count that read so many: not those over the characters of a word, in a model of words.
     """
     arrays: dict[str, Array] = {}
     named = {"states": "states", "h": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
     named |= {name: name for _, name, _ in noted.notes if name.startswith("pre_")}
     for name, called in named.items():
-        found = noted.stacked(name, ("time", "unit"), under=under)
+        found = noted.stacked(name, ("time", "unit"), under=under, places=places)
         if found is not None and called not in arrays:
             arrays[called] = found
     heads = noted.stacked("weights", ("head", "query", "key"), under=under)

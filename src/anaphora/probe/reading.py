@@ -47,7 +47,7 @@ def probe_reading(
     noted = run_noted(model, call)
     arrays = {
         name: array
-        for name, array in inner_arrays(noted).items()
+        for name, array in inner_arrays(noted, places=len(places)).items()
         if "time" not in array.axes or array.values.shape[array.axes.index("time")] == len(places)
     }
     tables: dict[str, list[dict[str, Any]]] = {}
