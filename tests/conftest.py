@@ -26,6 +26,16 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def small_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded corpora of pairs with few examples, for tests of what happens around a training on them."""
+    from anaphora.data.corpora import CORPORA
+
+    for name in ("numbers", "copy"):
+        for split, size in (("train", 600), ("dev", 20), ("test", 60)):
+            monkeypatch.setitem(CORPORA[name].sizes, split, size)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():
         return

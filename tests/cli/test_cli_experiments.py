@@ -16,7 +16,7 @@ TINY = {"steps": 8, "hidden": 8, "embedding": 8, "valid_every": 8, "save_every":
 
 
 @pytest.fixture
-def small_demo(monkeypatch, tmp_path):
+def small_demo(monkeypatch, small_corpora, tmp_path):
     from anaphora.tasks import demo
 
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,7 @@ def test_the_demo_as_data(small_demo, capsys):
     assert "trace" not in facts
 
 
-def test_a_study_draws_its_curve_and_writes_it(tmp_path, monkeypatch, capsys):
+def test_a_study_draws_its_curve_and_writes_it(small_corpora, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     options = [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
     assert main.run(["study", "length", "-o", "out", *options, "--set", "max_length=5", "--json"]) == 0
@@ -97,7 +97,8 @@ def test_ctrl_c_keeps_what_was_learnt_and_resume_goes_on(tmp_path):
         assert "Traceback" not in err
         return err
 
-    order = "train translate copy --steps 100000 --hidden 8 --device cpu -o run --set embedding=8 --set log_every=1"
+    (tmp_path / "pairs.tsv").write_text("".join(f"word {i}\t{i} word\n" for i in range(200)))
+    order = "train translate pairs.tsv --steps 100000 --hidden 8 --device cpu -o run --set embedding=8 --set log_every=1"
     assert "anaphora resume run" in interrupted_after(3, *order.split())
     before = journal.read_bytes()
     interrupted_after(before.count(b"\n") + 3, "resume", "run")

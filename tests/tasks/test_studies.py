@@ -6,6 +6,7 @@ import pytest
 from tasks_tiny import is_one_sentence, tiny
 
 import anaphora as an
+from anaphora.data.corpora import CORPORA
 from anaphora.errors import RunError, SettingsError
 from anaphora.tasks import demo, study
 
@@ -32,7 +33,9 @@ def test_the_demo_measures_beside_what_is_expected(small_demo, tmp_path):
     assert an.load(facts["run"]).predict([facts["text"]]) == [facts["output"]]
 
 
-def test_a_demo_takes_the_place_of_one_that_was_stopped_or_finished(small_demo, tmp_path, monkeypatch):
+def test_a_demo_takes_the_place_of_one_that_was_stopped_or_finished(
+    small_demo, small_corpora, tmp_path, monkeypatch
+):
     def stopped(self, *args, **options):
         raise KeyboardInterrupt
 
@@ -59,14 +62,14 @@ def test_a_demo_never_replaces_what_is_not_its_own(small_demo, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_demo_replaces_its_run_and_leaves_notes_beside_it(small_demo, tmp_path):
+def test_a_demo_replaces_its_run_and_leaves_notes_beside_it(small_demo, small_corpora, tmp_path):
     demo.run_demo(tmp_path / "demo")
     (tmp_path / "demo" / "notes.txt").write_text("loss went down")
     demo.run_demo(tmp_path / "demo")
     assert (tmp_path / "demo" / "notes.txt").read_text() == "loss went down"
 
 
-def test_a_study_never_replaces_what_is_not_its_own(tmp_path):
+def test_a_study_never_replaces_what_is_not_its_own(small_corpora, tmp_path):
     tiny(model="lstm", steps=2).fit("copy", out=tmp_path / "lstm")
     kept = (tmp_path / "lstm" / "model.safetensors").read_bytes()
     with pytest.raises(RunError, match="`anaphora study` did not write it") as caught:
@@ -79,12 +82,12 @@ def test_a_study_never_replaces_what_is_not_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("corpus", ["copy", "numbers"])
-def test_the_study_of_length_has_a_row_for_every_test_example(tmp_path, corpus):
+def test_the_study_of_length_has_a_row_for_every_test_example(small_corpora, tmp_path, corpus):
     found = study.run("length", tmp_path / "study", corpus=corpus, settings=SMALL)
     assert (found["study"], found["corpus"]) == ("length", corpus)
     assert set(found["models"]) == set(found["runs"]) == {"lstm", "lstm-attention"}
     for name, rows in found["models"].items():
-        assert len(rows) == 1000
+        assert len(rows) == CORPORA[corpus].sizes["test"] == 60
         assert all(length >= 1 and correct in (True, False) for length, correct in rows)
         assert an.load(found["runs"][name]).settings_.model == name
     assert len({length for length, _ in found["models"]["lstm"]}) > 5
