@@ -96,7 +96,11 @@ void pack(const L *n, void *const *p) {
   const L N = n[0], Kd = n[1], ln = n[2], lk = n[3];
   const R *W = p[0];
   R *P = p[1];
-  for (L q = 0; q < N; q += WIDE)
+  for (L q = 0; q < N; q += WIDE) {
+    if (ln == 1 && q + WIDE <= N) {
+      for (L k = 0; k < Kd; k++) memcpy(P + q * Kd + k * WIDE, W + q + k * lk, WIDE * sizeof(R));
+      continue;
+    }
     for (L k0 = 0; k0 < Kd; k0 += 16)
       for (L j = 0; j < WIDE; j++) {
         const L kn = Kd - k0 < 16 ? Kd - k0 : 16;
@@ -105,15 +109,37 @@ void pack(const L *n, void *const *p) {
         else
           for (L k = k0; k < k0 + kn; k++) P[q * Kd + k * WIDE + j] = K(0);
       }
+  }
 }
 L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
+
+/* Multiplying leaves reading idle, so products fetch what the work after them will touch: a list of places, one of
+   them at every 2^every-th k, each of them in one tile. */
+typedef struct { const char **line; L count, next, each; int every; } Ahead;
+static const char *const nowhere[1] = {""};
+static inline void want(Ahead *h, const R *from, L n) {
+  const char *first = (const char *)((size_t)from & ~(size_t)63), **to = h->line + h->count;
+  const L lines = ((const char *)(from + n) - first + 63) / 64;
+  for (L i = 0; i < lines; i++) to[i] = first + 64 * i;
+  h->count += lines;
+}
+/* Deals what is left of the list to a number of tiles; the list has room for Kd places more. */
+static void deal(Ahead *h, L tiles, L Kd) {
+  const L share = (h->count - h->next + tiles - 1) / tiles;
+  for (h->every = 0; h->every < 40 && Kd >> (h->every + 1) >= share;) h->every++;
+  h->each = ((Kd - 1) >> h->every) + 1;
+  for (L i = 0; i < h->each && h->next < h->count; i++) h->line[h->count + i] = nowhere[0];
+}
 
 /* M rows times a panel. TILE reads rows by pointers, OUTER_TILE reads them interleaved, a[k][M]. */
 #define TILE(M) TILE_AS(tile##M, M, const R *const *a, a[i][k])
 #define OUTER_TILE(M) TILE_AS(outer_tile, M, const R *a, a[k * M + i])
 #define TILE_AS(NAME, M, ROWS, ELEMENT)                                                \
-  static void NAME(L Kd, ROWS, const R *p, R *const *c, int add) {                     \
+  static void NAME(L Kd, ROWS, const R *p, R *const *c, int add, Ahead *ahead) {       \
     V s0[M], s1[M];                                                                    \
+    const int more = ahead->next < ahead->count, every = more ? ahead->every : 40;     \
+    const char *const *next = more ? ahead->line + ahead->next : nowhere;              \
+    if (more) ahead->next += ahead->each;                                              \
     for (int i = 0; i < M; i++) {                                                      \
       if (add) {                                                                       \
         s0[i] = *(const VU *)c[i];                                                     \
@@ -125,6 +151,7 @@ L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
     }                                                                                  \
     for (L k = 0; k < Kd; k++) {                                                       \
       const V b0 = *(const V *)(p + k * WIDE), b1 = *(const V *)(p + k * WIDE + VW);   \
+      if (M > 4) __builtin_prefetch(next[k >> every], 0, 2);                           \
       _Pragma("GCC unroll 16") for (int i = 0; i < M; i++) {                           \
         const R x = ELEMENT;                                                           \
         s0[i] += x * b0;                                                               \
@@ -138,16 +165,16 @@ L packed_size(L N, L Kd) { return (N + WIDE - 1) / WIDE * WIDE * Kd; }
   }
 TILE(8) TILE(7) TILE(6) TILE(5) TILE(4) TILE(3) TILE(2) TILE(1) OUTER_TILE(TALL)
 
-static void tile(L m, L Kd, const R *const *a, const R *p, R *const *c, int add) {
+static void tile(L m, L Kd, const R *const *a, const R *p, R *const *c, int add, Ahead *h) {
   switch (m) {
-    case 8: tile8(Kd, a, p, c, add); break;
-    case 7: tile7(Kd, a, p, c, add); break;
-    case 6: tile6(Kd, a, p, c, add); break;
-    case 5: tile5(Kd, a, p, c, add); break;
-    case 4: tile4(Kd, a, p, c, add); break;
-    case 3: tile3(Kd, a, p, c, add); break;
-    case 2: tile2(Kd, a, p, c, add); break;
-    default: tile1(Kd, a, p, c, add);
+    case 8: tile8(Kd, a, p, c, add, h); break;
+    case 7: tile7(Kd, a, p, c, add, h); break;
+    case 6: tile6(Kd, a, p, c, add, h); break;
+    case 5: tile5(Kd, a, p, c, add, h); break;
+    case 4: tile4(Kd, a, p, c, add, h); break;
+    case 3: tile3(Kd, a, p, c, add, h); break;
+    case 2: tile2(Kd, a, p, c, add, h); break;
+    default: tile1(Kd, a, p, c, add, h);
   }
 }
 /* One row times four panels: alone, a row is bound by the reading of the weights, and four streams read faster. */
@@ -166,9 +193,10 @@ static void row_by_four(L Kd, const R *a, const R *p, R *c, int add) {
   }
   for (int j = 0; j < 8; j++) *(VU *)(c + j * VW) = s[j];
 }
-/* c[i] (+)= a[i] · W for M rows given by pointers; N columns, K inner. */
-static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int add) {
+/* c[i] (+)= a[i] · W for M rows given by pointers; N columns, K inner; meanwhile what is ahead is fetched. */
+static void gemm_ahead(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int add, Ahead *h) {
   L q = 0;
+  if (M) deal(h, (N + WIDE - 1) / WIDE * ((M + TALL - 1) / TALL), Kd);
   if (M == 1)
     for (; q + 4 * WIDE <= N; q += 4 * WIDE) row_by_four(Kd, a[0], P + q * Kd, c[0] + q, add);
   for (; q < N; q += WIDE) {
@@ -186,12 +214,16 @@ static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int
           target[i] = edge + i * WIDE;
         }
       }
-      tile(m, Kd, a + r, panel, target, add);
+      tile(m, Kd, a + r, panel, target, add, h);
       if (here < WIDE)
         for (L i = 0; i < m; i++) memcpy(c[r + i] + q, edge + i * WIDE, here * sizeof(R));
       r += m;
     }
   }
+}
+
+static void gemm(L M, const R *const *a, R *const *c, L N, L Kd, const R *P, int add) {
+  gemm_ahead(M, a, c, N, Kd, P, add, &(Ahead){0});
 }
 
 /* ---------------------------------------------------------------- one row, again and again */
@@ -285,79 +317,90 @@ static int run_all(const L *n, void *const *p, L threads, int (*work)(const L *,
 /* C[m][n] = sum over k of A[k][m] B[k][n], where k runs over the given rows of A and B in their order. Blocks of
    A's columns are dealt to the threads; every element is one chain of multiply-adds, so that neither the number
    of threads nor rows of zeros left out change a bit. */
-#define DEEP 192
-#define TILES 96
-#define AT_ONCE 8 /* rows of A copied beside each other: as many streams of reads, and whole lines of writes */
-#define BROAD (TILES * TALL)
+#define DEEP ((L)(1024 / sizeof(R)))
+#define BROAD (32 * TALL) /* columns of A at a time */
+#define LONG (16 * WIDE)  /* columns of B at a time */
+#define AT_ONCE 8 /* rows copied beside each other: as many streams of reads, and whole lines of writes */
 /* A little more than a power of two apart, or all tiles would fall into the same lines of the cache. */
 #define TILE_AT (DEEP * TALL + VW)
 #define PANEL_AT (DEEP * WIDE + VW)
+#define LINES(columns) ((columns) * (L)sizeof(R) / 64 + 2)
+
+/* Part of a matrix: some columns of rows k to end of those that are given. */
+typedef struct { const R *from; const L *rows; L stride, k, end, columns; } Block;
+static inline const R *row_of(const Block *b, L k) { return b->from + (b->rows ? b->rows[k] : k) * b->stride; }
+static void want_block(Ahead *h, Block b) {
+  for (; b.k < b.end; b.k++) want(h, row_of(&b, b.k), b.columns);
+}
+/* Pieces of `wide` columns, k after k: to[piece][k][wide], pieces `apart`. */
+static inline __attribute__((always_inline)) void copy_block(Block b, L wide, L apart, R *to) {
+  for (L ks = b.k; ks < b.end; ks += AT_ONCE, to += AT_ONCE * wide) {
+    const L some = b.end - ks < AT_ONCE ? b.end - ks : AT_ONCE;
+    const R *row[AT_ONCE];
+    for (L k = 0; k < some; k++) row[k] = row_of(&b, ks + k);
+    R *piece = to;
+    for (L m = 0; m < b.columns; m += wide, piece += apart)
+      for (L k = 0; k < some; k++)
+        if (m + wide <= b.columns)
+          memcpy(piece + k * wide, row[k] + m, wide * sizeof(R));
+        else
+          for (L i = 0; i < wide; i++) piece[k * wide + i] = m + i < b.columns ? row[k][m + i] : K(0);
+  }
+}
+/* Copied blocks multiplied: mn columns of A, nn of B, kn rows; rows of C lie N apart. */
+static void outer_block(L mn, L nn, L kn, const R *pa, const R *pb, R *C, L N, int add, Ahead *h) {
+  deal(h, (nn + WIDE - 1) / WIDE * ((mn + TALL - 1) / TALL), kn);
+  for (L q = 0; q < nn; q += WIDE, pb += PANEL_AT)
+    for (L m = 0; m < mn; m += TALL) {
+      const L tall = mn - m < TALL ? mn - m : TALL, here = nn - q < WIDE ? nn - q : WIDE;
+      const int whole = here == WIDE && tall == TALL;
+      R *target[TALL];
+      R edge[TALL * WIDE] __attribute__((aligned(VECTOR_BYTES)));
+      for (L i = 0; i < TALL; i++) {
+        target[i] = whole ? C + (m + i) * N + q : edge + i * WIDE;
+        if (!whole && add && i < tall) memcpy(edge + i * WIDE, C + (m + i) * N + q, here * sizeof(R));
+      }
+      for (L i = 0; whole && i < TALL && m + TALL + i < mn; i++) {
+        __builtin_prefetch(target[i] + TALL * N, 1);
+        __builtin_prefetch(target[i] + TALL * N + VW, 1);
+      }
+      outer_tile(kn, pa + m / TALL * TILE_AT, pb, target, add, h);
+      if (!whole)
+        for (L i = 0; i < tall; i++) memcpy(C + (m + i) * N + q, edge + i * WIDE, here * sizeof(R));
+    }
+}
 static int outer_part(const L *n, void *const *p, L part) {
-  const L M = n[0], N = n[1], count = n[2], la = n[4], lb = n[5], threads = n[3];
+  const L M = n[0], N = n[1], count = n[2], threads = n[3], la = n[4], lb = n[5];
   const R *A = p[0], *B = p[1];
   R *C = p[2];
   const L *rows = p[3];
-  const L panels = (N + WIDE - 1) / WIDE;
+  L tall = ((M + threads - 1) / threads + TALL - 1) / TALL * TALL; /* enough blocks for all threads */
+  if (tall > BROAD) tall = BROAD;
+  const L first = part * tall, apart = threads * tall, wide = N < LONG ? N : LONG;
+  if (first >= M) return 0;
+  if (!count)
+    for (L m = first; m < M; m += apart) memset(C + m * N, 0, (M - m < tall ? M - m : tall) * N * sizeof(R));
   void *memory;
-  if (posix_memalign(&memory, 64, (TILES * TILE_AT + panels * PANEL_AT + 64) * sizeof(R))) return 1;
-  R *pa = memory, *pb = pa + TILES * TILE_AT;
-  L broad = ((M + threads - 1) / threads + TALL - 1) / TALL * TALL; /* enough blocks for all threads */
-  if (broad > BROAD) broad = BROAD;
-  for (L m0 = part * broad; m0 < M; m0 += threads * broad) {
-    const L mn = M - m0 < broad ? M - m0 : broad;
-    if (!count)
-      for (L m = m0; m < m0 + mn; m++) memset(C + m * N, 0, N * sizeof(R));
+  const char **list = malloc(DEEP * (LINES(BROAD) + LINES(wide) + 1) * sizeof(char *));
+  const L panels = (wide + WIDE - 1) / WIDE, size = BROAD / TALL * TILE_AT + panels * PANEL_AT + 64;
+  if (!list || posix_memalign(&memory, 64, size * sizeof(R))) return free(list), 1;
+  R *pa = memory, *pb = pa + BROAD / TALL * TILE_AT;
+  for (L n0 = 0; n0 < N; n0 += wide)
     for (L k0 = 0; k0 < count; k0 += DEEP) {
-      const L kn = count - k0 < DEEP ? count - k0 : DEEP;
-      for (L ks = 0; ks < kn; ks += AT_ONCE) {
-        const L some = kn - ks < AT_ONCE ? kn - ks : AT_ONCE;
-        const R *as[AT_ONCE], *bs[AT_ONCE];
-        for (L k = 0; k < some; k++) {
-          const L row = rows ? rows[k0 + ks + k] : k0 + ks + k;
-          as[k] = A + row * la + m0, bs[k] = B + row * lb;
-        }
-        for (L m = 0; m < mn; m += TALL)
-          for (L k = 0; k < some; k++) {
-            R *to = pa + m / TALL * TILE_AT + (ks + k) * TALL;
-            __builtin_prefetch(as[k] + m + 256 / sizeof(R));
-            if (m + TALL <= mn)
-              memcpy(to, as[k] + m, TALL * sizeof(R));
-            else
-              for (int i = 0; i < TALL; i++) to[i] = m + i < mn ? as[k][m + i] : K(0);
-          }
-        for (L q = 0; q < panels; q++)
-          for (L k = 0; k < some; k++) {
-            R *to = pb + q * PANEL_AT + (ks + k) * WIDE;
-            const R *b = bs[k] + q * WIDE;
-            if ((q + 1) * WIDE <= N)
-              *(V *)to = *(const VU *)b, *(V *)(to + VW) = *(const VU *)(b + VW);
-            else
-              for (L j = 0; j < WIDE; j++) to[j] = q * WIDE + j < N ? b[j] : K(0);
-          }
-      }
-      for (L q = 0; q < panels; q++) {
-        const L here = N - q * WIDE < WIDE ? N - q * WIDE : WIDE;
-        for (L m = 0; m < mn; m += TALL) {
-          const L tall = mn - m < TALL ? mn - m : TALL;
-          R *target[TALL];
-          R edge[TALL * WIDE] __attribute__((aligned(VECTOR_BYTES)));
-          const int whole = here == WIDE && tall == TALL;
-          for (L i = 0; i < TALL; i++) {
-            target[i] = whole ? C + (m0 + m + i) * N + q * WIDE : edge + i * WIDE;
-            if (!whole && k0 && i < tall) memcpy(edge + i * WIDE, C + (m0 + m + i) * N + q * WIDE, here * sizeof(R));
-          }
-          for (L i = 0; whole && i < TALL && m + TALL + i < mn; i++) {
-            __builtin_prefetch(target[i] + TALL * N, 1);
-            __builtin_prefetch(target[i] + TALL * N + VW, 1);
-          }
-          outer_tile(kn, pa + m / TALL * TILE_AT, pb + q * PANEL_AT, target, k0 > 0);
-          if (!whole)
-            for (L i = 0; i < tall; i++) memcpy(C + (m0 + m + i) * N + q * WIDE, edge + i * WIDE, here * sizeof(R));
-        }
+      const L nn = N - n0 < wide ? N - n0 : wide, k1 = k0 + DEEP < count ? k0 + DEEP : count;
+      const L k2 = k1 + DEEP < count ? k1 + DEEP : count;
+      copy_block((Block){B + n0, rows, lb, k0, k1, nn}, WIDE, PANEL_AT, pb);
+      for (L m = first; m < M; m += apart) {
+        const L mn = M - m < tall ? M - m : tall, after = m + apart, last = after >= M, to = last ? first : after;
+        copy_block((Block){A + m, rows, la, k0, k1, mn}, TALL, TILE_AT, pa);
+        Ahead h = {list};
+        want_block(&h, (Block){A + to, rows, la, last ? k1 : k0, last ? k2 : k1, M - to < tall ? M - to : tall});
+        if (last) want_block(&h, (Block){B + n0, rows, lb, k1, k2, nn});
+        outer_block(mn, nn, k1 - k0, pa, pb, C + m * N + n0, N, k0 > 0, &h);
       }
     }
-  }
   free(memory);
+  free(list);
   return 0;
 }
 int outer(const L *n, void *const *p) { return run_all(n, p, n[3], outer_part); }

@@ -106,7 +106,8 @@ def write_backward(
     for product in plan.products:
         if product.args[0].op == "step":
             f.array(f"mt{product.index}")
-    return f, _backward_text(plan, tables, f, gradients, gradient_widths, widths, body)
+    touched = _touched(plan, tables, kept_width, gradient_widths)
+    return f, _backward_text(plan, tables, f, gradients, gradient_widths, widths, touched, body)
 
 
 def _vector_stores(plan: Plan, tables: Tables, f: Function, stores: list[Store]) -> None:
@@ -192,6 +193,7 @@ def _backward_text(
     gradients: list[Gradient],
     gradient_widths: list[int],
     widths: list[str],
+    touched: list[tuple[str, str]],
     body: str,
 ) -> str:
     sizes = "".join(f"+ROUND(C*{w})" for _, w in f.scratch)
@@ -225,23 +227,42 @@ gemm(rows,ab,cb,{inner},{out},mt{m},{int(not first)});}}
     if inputs or 0 in plan.backward.steps:
         inner = tables.size(("step", 0), plan.step_widths[0])
         inputs += f"memset(dx+(ROW[i]*T+LEN[i])*{inner},0,(T-LEN[i])*{inner}*sizeof(R));"
+    lines = "+".join(f"{w}*(L)sizeof(R)/64+2" for _, w in touched)
+    deepest = "+".join(["1", *(tables.size(("mo", m), matrix.out) for m, matrix in enumerate(plan.matrices))])
+    fetch = "".join(f"if({a})want(&ahead,{a}+at*{w},{w});" for a, w in touched)
     return f"""{opening(tables, f)}
 void*memory;if(posix_memalign(&memory,64,(64{sizes})*sizeof(R)))return 1;
 R*at_hand=memory;{takes}
 const R**ab=malloc((C+64)*sizeof(R*));R**cb=malloc((C+64)*sizeof(R*));
-if(!ab||!cb){{free(memory);free(ab);free(cb);return 1;}}
+Ahead ahead={{malloc((C*({lines})+{deepest})*sizeof(char*))}};
+if(!ab||!cb||!ahead.line){{free(memory);free(ab);free(cb);free(ahead.line);return 1;}}
+#define gemm(...) gemm_ahead(__VA_ARGS__,&ahead)
 L na=0;
 for(L t=last_step-1;t>=0;t--){{
 while(na<C&&LEN[na]>t){{L i=na++;{wake}}}
 if(dy)for(L i=0;i<na;i++){{R*a=d_0+i*{widths[0]};const R*b=dy+AT(i)*{widths[0]};for(L j=0;j<{widths[0]};j++)a[j]+=b[j];}}
+ahead.count=ahead.next=0;
+if(t){{const L now=t,t=now-1;for(L i=0;i<na;i++){{L at=AT(i);{fetch}}}}}
 {body}
 {swap}
 }}
+#undef gemm
 for(;na<C;){{L i=na++;{wake}}}
 for(L i=0;i<C;i++){{{finish}{clear}}}
 if(dx)for(L i=0;i<C;i++){{{inputs}}}
-free(memory);free(ab);free(cb);return 0;
+free(memory);free(ab);free(cb);free(ahead.line);return 0;
 #undef AT
 }}
 int backward(const L*n,void*const*p){{return run_all(n,p,n[3],backward_part);}}
 """
+
+
+def _touched(
+    plan: Plan, tables: Tables, kept_width: int, gradient_widths: list[int]
+) -> list[tuple[str, str]]:
+    """The arrays of which a step of the backward pass reads or writes a row, and their widths."""
+    kept = ("keep", tables.size("kept", kept_width))
+    dy = ("dy", tables.size(("state", 0), plan.state_widths[0]))
+    operands = [(f"op{m}", tables.size(("mi", m), source.width)) for m, source in plan.operands]
+    gradients = [(f"g{a}", tables.size(("gradient", a), w)) for a, w in enumerate(gradient_widths)]
+    return [kept, dy, *operands, *gradients]
