@@ -78,6 +78,22 @@ def test_names_of_files_neither_drive_the_terminal_nor_fill_it(capsys):
     assert len(told) < 1100
 
 
+def test_a_name_that_is_no_text_is_told_at_once(capsys):
+    assert main.run(["predict", "run\udcff"]) == 2
+    told = capsys.readouterr().err
+    assert "'run\\udcff' is not UTF-8; rename the file" in told
+    assert main.run(["predict", "лес 😀"]) == 2
+    assert "лес 😀 does not exist" in capsys.readouterr().err
+
+
+def test_the_help_of_inspect_names_every_view(capsys):
+    from anaphora.views.registry import VIEWS
+
+    assert main.run(["inspect", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert [name for name, view in VIEWS.items() if f"`{name}`" not in page and view.of != "examples"] == []
+
+
 def test_processes_that_come_upon_one_mistake_tell_it_once(monkeypatch):
     from torch.distributed import TCPStore
 

@@ -154,6 +154,14 @@ def test_inspect_draws_in_the_terminal_and_into_files(trained, tmp_path, capsys)
     assert all(abs(sum(row) - 1) < 1e-4 for row in rows)
 
 
+def test_inspect_shows_which_symbols_are_alike(trained, tmp_path, capsys):
+    order = ["inspect", str(trained), "--view", "embeddings"]
+    assert main.run([*order, "--svg", str(tmp_path / "symbols.svg")]) == 0
+    assert "<svg" in (tmp_path / "symbols.svg").read_text()
+    assert main.run([*order, "--json"]) == 0
+    assert "embeddings" in json.loads(capsys.readouterr().out)["arrays"]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -162,6 +170,8 @@ def test_inspect_draws_in_the_terminal_and_into_files(trained, tmp_path, capsys)
         (["--text", "a", "--html", "/"], "--html / is a folder"),
         (["--text", "a", "--svg", "/no/where.svg"], "there is no folder /no"),
         ([], "--text"),
+        (["--view", "embeddings", "--text", "a"], "shows a model's symbols and takes no --text"),
+        (["--view", "length"], "`anaphora study length` makes them"),
     ],
 )
 def test_inspect_refuses_in_one_sentence(trained, capsys, options, told):

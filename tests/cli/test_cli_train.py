@@ -108,6 +108,11 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on(fake, capsys, m
     assert "anaphora resume runs/x" in capsys.readouterr().err
 
 
+def test_what_to_type_next_can_be_typed(fake, capsys):
+    assert main.run(["train", "translate", "train.tsv", "-o", "my runs/$x"]) == 0
+    assert "anaphora predict 'my runs/$x' FILE" in capsys.readouterr().err
+
+
 def test_a_dry_run_refuses_what_training_would_refuse(fake, capsys):
     order = ["train", "translate", "train.tsv", "--dry-run"]
     assert main.run([*order, "-o", "train.tsv"]) == 2

@@ -271,6 +271,21 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
     assert [run.name for run in Runs([inside]).all()] == ["real"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["null", "[]", '{"dev": 3, "step": 1}', '{"dev": {"a": "b"}, "step": "x"}', '"dev"' + "[" * 20_000],
+)
+def test_a_run_with_nonsense_in_its_journal_is_listed(tmp_path, line):
+    from anaphora.studio.runs import Runs
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text('{"task": "translate", "settings": 3}')
+    (tmp_path / "run" / "metrics.jsonl").write_text(f"{line}\n")
+    (run,) = Runs([tmp_path]).all()
+    facts = run.facts()
+    assert (facts["measures"], facts["step"]) == ({}, None)
+
+
 def test_the_bundle_is_the_one_that_the_sources_give():
     """The bundle names the hash of what it was built from; after a change in page/, `make page` builds it anew."""
     import hashlib

@@ -36,6 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     def work() -> object:
         if "_ANAPHORA_COMPLETE" in os.environ:
             anaphora.main(kept, prog_name="anaphora")  # answers the shell and exits
+        _check_encoding(kept)
         plain = None if may_colour() else False  # None: click looks whether the stream is a terminal
         # Not click's main(): it has its own idea of what failures look like.
         with anaphora.make_context("anaphora", kept, color=plain) as context:
@@ -44,6 +45,15 @@ def run(arguments: Sequence[str]) -> int:
         return returned
 
     return guarded(work, debug=debug)
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """A run remembers names as text, so what is not UTF-8 (a file name of another system's) is told at once."""
+    for argument in arguments:
+        if not argument.isascii() and argument.encode(errors="replace") != argument.encode(
+            errors="surrogateescape"
+        ):
+            raise click.UsageError(f"{argument!r} is not UTF-8; rename the file, or give it another way.")
 
 
 def main() -> NoReturn:

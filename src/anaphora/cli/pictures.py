@@ -38,9 +38,12 @@ def check_files(files: dict[str, str]) -> None:
 
 def write_files(picture: Any, files: dict[str, str]) -> None:
     """Write each file in the form its option asks for, whatever its name ends in."""
+    from anaphora.training.durable import writing
+
     for kind, name in files.items():
         content = getattr(picture, kind)()
-        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        with writing(Path(name)):
+            Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def draw(picture: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,14 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
             [(key, f"{value:.4g}") for key, value in ended.metrics.items() if isinstance(value, int | float)]
         )
     )
-    name = command_name()
+    name, typed = command_name(), shlex.quote(run)
     if ended.stopped == "interrupted":
-        say(f"Go on with it:  {name} resume {run}")
+        say(f"Go on with it:  {name} resume {typed}")
     else:
         steps = TASKS[model.command].next_steps
         margin = max(len(word) for word, _ in steps)
         for word, step in steps:
-            say(f"{word.ljust(margin)} {name} {step.format(run=run)}")
+            say(f"{word.ljust(margin)} {name} {step.format(run=typed)}")
     return str(ended.stopped)
 
 

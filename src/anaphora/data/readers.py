@@ -114,6 +114,8 @@ def _open_file(
         if not os.path.exists(path):
             hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(corpora.CORPORA)}."
             raise DataError(f"{path} is neither a file nor an embedded corpus; {hint}")
+        if os.path.isdir(path):
+            raise DataError(f"{path} is a folder; give a file, or two parallel files.")
         raise DataError(
             f"{path}: the ending {ending or '(none)'} does not tell the form; use .tsv or .txt (source, tab, target), "
             ".csv or .jsonl (named fields), or give two parallel files."

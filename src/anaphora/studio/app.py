@@ -25,6 +25,7 @@ from anaphora.views.colour import DARK, LIGHT
 WAITING = 12
 """Requests for pictures that may wait; one is drawn at a time."""
 WATCHERS = 8
+LONGEST_SENTENCE = 1000
 TICK = 0.5
 """Seconds between looks at the journals."""
 KEEP_ALIVE = 15.0
@@ -166,4 +167,5 @@ def _static(name: str) -> Any:
 
 
 def _sentence(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": text}, status_code=status, headers=headers)
+    shown = text if len(text) <= LONGEST_SENTENCE else f"{text[:LONGEST_SENTENCE]} …"
+    return JSONResponse({"error": shown}, status_code=status, headers=headers)

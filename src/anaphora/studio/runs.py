@@ -38,8 +38,8 @@ class Run:
             "name": self.name,
             "task": str(config.get("task", "")),
             "model": str((settings or {}).get("model", "")),
-            "measures": dev.get("dev", {}),
-            "step": dev.get("step"),
+            "measures": {name: value for name, value in dev["dev"].items() if isinstance(value, int | float)},
+            "step": dev["step"],
             "steps": (settings or {}).get("steps"),
             "trained": (self.path / "model.safetensors").is_file(),
             "training": _is_locked(self.path / "lock"),
@@ -77,7 +77,7 @@ class Runs:
         if key not in self._known:
             self.all()
         if key not in self._known:
-            raise RunError("there is no such run any more; reload the list of runs.")
+            raise RunError("there is no such run any more; choose another.")
         return self._known[key]
 
 
@@ -117,21 +117,24 @@ def _config(path: Path) -> dict[str, Any]:
 
 def _last_dev(path: Path) -> dict[str, Any]:
     """The last line with dev measures among the last 64 kB of a journal."""
+    none: dict[str, Any] = {"dev": {}, "step": None}
     try:
         with path.open("rb") as file:
             file.seek(max(0, _size(path) - 65_536))
             lines = file.read().split(b"\n")
     except OSError:
-        return {}
+        return none
     for line in reversed(lines):
         if b'"dev"' in line:
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(found, dict) and isinstance(found.get("dev"), dict):
+            if not isinstance(found, dict):
+                continue
+            if isinstance(found.get("dev"), dict) and isinstance(found.get("step"), int):
                 return found
-    return {}
+    return none
 
 
 def _is_locked(path: Path) -> bool:

@@ -110,7 +110,10 @@ def _write(
         raise DataError(f"{corpus.name} is not written as {path.suffix}; name {wanted}.")
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
-    corpus.write(path, variant, split, size)
+    from anaphora.training.durable import writing
+
+    with writing(path):
+        corpus.write(path, variant, split, size)
     if as_json:
         emit({"file": name, corpus.unit: size})
     else:

@@ -21,6 +21,7 @@ anaphora inspect runs/demo --view alignment --text 'forty-two' --target 'zweiund
 anaphora inspect runs/a runs/b --view curves --set x=symbols --svg curves.svg
 anaphora inspect runs/captions --view captions --input scene.png
 anaphora inspect runs/speech --view spectrogram --text '#3'
+anaphora inspect runs/book --view embeddings --svg symbols.svg
 """
 
 
@@ -55,15 +56,18 @@ def command(
 ) -> None:
     """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
-    `curves`, `samples` and `health` show the course of one or several runs, also while they train. The others
-    show one input on its way through the model: `alignment`, for each output symbol, how much attention went to
-    each input symbol.
+    `curves`, `samples` and `health` show the course of one or several runs, also while they train; `embeddings`
+    shows which symbols are alike to the model. The others show one input on its way through it: `alignment`, for
+    each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
+    how far back the loss reaches; `heads` and `positions` of a Transformer; the hypotheses of a `beam`; what
+    `sampling` draws from; `ctc`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
+    `captions` and `glimpses`. What a model cannot show it says.
     """
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.pictures import check_files, draw, write_files
-    from anaphora.errors import SettingsError
+    from anaphora.errors import DataError, SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
     from anaphora.views.registry import picture as draw_view
@@ -78,8 +82,16 @@ def command(
     chosen = find_view(view)
     for run in runs:
         read_config(Path(run))
-    history = chosen.of == "history"
-    trace = _history(runs, text or file) if history else _probe(runs, chosen, (text, file), target)
+    if chosen.of == "history":
+        trace = _history(runs, text or file)
+    elif chosen.of == "vectors":
+        trace = _vectors(runs, chosen, text or file)
+    elif chosen.of == "probe":
+        trace = _probe(runs, chosen, (text, file), target)
+    else:
+        raise DataError(
+            f"the view {view} is of many results; `anaphora study {view}` makes them and draws it."
+        )
     picture = draw_view(trace, view, **options.values)
     write_files(picture, files)
     if as_json:
@@ -102,27 +114,48 @@ def _history(runs: tuple[str, ...], text: str | None) -> Trace:
     return history(*runs)
 
 
+def _vectors(runs: tuple[str, ...], view: View, text: str | None) -> Trace:
+    from anaphora.errors import DataError
+
+    if text is not None:
+        raise DataError(f"the view {view.name} shows a model's symbols and takes no --text and no --input.")
+    model = _model(runs, view)
+    if not hasattr(model, "probe_embeddings"):
+        raise DataError(f"{runs[0]} holds a {type(model).__name__}, which has no vectors of symbols.")
+    trace: Trace = model.probe_embeddings()
+    return trace
+
+
+def _model(runs: tuple[str, ...], view: View) -> Any:
+    from anaphora.errors import DataError
+    from anaphora.tasks.load import load
+
+    if len(runs) > 1:
+        raise DataError(f"the view {view.name} looks into one model; name one RUN, not {len(runs)}.")
+    return load(runs[0])
+
+
 def _probe(
     runs: tuple[str, ...], view: View, given: tuple[str | None, str | None], target: str | None
 ) -> Trace:
     from anaphora.errors import DataError
 
     text, file = given
-    if len(runs) > 1:
-        raise DataError(f"the view {view.name} looks into one model; name one RUN, not {len(runs)}.")
     if text is None and file is None:
         raise DataError(
             f"the view {view.name} looks at one input; give it with --text, or a file with --input."
         )
     if text is not None and not text.strip():
         raise DataError("--text is empty; give the input to look at.")
-    from anaphora.tasks.load import load
     from anaphora.tasks.looking import Asked
 
-    model = load(runs[0])
+    model = _model(runs, view)
+    taken = signature(model.probe).parameters
+    if target is not None and "target" not in taken:
+        raise DataError(f"a {type(model).__name__} has no output to be given; leave out --target.")
     x, facts = Asked(model, runs[0]).find(text or "", file)
     more: dict[str, Any] = {} if target is None else {"target": target}
-    if view.what and "what" in signature(model.probe).parameters:
+    if view.what and "what" in taken:
         more["what"] = view.what
     trace: Trace = model.probe(x, **more)
     trace.facts |= facts
