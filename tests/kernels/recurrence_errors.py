@@ -243,9 +243,10 @@ class Layer:
         return [max(t**0.5, unit) for t in total]
 
     def less_exact(self, way: Way | None = None) -> list[str]:
-        """What is less exact than the peer's, in words."""
+        """What is less exact than the peer's, in words; torch's operations recorded as a graph have the loop for a peer."""
         times = ROUNDINGS[self.drawn.precision]
-        compared = zip(self.names, self.ours(way), self.peer, self.one_rounding, strict=True)
+        peer = self.loop() if way == "graph" else self.peer
+        compared = zip(self.names, self.ours(way), peer, self.one_rounding, strict=True)
         return [
             f"{self.drawn.name}: {name} is off by {a:.2e}, the peer's by {b:.2e}, one rounding is {one:.2e}"
             for name, a, b, one in compared

@@ -104,11 +104,7 @@ def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.to(dtype) if value.is_floating_point() else value
 
 
-# A compiled program that is recorded as a CUDA graph must call them anew each time: they keep things between the passes.
-_CALLED_ANEW = (torch.Tag.cudagraph_unsafe,)
-
-
-@torch.library.custom_op("anaphora::recurrence", mutates_args=(), tags=_CALLED_ANEW)
+@torch.library.custom_op("anaphora::recurrence", mutates_args=())
 def recurrence(
     tensors: Sequence[Tensor],
     lengths: Tensor | None,
@@ -187,7 +183,7 @@ def _(
     return [y, *last, torch.empty((), dtype=torch.int64, device="cpu")]
 
 
-@torch.library.custom_op("anaphora::recurrence_backward", mutates_args=(), tags=_CALLED_ANEW)
+@torch.library.custom_op("anaphora::recurrence_backward", mutates_args=())
 def recurrence_backward(
     token: Tensor,
     grads: Sequence[Tensor],
