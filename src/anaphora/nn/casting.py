@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -75,19 +74,7 @@ class _Cast(torch.autograd.Function):
 
 
 def _copies(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
-    if len(set(dtypes)) != 1 or not all(t.is_contiguous() for t in tensors):
-        return [t.to(dtype) for t, dtype in zip(tensors, dtypes, strict=True)]
-    # In one piece of memory: on a GPU, to ask for many takes longer than to fill them.
-    shapes = tuple([t.shape for t in tensors])
-    sizes, whole = _sizes(shapes)
-    parts = torch.split(torch.empty(whole, dtype=dtypes[0], device=tensors[0].device), sizes)
-    made = [part.view(shape) for part, shape in zip(parts[::2], shapes, strict=True)]
-    torch._foreach_copy_(made, list(tensors))
+    made = [torch.empty_like(t, dtype=dtype) for t, dtype in zip(tensors, dtypes, strict=True)]
+    if made:
+        torch._foreach_copy_(made, list(tensors))
     return made
-
-
-@lru_cache(1024)
-def _sizes(shapes: tuple[torch.Size, ...]) -> tuple[list[int], int]:
-    """How many numbers each takes and how many are left out after it, so that the next begins where fast loads can."""
-    sizes = [n for shape in shapes for n in (shape.numel(), -shape.numel() % 64)]
-    return sizes, sum(sizes)

@@ -9,7 +9,7 @@ memory and leaves; whoever runs one next raises it as an error, without having t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from functools import cache
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from anaphora.errors import AnaphoraError
 
 _MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_NO_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
 _LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
@@ -55,11 +56,11 @@ class Loaded:
         self._code = code  # the driver may read it as long as the module lives
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         driver = _driver()
-        self._check(driver.cuModuleLoadData(byref(self._module), code))
-        self._check(driver.cuModuleGetFunction(byref(self._function), self._module, name.encode()))
-        self._check(driver.cuFuncSetAttribute(self._function, _MOST_SHARED_MEMORY, shared_memory))
+        _check(_called(driver.cuModuleLoadData, byref(self._module), code))
+        _check(driver.cuModuleGetFunction(byref(self._function), self._module, name.encode()))
+        _check(driver.cuFuncSetAttribute(self._function, _MOST_SHARED_MEMORY, shared_memory))
         if cluster > 1:
-            self._check(driver.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1))
+            _check(driver.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1))
 
     def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
         """Run it on the current stream; ``pointers`` and ``numbers`` are its arguments, in order."""
@@ -71,20 +72,17 @@ class Loaded:
         stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
         size, memory = self.threads, self.shared_memory
         if self.cluster == 1:
-            status = _driver().cuLaunchKernel(
-                self._function, blocks, 1, 1, size, 1, 1, memory, ctypes.c_void_p(stream), places, None
-            )
-            self._check(status)
+            launch = _driver().cuLaunchKernel
+            at = ctypes.c_void_p(stream)
+            _check(_called(launch, self._function, blocks, 1, 1, size, 1, 1, memory, at, places, None))
             return
         if self.cluster:
             shape = self._in_clusters(blocks, stream)
-            self._check(_driver().cuLaunchKernelEx(byref(shape), self._function, places, None))
+            _check(_called(_driver().cuLaunchKernelEx, byref(shape), self._function, places, None))
             return
-        self._check(
-            _driver().cuLaunchCooperativeKernel(
-                self._function, blocks, 1, 1, size, 1, 1, memory, ctypes.c_void_p(stream), places
-            )
-        )
+        launch = _driver().cuLaunchCooperativeKernel
+        at = ctypes.c_void_p(stream)
+        _check(_called(launch, self._function, blocks, 1, 1, size, 1, 1, memory, at, places))
 
     def clusters_at_once(self) -> int:
         """How many clusters of this kernel the current GPU holds; none where it cannot hold one."""
@@ -97,13 +95,26 @@ class Loaded:
         size, memory = (self.threads, 1, 1), self.shared_memory
         return _Configuration((blocks, 1, 1), size, memory, stream, ctypes.pointer(self._attribute), 1)
 
-    @staticmethod
-    def _check(status: int) -> None:
-        if status:
-            text = ctypes.c_char_p()
-            _driver().cuGetErrorString(status, byref(text))
-            said = text.value.decode() if text.value else f"error {status}"
-            raise RuntimeError(f"a recurrence could not be started on the GPU: {said}")
+
+def _called(function: Callable[..., int], *arguments: object) -> int:
+    """The status of a call, in a thread that knows the GPU: PyTorch's own, in which gradients are computed, may not have
+    had anything to do there yet."""
+    status = function(*arguments)
+    if status not in _NO_CONTEXT:
+        return status
+    driver, device, context = _driver(), ctypes.c_int(), ctypes.c_void_p()
+    _check(driver.cuDeviceGet(byref(device), torch.cuda.current_device()))
+    _check(driver.cuDevicePrimaryCtxRetain(byref(context), device))
+    _check(driver.cuCtxSetCurrent(context))
+    return function(*arguments)
+
+
+def _check(status: int) -> None:
+    if status:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, byref(text))
+        said = text.value.decode() if text.value else f"error {status}"
+        raise RuntimeError(f"a kernel could not be started on the GPU: {said}")
 
 
 @cache
