@@ -54,6 +54,16 @@ def test_a_broken_line_is_named_and_reading_goes_on(tmp_path, line, sentence):
     assert read.values == {"steps": 5, "seed": 3}
 
 
+@pytest.mark.parametrize("value", ["[" * 5000, "9" * 5000])
+def test_values_without_end_are_a_sentence(tmp_path, value):
+    path = tmp_path / "run.toml"
+    path.write_text(f"steps = {value}\nhidden = 8\n")
+    written = read_toml(path)
+    assert written.problems == [f"{path}:1: the value is too long or too deep; write a shorter one."]
+    assert written.values == {"hidden": 8}
+    assert parse_value(value) == value
+
+
 def test_a_key_given_twice_names_both_lines(tmp_path):
     path, read = written(tmp_path, "hidden = 1\nsteps = 5\nhidden = 2\n")
     assert read.problems == [f"{path}:3: hidden is given twice, first at {path}:1; keep one of them."]

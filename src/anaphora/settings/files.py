@@ -88,7 +88,10 @@ def parse_value(text: str) -> Any:
         return text
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (
+        ValueError,
+        RecursionError,
+    ):  # also lists in lists without end, and numbers of thousands of digits
         return text
     return value if isinstance(value, int | float | str | list) else text
 
@@ -135,6 +138,9 @@ def _read_statement(lines: list[str], start: int, path: Path, written: Written) 
                 continue  # a list or a text over several lines: it may end further down
             number = start + int(position[1]) if position and position[1] else start + 1
             written.problems.append(f"{path}:{number}: {_plain(lines[start], str(error))}")
+            return end
+        except (ValueError, RecursionError):
+            written.problems.append(f"{place}: the value is too long or too deep; write a shorter one.")
             return end
         for key, value in table.items():
             written.add(key, value, place)
