@@ -47,9 +47,9 @@ def test_large_layers_are_left_to_kernels_of_one_step(
 ) -> None:
     case = replace(OPEN, batch=batch, hidden=hidden)
     assert choose(case) == way
-    assert choose(case, capturing=True) == recording
+    assert choose(case, uncompiled=True) == recording
     assert choose(replace(case, no_triton="it rains", native=False)) == "persistent"
-    assert choose(replace(case, native=False), capturing=True) == way
+    assert choose(replace(case, native=False), uncompiled=True) == "persistent"
 
 
 @pytest.mark.parametrize("way", ["persistent", "triton", "graph", "cudnn", "reference"])

@@ -6,7 +6,7 @@
   chip, and for wide cells with so many rows that a persistent kernel would have to take them in several rounds. Shapes
   that are not recorded yet go another way meanwhile.
 - ``cudnn``: PyTorch's own layer, for the cells it has, where neither of the two can serve (float64, say), and for large
-  layers inside somebody else's recording, where it is a little faster than the printed kernels.
+  layers in somebody else's recording when the printed kernels have not run before: they cannot be compiled there.
 - ``graph``: torch's operations, recorded as a CUDA graph: any cell, any type, many kernels per step.
 - ``reference``: the loop of torch operations as it stands. Never chosen here; whoever differentiates twice gets it.
 """
@@ -45,17 +45,21 @@ def large(case: Case) -> bool:
     return case.hidden > WIDE and case.batch * case.hidden > LARGE
 
 
-def choose(case: Case, capturing: bool = False) -> Way:
-    """The fastest way that can serve, or the forced one; ``capturing``: while somebody records this stream."""
+def choose(case: Case, uncompiled: bool = False) -> Way:
+    """The fastest way that can serve, or the forced one.
+
+    ``uncompiled``: the printed kernels would have to be compiled while somebody records this stream.
+    """
     asked = forced()
     if asked is not None:
         _check(asked, case)
         return asked
-    if case.native and large(case) and capturing:
+    if uncompiled and case.native and large(case):
         return "cudnn"
-    if case.no_persistent is None and not (large(case) and case.no_triton is None):
+    printed = case.no_triton is None and not uncompiled
+    if case.no_persistent is None and not (large(case) and printed):
         return "persistent"
-    if case.no_triton is None:
+    if printed:
         return "triton"
     return "cudnn" if case.native else "graph"
 

@@ -28,6 +28,7 @@ from anaphora.kernels.recurrence.plan import Plan, make_plan
 from anaphora.kernels.recurrence.reference import Params, States, StepFunction, run_reference
 from anaphora.kernels.recurrence.stepping import Stepper
 from anaphora.kernels.recurrence.trace import Trace, trace
+from anaphora.kernels.recurrence.triton_step.passes import printed_before
 
 
 @dataclass
@@ -104,7 +105,7 @@ class Engine:
             return None
         given = _arguments(ready, params, steps, rows, initial)
         case = case_of(ready.plan, given, native)
-        if choose(case, torch.cuda.is_current_stream_capturing()) != "persistent":
+        if choose(case) != "persistent":
             return None
         return ready.plan, given
 
@@ -132,7 +133,8 @@ class Engine:
             return run_compiled(ready.compiled, given, lengths, reverse)
         if steps[0].is_cuda:
             case = case_of(ready.plan, given, peer is not None)
-            way = choose(case, torch.cuda.is_current_stream_capturing())
+            recording = torch.cuda.is_current_stream_capturing()
+            way = choose(case, recording and not printed_before(ready.plan, given, lengths))
             if way == "cudnn" and peer is not None:
                 return peer()
             if way == "reference":

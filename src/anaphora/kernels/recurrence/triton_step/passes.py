@@ -41,7 +41,8 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
     program = programs(plan)[0]
     passed = program.passed
     with recurrent_precision():
-        steps = time_first(given.steps, call)
+        live = _live(call, given.steps[0].shape[1])
+        steps = [turned(s, live) for s in given.steps]
         arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, {}))
         time, batch = steps[0].shape[:2]
         first, last = (time, 0) if call.reverse else (0, time)
@@ -54,8 +55,10 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
         _Loop(program, call, given, arrays, keep).run(time, backwards=call.reverse)
     shift = int(call.reverse)
     outputs = arrays["S0"][1 - shift : 1 - shift + time].to(given.initial[0].dtype)
-    y = turned(outputs, None if call.lengths is None else _live(call.lengths, time).transpose(0, 1))
+    y = turned(outputs, None if live is None else live.transpose(0, 1))
     ends = tuple(arrays[f"S{i}"][last].to(s.dtype) for i, s in enumerate(given.initial))
+    if not keep:
+        _note(plan, call, given, False)
     kept: Kept = {}
     if keep:
         kept = {n.number: arrays[f"N{number_of(n)}"] for n in passed.stored}
@@ -73,7 +76,8 @@ def backward_pass(
     program = programs(plan)[1]
     passed = program.passed
     with recurrent_precision():
-        steps = time_first(given.steps, call)
+        live = _live(call, given.steps[0].shape[1])
+        steps = [turned(s, live) for s in given.steps]
         arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, kept))
         arrays |= {f"K{number_of_key(number)}": value.contiguous() for number, value in kept.items()}
         time, batch = steps[0].shape[:2]
@@ -95,21 +99,28 @@ def backward_pass(
         read = {n.number for n in until(schedule.after, known)} | {s.number for _, s in plan.operands}
         values = {k: v.to(like.dtype) for k, v in known.items() if k in read}
         matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, None)
+    _note(plan, call, given, True)
     nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
     dx = None if dx is None else dx.transpose(0, 1)
     return [*matrices, *vectors, dx, *nothing, *dstates]
 
 
-def time_first(steps: Sequence[Tensor], call: Call) -> list[Tensor]:
-    """``(B, T, ·)`` as ``(T, B, ·)``, zero past each row's end, so that nothing there reaches a gradient."""
+def printed_before(plan: Plan, given: Arguments, lengths: Tensor | None) -> bool:
+    """Whether a plan's kernels have run for such tensors, so that nothing of them has to be compiled."""
+    grad = torch.is_grad_enabled() and any(t.requires_grad for t in given.flat())
+    return (given.steps[0].dtype, lengths is not None, grad) in plan.__dict__.get("_printed", ())
+
+
+def _note(plan: Plan, call: Call, given: Arguments, grad: bool) -> None:
+    ran: set[tuple[torch.dtype, bool, bool]] = plan.__dict__.setdefault("_printed", set())
+    ran.add((given.steps[0].dtype, call.lengths is not None, grad))
+
+
+def _live(call: Call, time: int) -> Tensor | None:
+    """Which steps ``(T, B, 1)`` are real; None when all are."""
     if call.lengths is None:
-        return [turned(s) for s in steps]
-    live = _live(call.lengths, steps[0].shape[1])
-    return [turned(s, live) for s in steps]
-
-
-def _live(lengths: Tensor, time: int) -> Tensor:
-    return (torch.arange(time, device=lengths.device)[:, None] < lengths).unsqueeze(-1)
+        return None
+    return (torch.arange(time, device=call.lengths.device)[:, None] < call.lengths).unsqueeze(-1)
 
 
 def number_of_key(number: int) -> str:
@@ -152,7 +163,7 @@ class _Loop:
             if part is not None
         }
         ragged = call.lengths is not None
-        self.lengths = arrays["X0"] if call.lengths is None else call.lengths.to(torch.int32)
+        self.lengths = arrays["X0"] if call.lengths is None else call.lengths
         self.mode = (int(self.reverse), int(ragged), int(keep), self.unit)
 
     def run(self, time: int, backwards: bool) -> None:

@@ -219,7 +219,6 @@ def _function(kernel: Kernel) -> str:
         "rn = tl.program_id(0) * BN + tl.arange(0, BN)",
         "row = (rm < B)[:, None]",
         "ok = row & (rn < H)[None, :]",
-        "ragged = ok & (rm < B * RAGGED)[:, None]",
         "at = (t * B + rm)[:, None].to(tl.int64)",
         "at_p = (p * B + rm)[:, None].to(tl.int64)",
         "before, after = at + REV * B, at + (1 - REV) * B",
