@@ -12,6 +12,7 @@ from persistent_emulated import COMPILER, emulated_passes
 from recurrence_results import CELLS, inputs, reference, results
 from test_persistent_host import OnHost
 
+from anaphora import nn
 from anaphora.kernels.recurrence.persistent import passes as passes_module
 from anaphora.kernels.recurrence.persistent import run
 from anaphora.kernels.recurrence.plan import Plan
@@ -48,6 +49,21 @@ def test_kernels_run_by_fibres_equal_the_reference(
     for a, b in zip(ours, results(reference(cell), cell, x, initial, lengths, True), strict=True):
         apart = (a - b).norm().item()
         assert apart <= 2e-5 * b.norm().item() + 1e-6
+
+
+def test_strips_of_a_row_are_summed_up_by_warps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks 64 columns wide in a cluster of two: of four strips the third has six columns, the last none."""
+    cell = nn.LSTM(5, 70, layer_norm=True)
+    x, initial = inputs(cell, torch.float32, 6, 3)
+
+    def passes(plan: Plan, batch: int, *_: Any) -> Any:
+        return emulated_passes(plan, batch, tmp_path, columns=64, near=True)
+
+    monkeypatch.setattr(run, "_passes", passes)
+    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
+    ours = results(OnHost(LayerStep(cell)), cell, x, initial, None, False)
+    for a, b in zip(ours, results(reference(cell), cell, x, initial, None, False), strict=True):
+        assert (a - b).norm().item() <= 2e-5 * b.norm().item() + 1e-6
 
 
 @pytest.mark.parametrize("name", ["mgu", pytest.param("peephole", marks=pytest.mark.slow)])

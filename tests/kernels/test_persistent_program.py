@@ -159,7 +159,8 @@ def test_what_a_cluster_exchanges_has_a_place_of_its_own(name: str, hidden: int,
         for level, sums in near.reductions.items():
             count = sum(e.level == level and not e.is_product for e in program.exchanges)
             assert reduction_width(count) >= count
-            parts.append((sums.offset, 2 * 8 * t.tiles * t.slices * reduction_width(count) * 4))
+            strips = t.padded // min(32, t.columns)
+            parts.append((sums.offset, 2 * 8 * t.tiles * strips * reduction_width(count) * 4))
         barriers = [(p.barriers, 16 * t.warps) for p in near.products.values()]
         barriers += [(sums.barriers, 16 * 8 * t.tiles) for sums in near.reductions.values()]
         for (first, size), (second, _) in pairwise(sorted(barriers)):
@@ -203,12 +204,25 @@ def test_wide_blocks_are_chosen_when_nothing_leaves_their_cluster() -> None:
 
 
 def test_clusters_are_not_chosen_when_they_would_take_turns() -> None:
+    """Seven clusters of 16 are 56 rows; more rows are left to wider blocks, whose sums are of two strips a row."""
     program = _programs("layer_norm", 512).forward
-    for batch, cluster in ((56, 16), (64, 0)):
+    for batch, columns, cluster in ((56, 32, 16), (64, 64, 8), (128, 32, 0)):
         far = choose(program, 512, batch, True, H200)
         assert far is not None
         t = closer(program, far, batch, True, H200, lambda blocks: {16: 7, 8: 15}.get(blocks, 0))
-        assert t.cluster == cluster
+        assert (t.columns, t.cluster) == (columns, cluster)
+
+
+def test_one_block_is_no_cluster() -> None:
+    """It cannot send to itself the way blocks of a cluster do: the GPU calls that an illegal instruction."""
+    programs = _programs("lstm", 16)
+    for program in (programs.forward, programs.backward):
+        far = tile(program, 16, 16, 1, 4, True)
+        assert far is not None
+        assert far.slices == 1
+        assert clustered(program, far, True) == far
+        t = closer(program, far, 4, True, H200, lambda _: H200)
+        assert t.cluster == 0 or t.slices > 1
 
 
 def test_more_blocks_than_a_cluster_holds_stay_as_they_are() -> None:

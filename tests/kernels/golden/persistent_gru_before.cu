@@ -15,8 +15,8 @@
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*X33,const elem*P0,const elem*P1,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
-const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
+const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[16];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,2,2,1,1,1>(M0,slice,m0,spill0);
 u32 m1[8];uint4*spill1=spill+0,*stage1=spill+0;(void)stage1;load_matrix<16,1,1,1,1,1>(M1,slice,m1,spill1);
 __syncthreads();
@@ -110,8 +110,8 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*M1,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
-const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
+const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,1,1,1,1,1>(M0,slice,m0,spill0);
 u32 m1[8];uint4*spill1=spill+0,*stage1=spill+0;(void)stage1;load_matrix<32,1,1,1,1,1>(M1,slice,m1,spill1);
 __syncthreads();

@@ -33,7 +33,7 @@ class NearProduct:
 
 @dataclass(frozen=True)
 class NearSums:
-    """What all slices of a row send for the reductions of a stage; and its barriers."""
+    """What all strips of a row send for the reductions of a stage; and its barriers."""
 
     offset: int  # bytes
     barriers: int
@@ -53,13 +53,14 @@ NOTHING_NEAR = Near({}, {}, 0, 0)
 
 
 def reduction_width(count: int) -> int:
-    """Numbers a slice of a row sends for ``count`` reductions, filled up to whole loads of four."""
+    """Numbers a strip of a row sends for ``count`` reductions, filled up to whole loads of four."""
     return -(-count // 4) * 4
 
 
 def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
     """What of a program's exchanges stays in the clusters of a tiling: all reductions, and what is small of products."""
     rows, wide = 8 * tiling.tiles, 2 if half else 4
+    strips = tiling.padded // min(32, tiling.columns)
     levels = {e.level: 0 for e in program.exchanges if not e.is_product}
     for e in program.exchanges:
         if e.level in levels and not e.is_product:
@@ -70,12 +71,12 @@ def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
     products: dict[int, NearProduct] = {}
     for q, level in enumerate(sorted(levels)):
         reductions[level] = NearSums(size, 16 * rows * q)
-        size += 2 * rows * tiling.slices * reduction_width(levels[level]) * 4
+        size += 2 * rows * strips * reduction_width(levels[level]) * 4
     if size > free:
         return NOTHING_NEAR
     for k, p in enumerate(tiling.products):
         row = p.depth * wide + (64 - p.depth * wide) % 128  # so that eight lanes read eight different banks
-        if p.split == 1 and rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
+        if rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
             products[k] = NearProduct(size, row // wide, 16 * (rows * len(levels) + tiling.warps * k))
             size += 2 * rows * row
     return Near(products, reductions, size, count) if products or reductions else NOTHING_NEAR
@@ -88,8 +89,8 @@ def own_memory(tiling: Tiling) -> int:
 
 
 def clustered(program: Program, tiling: Tiling, half: bool) -> Tiling:
-    """The same tiling in clusters; as it was where no exchange gains."""
-    if tiling.slices > MOST_BLOCKS:
+    """The same tiling in clusters; as it was where no exchange gains. One block is no cluster: it cannot send to itself."""
+    if not 2 <= tiling.slices <= MOST_BLOCKS:
         return tiling
     near = nearby(program, tiling, half)
     if not near.size:
@@ -104,18 +105,18 @@ def closer(
 ) -> Tiling:
     """``far``, or a tiling in clusters that should take less time; ``at_once``: clusters of some blocks that fit.
 
-    Fewer, wider blocks pay when nothing has to leave their cluster and all weights stay in registers.
+    Fewer, wider blocks pay when nothing has to leave their cluster, and all weights stay in registers or rows are
+    summed up.
     """
     best = (cost(program, far, batch, half, processors), far)
     given = (far.columns, far.tiles, far.warps)
     reduces = any(not e.is_product for e in program.exchanges)
     for shape in dict.fromkeys([given, *((c, 1, w) for c in (16, 32, 64) for w in (8, 4))]):
-        if shape[0] > 32 and reduces:
-            continue
         tiling = tile(program, far.hidden, *shape, half)
         tiling = clustered(program, tiling, half) if tiling is not None else far
         whole = all(p.in_registers == p.depth_blocks for p in tiling.products)
-        if not tiling.cluster or (shape != given and not (whole and tiling.near == program.stages - 1)):
+        pays = tiling.near == program.stages - 1 and (whole or reduces)
+        if not tiling.cluster or (shape != given and not pays):
             continue
         room = min(processors, at_once(tiling.cluster) * tiling.slices)
         if room:

@@ -108,7 +108,7 @@ IN void receive(void*bar,int beat,int bytes,bool first,bool&dead){
   if(first)expect(bar,bytes);
 }
 // One number of this column to all blocks: each lane sends 16 bytes of a row to some of them. DEEP: the numbers of a
-// row that one warp multiplies; each has a barrier.
+// row that one team of warps multiplies; each has a barrier.
 template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int slice,int i){
   const int lane=threadIdx.x&31,from=lane%(32/VEC)*VEC,e=(threadIdx.x&~31)+i*NTH+from,first=lane/(32/VEC);
 #if HALF
@@ -120,26 +120,28 @@ template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int 
   const int k=at+slice*HS+e%HS;
   UNROLL for(int n=0;n<NSL;n+=VEC)if(n+first<NSL)hand4(rows+(e/HS)*ROWL+k,bars+k/DEEP*8,(n+first+slice)%NSL,q);
 }
-// Bytes of the numbers a warp multiplies, in all rows.
-template<int DEPTH,int DEEP> IN int share_of(int warp){int n=DEPTH-warp*DEEP;return (n<0?0:n<DEEP?n:DEEP)*BM*(int)sizeof(elem);}
+// Bytes of the numbers a team multiplies, in all rows.
+template<int DEPTH,int DEEP> IN int share_of(int team){int n=DEPTH-team*DEEP;return (n<0?0:n<DEEP?n:DEEP)*BM*(int)sizeof(elem);}
 
 // ---------------------------------------------------------------- reductions of a row
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7F800000)
 #endif
-#define LAST_COLUMNS (H_-(NSL-1)*HS)
-IN float real_columns(int slice){return slice<NSL-1?(float)HS:(float)LAST_COLUMNS;}
-IN float column_share(int slice){return slice<NSL-1?1.f/HS:1.f/LAST_COLUMNS;}
-IN float row_sum(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
-IN float first_of_row(float v){return __shfl_sync(~0u,v,0,HS);}
-IN float row_max(float v){UNROLL for(int o=HS/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
-// Over what all slices sent: lane j has those of slices j%SPAN, j%SPAN+SPAN, ...
-#define WHOLE(n) (NSL<=n||HS<=n)
+// A strip is what one warp has of a row: RW columns; NRS strips are a row, the last ones perhaps empty.
+#define RW (HS<32?HS:32)
+#define NRS (HP/RW)
+IN float real_columns(int strip){return strip<H_/RW?(float)RW:strip==H_/RW?(float)(H_%RW):0.f;}
+IN float column_share(int strip){return strip<H_/RW?1.f/RW:strip==H_/RW&&H_%RW?1.f/(H_%RW?H_%RW:1):0.f;}
+IN float row_sum(float v){UNROLL for(int o=RW/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
+IN float first_of_row(float v){return __shfl_sync(~0u,v,0,RW);}
+IN float row_max(float v){UNROLL for(int o=RW/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
+// Over what all strips sent: lane k of a strip has those of strips k%SPAN, k%SPAN+SPAN, ...
+#define WHOLE(n) (NRS<=n||RW<=n)
 #define SPAN (WHOLE(1)?1:WHOLE(2)?2:WHOLE(4)?4:WHOLE(8)?8:WHOLE(16)?16:32)
-#define TURNS ((NSL+SPAN-1)/SPAN)
-IN float slices_sum(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
-IN float slices_max(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
-// N numbers of one slice of a row, as soon as they are there.
+#define TURNS ((NRS+SPAN-1)/SPAN)
+IN float strips_sum(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
+IN float strips_max(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
+// N numbers of one strip of a row, as soon as they are there.
 template<int N> IN void take(const float*p,float*to,bool&dead){
   u32 v[N];bool ok;int spin=0;
   do{ok=true;

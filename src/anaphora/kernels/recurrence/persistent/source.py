@@ -33,7 +33,7 @@ class Kernel:
 
     @property
     def reduction_width(self) -> int:
-        """Numbers a slice of a row sends in a step, for reductions."""
+        """Numbers a strip of a row sends in a step, for reductions."""
         return self.stages.reductions.width
 
     @property
@@ -89,8 +89,8 @@ class Kernel:
 extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int B,int reverse,int groups,int turned){{
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 {opening}
-const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;
+const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
+const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 {self._matrices()}{self._cluster()}
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
@@ -145,7 +145,7 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
         if not near.size:
             return ""
         own = [
-            f"for(int k=tid;k<2*BM;k+=NTH)expect(near+{n.barriers}+8*k,NSL*{4 * self.stages.reductions.sent(level)});"
+            f"for(int k=tid;k<2*BM;k+=NTH)expect(near+{n.barriers}+8*k,NRS*{4 * self.stages.reductions.sent(level)});"
             for level, n in near.reductions.items()
         ]
         for k, n in near.products.items():

@@ -113,7 +113,7 @@ if({more}){{fetch();{self._touch()}}}
         return lines
 
     def _deep(self, product: int) -> str:
-        """The numbers of a row that one warp multiplies."""
+        """The numbers of a row that one team of warps multiplies."""
         return f"{self.tiling.products[product].depth_blocks}*KBLK"
 
     def _barriers(self, product: int, beat: str) -> str:
@@ -142,8 +142,11 @@ if({more}){{fetch();{self._touch()}}}
             start = self.program.start(e)
             wait = ""
             if k in self.near.products:
-                share = f"share_of<{p.depth},{self._deep(k)}>(tid>>5)"
-                wait = f"receive({self._barriers(k, 'beat')}+(tid>>5)*8,beat,{share},lane==0,dead);"
+                team = f"(tid>>5)/{p.split}"
+                share = f"share_of<{p.depth},{self._deep(k)}>({team})"
+                wait = (
+                    f"receive({self._barriers(k, 'beat')}+{team}*8,beat,{share},tid%{32 * p.split}==0,dead);"
+                )
                 row = f"{self._place(k, 'beat')}+(n*8+(lane>>2))*{self.near.products[k].row}"
             else:
                 row = f"SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+{start}*HP"
