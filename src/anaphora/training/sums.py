@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -31,9 +32,8 @@ class Numbers:
             tensors = [value.to(wide) for value in tensors]
         self._here = together = torch.stack(tensors)
         if together.is_cuda:
-            self._here = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
+            self._here, self._known = _arrival(len(tensors), together.dtype)
             self._here.copy_(together, non_blocking=True)
-            self._known = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._known.record()
 
     def read(self) -> list[float]:
@@ -48,6 +48,12 @@ class Numbers:
 
     def _values(self) -> tuple[Tensor | float, ...]:
         return self.total, self.count, self.stop, self.norm
+
+
+@lru_cache
+def _arrival(count: int, dtype: torch.dtype) -> tuple[Tensor, Any]:
+    """Where so many numbers arrive, and what says that they have: the same at every step, which reads them at once."""
+    return torch.empty(count, dtype=dtype, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
 
 
 class Sums:
