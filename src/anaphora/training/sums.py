@@ -32,7 +32,7 @@ class Numbers:
             tensors = [value.to(wide) for value in tensors]
         self._here = together = torch.stack(tensors)
         if together.is_cuda:
-            self._here, self._known = _arrival(len(tensors), together.dtype)
+            self._here, self._known = _arrival(len(tensors), together.dtype, together.device)
             self._here.copy_(together, non_blocking=True)
             self._known.record()
 
@@ -51,8 +51,8 @@ class Numbers:
 
 
 @lru_cache
-def _arrival(count: int, dtype: torch.dtype) -> tuple[Tensor, Any]:
-    """Where so many numbers arrive, and what says that they have: the same at every step, which reads them at once."""
+def _arrival(count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Any]:
+    """Where so many numbers of a GPU arrive, and what says that they have: the same at every step, which reads them at once."""
     return torch.empty(count, dtype=dtype, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
 
 
