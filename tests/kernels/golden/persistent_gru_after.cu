@@ -45,6 +45,7 @@ prepare();
 
 look(t+1);
 if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);}}}
+if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X35[r*(3*H_)+0*H_+jc]);touch(&X35[r*(3*H_)+1*H_+jc]);touch(&X35[r*(3*H_)+2*H_+jc]);}}}
 EACH{v45_0[i]=(x35_1[i]+p0_1);
 v50_0[i]=(x35_2[i]+p1_0);
 v40_0[i]=(x35_0[i]+p0_0);}
@@ -143,6 +144,7 @@ EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
 if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);touch(SHARED+(L)next[i]*SW+jj+2*HP);}}}
+if(t>1)EACH{const int late=place(t-2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&OPERAND[r*OW+0*OP+jc]);if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);}touch(KEEP+(r*H_+jc)*NK);}}
 EACH{v64_0[i]=(g0[i]*v56_0[i]);
 put(SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v69_0[i]:0.f),on[i]);
 sum0+=live[i]&&on[i]&&col?v71_0[i]:0.f;

@@ -52,6 +52,7 @@ prepare();
 
 look(t+1);
 if(t+1<most){fetch();}
+if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X4[r*(4*H_)+0*H_+jc]);touch(&X4[r*(4*H_)+1*H_+jc]);touch(&X4[r*(4*H_)+2*H_+jc]);touch(&X4[r*(4*H_)+3*H_+jc]);}if(j==0){touch(&A5[r]);touch(&A10[r]);}}}
 EACH{v7_0[i]=(a5_0[i]*K(0.015625));
 v74_0[i]=(x4_3[i]-v7_0[i]);
 v11_0[i]=(a10_0[i]*K(0.015625));
@@ -263,6 +264,7 @@ EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
 if(t>0){fetch();}
+if(t>1)EACH{const int late=place(t-2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X4[r*(4*H_)+0*H_+jc]);touch(&X4[r*(4*H_)+1*H_+jc]);touch(&X4[r*(4*H_)+2*H_+jc]);touch(&X4[r*(4*H_)+3*H_+jc]);if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);}if(j==0){touch(&A5[r]);touch(&A10[r]);touch(&KROW[r*NR+0]);}touch(KEEP+(r*H_+jc)*NK);}}
 EACH{v118_0[i]=(v116_0[i]*w0_2[i]);
 v123_0[i]=(w0_2[i]*w0_2[i]);
 v124_0[i]=(w0_2[i]*v123_0[i]);

@@ -46,6 +46,7 @@ prepare();
 
 look(t+1);
 if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);}}}
+if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X4[r*(4*H_)+0*H_+jc]);touch(&X4[r*(4*H_)+1*H_+jc]);touch(&X4[r*(4*H_)+2*H_+jc]);touch(&X4[r*(4*H_)+3*H_+jc]);}}}
 EACH{v27_0[i]=(x4_3[i]+p0_3);
 v17_0[i]=(x4_1[i]+p0_1);
 v12_0[i]=(x4_0[i]+p0_0);
@@ -155,6 +156,7 @@ EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
 if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);touch(SHARED+(L)next[i]*SW+jj+2*HP);touch(SHARED+(L)next[i]*SW+jj+3*HP);}}}
+if(t>1)EACH{const int late=place(t-2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);}touch(KEEP+(r*H_+jc)*NK);}}
 EACH{v53_0[i]=(v49_0[i]*k0_3[i]);
 sum0+=live[i]&&on[i]&&col?v59_0[i]:0.f;
 sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;

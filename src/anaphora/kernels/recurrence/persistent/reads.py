@@ -68,6 +68,26 @@ class Reads:
         body = "const L r=next[i];(void)r;" + "".join(lines)
         return f"{''.join(declared)}{''.join(turned)}\nauto fetch=[&](){{EACH{{{body}}}}};"
 
+    def touch(self) -> str:
+        """Bring a later step's inputs, those of row ``r`` of all steps, close: memory is further away than a step is long."""
+        lines = [f"touch(&{self._address(p)});" for p in self.program.places if self._wide(p)]
+        if self.program.backward:
+            lines.append("if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);")
+        text = f"if(j*sizeof(elem)%32==0){{{''.join(lines)}}}" if lines else ""
+        single = [
+            f"touch(&{self._address(p)});" for p in self.program.places if p.kind in _EXACT and p.block == 0
+        ]
+        text += f"if(j==0){{{''.join(single)}}}" if single else ""
+        if any(p.kind == "kept" for p in self.program.places):
+            text += "touch(KEEP+(r*H_+jc)*NK);"
+        return text
+
+    def _wide(self, p: Place) -> bool:
+        """Whether a place is a column of an array of this precision with a row per step."""
+        if p.kind in (*_ONCE, *_EXACT, "kept"):
+            return False
+        return p.kind == "operand" or "jc" in self._address(p)
+
     def turned(self) -> list[str]:
         """What was read, as numbers to compute with."""
         lines = []

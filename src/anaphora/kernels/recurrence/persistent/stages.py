@@ -65,12 +65,22 @@ UNROLL for(int i=0;i<EPT;i++){{live[i]=up[i];at[i]=next[i];}}
 {"" if self.early else "open();"}
 look({following});
 if({more}){{fetch();{self._touch()}}}
+{self._touch_inputs()}
 {chr(10).join(stages)}
 {waiting}
 {f"if({more})prepare();" if ahead else ""}
 {received}
 {final}
 }}"""
+
+    def _touch_inputs(self) -> str:
+        """What is fetched at the next step, for the step after it, should be close by then."""
+        text = self.reads.touch()
+        if not text:
+            return ""
+        later, there = ("t-2", "t>1") if self.program.backward else ("t+2", "t+2<most")
+        row = f"const int late=place({later},len[i],reverse);const L r=(L)late*B+row[i];"
+        return f"if({there})EACH{{{row}if(on[i]){{{text}}}}}"
 
     def _touch(self) -> str:
         """Bring what will be published at the next step, and is polled, close: it was written long before."""
