@@ -15,6 +15,7 @@ from typing import Any
 
 from anaphora.data.labelled import open_labelled
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.models.classifier import SequenceClassifier
 from anaphora.settings.base import suggestion
 from anaphora.tasks.claim import claim
 from anaphora.tasks.classify.estimator import Classifier
@@ -128,8 +129,11 @@ def _learn(part: Path, fresh: Classifier, data: str, reporter: Reporter) -> dict
         raise KeyboardInterrupt
     rows = open_labelled(data, role="test")
     inputs, labels = zip(*rows.read(range(_GRADIENT_EXAMPLES)), strict=True)
-    after = gradients_over_time(trained, trained.model_, inputs, labels)
-    before = gradients_over_time(trained, trained._fresh_model(), inputs, labels)
+    model, fresh_model = trained.model_, trained._fresh_model()
+    assert isinstance(model, SequenceClassifier)  # as all of MODELS are
+    assert isinstance(fresh_model, SequenceClassifier)
+    after = gradients_over_time(trained, model, inputs, labels)
+    before = gradients_over_time(trained, fresh_model, inputs, labels)
     result = {
         "success": trained.score(data)["accuracy"] / 100,
         "gradients": {"before": before, "after": after},
