@@ -102,6 +102,10 @@ def _watch(asking: socket.socket) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+    for (
+        stream
+    ) in streams:  # so that who reads or writes at their other ends sees when the command closes them
+        os.close(stream)
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
