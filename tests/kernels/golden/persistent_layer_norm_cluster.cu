@@ -42,7 +42,7 @@ float raw_a5_0[EPT];float raw_a10_0[EPT];elem raw_x4_0[EPT];elem raw_x4_1[EPT];e
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a5_0[i]=A5[r];raw_a10_0[i]=A10[r];raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
 auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a5_0[i]=raw_a5_0[i];a10_0[i]=raw_a10_0[i];x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
-auto open=[&](){EACH{hand<32,1*KBLK>((elem*)(near+1344)+((beat+1)&1)*BM*32,near+256+((beat+1)&1)*WARPS*8,0*HP,up[i]&&col?s0[i]:0.f,slice,i);
+auto open=[&](){EACH{hand<32,1*KBLK>((elem*)(near+1344)+((beat+1)&1)*BM*32,near+256+((beat+1)&1)*WARPS*8,0*HP,up[i]&&col?s0[i]:0.f,slice,i,dead);
 put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){beat++;
@@ -86,7 +86,7 @@ const float away1=z1_0[i]*(column_share(strip)*K(0.25))-near1;
 z1_1[i]=r_max(square1-4*real_columns(strip)*away1*away1,0.f);
 }
 EACH{
-{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(0.f),word(0.f)));}}}
+{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(0.f),word(0.f)));}}}
 }
 
 {float got[EPT][TURNS][4];
@@ -130,7 +130,7 @@ const float away1=z2_0[i]*(column_share(strip)*K(1.0))-near1;
 z2_1[i]=r_max(square1-1*real_columns(strip)*away1*away1,0.f);
 }
 EACH{
-{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z2_0[i]),word(z2_1[i]),word(0.f),word(0.f)));}}}
+{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z2_0[i]),word(z2_1[i]),word(0.f),word(0.f)));}}}
 v81_0[i]=(v20_3[i]-v22_0[i]);
 v82_0[i]=(v81_0[i]*v28_0[i]);
 v84_0[i]=(v82_0[i]*p2_3);
@@ -255,7 +255,7 @@ z0_0[i]=row_sum(col?v119_0[i]:0.f);
 z0_1[i]=row_sum(col?v116_0[i]:0.f);
 }
 EACH{
-{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z0_0[i]),word(z0_1[i]),word(0.f),word(0.f)));}}}}};
+{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z0_0[i]),word(z0_1[i]),word(0.f),word(0.f)));}}}}};
 if(most){look(most-1);fetch();}
 for(int t=most-1;t>=0;t--){beat++;
 UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
@@ -370,7 +370,7 @@ z1_2[i]=row_sum(col?v165_0[i]+v395_0[i]+v401_0[i]+v406_0[i]:0.f);
 z1_3[i]=row_sum(col?v426_0[i]+v427_0[i]+v437_0[i]+v446_0[i]:0.f);
 }
 EACH{
-{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(z1_2[i]),word(z1_3[i])));}}}
+{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(z1_2[i]),word(z1_3[i])));}}}
 v301_0[i]=(v300_0[i]*w0_0[i]);
 v343_0[i]=(v312_0[i]*w0_0[i]);
 v332_0[i]=(v304_0[i]*w0_0[i]);
@@ -436,10 +436,10 @@ v376_0[i]=(v325_0[i]*k0_3[i]);
 v377_0[i]=(v376_0[i]+v376_0[i]);
 v378_0[i]=(v157_0[i]+v377_0[i]);
 v379_0[i]=(v378_0[i]+v366_0[i]);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,0*HP,live[i]&&col?v367_0[i]:0.f,slice,i);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,1*HP,live[i]&&col?v371_0[i]:0.f,slice,i);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,2*HP,live[i]&&col?v375_0[i]:0.f,slice,i);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,3*HP,live[i]&&col?v379_0[i]:0.f,slice,i);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,0*HP,live[i]&&col?v367_0[i]:0.f,slice,i,dead);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,1*HP,live[i]&&col?v371_0[i]:0.f,slice,i,dead);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,2*HP,live[i]&&col?v375_0[i]:0.f,slice,i,dead);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,3*HP,live[i]&&col?v379_0[i]:0.f,slice,i,dead);
 put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v367_0[i]:0.f),(live[i]&&col?v371_0[i]:0.f),on[i]);
 put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v375_0[i]:0.f),(live[i]&&col?v379_0[i]:0.f),on[i]);
 v411_0[i]=(v410_0[i]*K(-0.5));

@@ -100,16 +100,17 @@ IN void expect(void*bar,int bytes){asm volatile("mbarrier.arrive.expect_tx.share
 IN bool arrived(const void*bar,u32 odd){u32 r;asm volatile("{.reg .pred p;mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2;selp.u32 %0,1,0,p;}":"=r"(r):"r"(inside(bar)),"r"(odd):"memory");return r;}
 IN L nanoseconds(){L t;asm volatile("mov.u64 %0,%%globaltimer;":"=l"(t));return t;}
 IN void meet(){asm volatile("fence.mbarrier_init.release.cluster;barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
-// Wait for all that is sent to a barrier at this beat, and have it wait for as much again.
+// Wait for all that is sent to a barrier at this beat, and have it wait for as much again. Who has given up neither
+// waits nor sends any more: a barrier must not be told more than it expects.
 IN void receive(void*bar,int beat,int bytes,bool first,bool&dead){
   if(!bytes)return;  // past the depth
   u32 odd=(u32)(beat-1)>>1&1;
   if(!arrived(bar,odd)){L since=nanoseconds();while(!dead&&!arrived(bar,odd))if(nanoseconds()-since>2000000000LL)dead=true;}
-  if(first)expect(bar,bytes);
+  if(first&&!dead)expect(bar,bytes);
 }
 // One number of this column to all blocks: each lane sends 16 bytes of a row to some of them. DEEP: the numbers of a
 // row that one team of warps multiplies; each has a barrier.
-template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int slice,int i){
+template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int slice,int i,bool dead){
   const int lane=threadIdx.x&31,from=lane%(32/VEC)*VEC,e=(threadIdx.x&~31)+i*NTH+from,first=lane/(32/VEC);
 #if HALF
   u32 w=pack(v,__shfl_xor_sync(~0u,v,1));
@@ -118,7 +119,7 @@ template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int 
 #endif
   uint4 q;q.x=__shfl_sync(~0u,w,from,32);q.y=__shfl_sync(~0u,w,from+VEC/4,32);q.z=__shfl_sync(~0u,w,from+VEC/2,32);q.w=__shfl_sync(~0u,w,from+VEC/4*3,32);
   const int k=at+slice*HS+e%HS;
-  UNROLL for(int n=0;n<NSL;n+=VEC)if(n+first<NSL)hand4(rows+(e/HS)*ROWL+k,bars+k/DEEP*8,(n+first+slice)%NSL,q);
+  UNROLL for(int n=0;n<NSL;n+=VEC)if(n+first<NSL&&!dead)hand4(rows+(e/HS)*ROWL+k,bars+k/DEEP*8,(n+first+slice)%NSL,q);
 }
 // Bytes of the numbers a team multiplies, in all rows.
 template<int DEPTH,int DEEP> IN int share_of(int team){int n=DEPTH-team*DEEP;return (n<0?0:n<DEEP?n:DEEP)*BM*(int)sizeof(elem);}

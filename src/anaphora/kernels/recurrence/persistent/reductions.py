@@ -79,7 +79,9 @@ class Reductions:
                 for q, four in fours
             )
             place = f"float*to={self._near(level, beat)}+strip*{width};char*bar={self._barrier(level, beat)};"
-            return [f"{{{place}UNROLL for(int u=0;u<NSL;u+=RW){{const int s=u+j%RW;if(s<NSL){{{words}}}}}}}"]
+            return [
+                f"{{{place}UNROLL for(int u=0;u<NSL;u+=RW){{const int s=u+j%RW;if(s<NSL&&!dead){{{words}}}}}}}"
+            ]
         stores = "".join(f"store4(to+{q},{','.join(four)});" for q, four in fours)
         return [f"if(on[i]&&j%RW==0){{float*to={self._far(level, at)}+strip*{width};{stores}}}"]
 

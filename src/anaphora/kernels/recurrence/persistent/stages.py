@@ -119,7 +119,7 @@ if({more}){{fetch();{self._touch()}}}
                 for q, key in enumerate(self.program.shared[start : start + len(set(e.operands))]):
                     value = f"{live}&&col?{self.body.name(key)}:0.f"
                     places = f"{self._place(k, beat)},{self._barriers(k, beat)},{q}*HP"
-                    lines.append(f"hand<{near.row},{self._deep(k)}>({places},{value},slice,i);")
+                    lines.append(f"hand<{near.row},{self._deep(k)}>({places},{value},slice,i,dead);")
         return lines
 
     def _deep(self, product: int) -> str:
