@@ -3,7 +3,8 @@
 // Rows of the batch go by eights, the narrow side of the tensor cores' product; a block of threads owns HS columns of
 // NT such tiles and keeps its slice of every matrix in registers, what does not fit there in shared memory. Whatever
 // other blocks need is published by plain stores to an array filled with NONE beforehand, a NaN that arithmetic never
-// makes; who needs it reads until it is there. No barrier, counter or fence is involved.
+// makes; who needs it reads until it is there. No barrier, counter or fence is involved. Blocks of a cluster may have
+// another way, below.
 typedef unsigned int u32;
 typedef long long L;
 typedef float R;
