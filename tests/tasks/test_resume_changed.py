@@ -136,3 +136,29 @@ def test_what_was_learnt_is_checked_before_anything_is_built_on_it(run, content)
     assert "tokenizer.json: is not the one these weights were trained with" in refused(run)
     (run / "model.safetensors").write_bytes(b"")  # nothing left to compare it with but the checkpoints
     assert "tokenizer.json" in refused(run)
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory):
+    """A language model, whose state is carried from batch to batch."""
+    folder = tmp_path_factory.mktemp("carried")
+    (folder / "text.txt").write_text("".join(f"{s} {t}\n" for s, t in pairs(200)))
+    given = {"tokens": "char", "hidden": 8, "embedding": 4, "batch_tokens": 256, "device": "cpu"}
+    an.LanguageModel(**given, **TRAINING).fit(folder / "text.txt", out=folder / "run")
+    return folder / "run"
+
+
+def test_a_state_that_fits_no_longer_is_begun_anew(carried, tmp_path):
+    run = shutil.copytree(carried, tmp_path / "run")
+    edit(run / "config.json", "settings", "batch_tokens", to=64)
+    assert an.LanguageModel.resume(run, steps=8).result_.steps == 8
+
+
+def test_a_place_in_the_data_that_is_lost_is_a_sentence(carried, tmp_path):
+    run = shutil.copytree(carried, tmp_path / "run")
+    edit(run / "config.json", "settings", "lines", to=True)
+    with pytest.raises(
+        RunError, match=r"cannot be found again, as by config.json .*lines was false and is true"
+    ) as told:
+        an.LanguageModel.resume(run, steps=8)
+    assert is_one_sentence(told.value)

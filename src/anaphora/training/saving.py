@@ -14,6 +14,7 @@ from torch import Tensor
 from anaphora._version import __version__
 from anaphora.errors import RunError, TrainingError
 from anaphora.kernels.compiler import compiler
+from anaphora.settings import TrainingSettings
 from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.objective import carried_state
@@ -147,7 +148,7 @@ class Keeper:
                 f"state.json has format {checkpoint.state.get('format')}, this version reads {FORMAT}"
             )
         mine, theirs = self.trainer.model.state_dict(), checkpoint.tensors["model"]
-        edited = self._changed(checkpoint.state.get("settings", {}), self._settings())
+        edited = self._edited(checkpoint.state)
         why = f"; by config.json {', '.join(edited)}" if edited else ""
         if set(mine) != set(theirs):
             odd = sorted(set(mine) ^ set(theirs))[0]
@@ -178,14 +179,22 @@ class Keeper:
             for name, value in checkpoint.tensors.get("objective", {}).items()
             if name.startswith(prefix)
         }
-        if mine and state["made_with"]["world"] == trainer.group.world:
+        if mine and state["made_with"]["world"] == trainer.group.world and self._same_batches(state):
             trainer.objective.load_state_dict(mine)  # type: ignore[attr-defined]
         for name, value in state["standing"].items():
             setattr(trainer.standing, name, value)
         trainer.progress = Progress(**state["progress"])
         trainer.health.restore(state["health"])
         trainer.stepper.scale.restore(state["scale"])
-        trainer.batches.restore(state["batches"])
+        try:
+            trainer.batches.restore(state["batches"])
+        except (LookupError, TypeError, ValueError):
+            if self._same_batches(state):
+                raise
+            raise RunError(
+                f"{trainer.folder.path}: the place in the data cannot be found again, as by config.json "
+                f"{', '.join(self._edited(state))}; put back what was changed, or train anew."
+            ) from None
         self.marks = state["journals"]
         self.exported = checkpoint.best
 
@@ -226,10 +235,20 @@ class Keeper:
     def _settings(self) -> dict[str, Any]:
         return dict(json.loads(self.trainer.settings.model_dump_json()))
 
+    def _edited(self, state: Mapping[str, Any]) -> list[str]:
+        """Clauses that name the settings that were others when ``state`` was written."""
+        return self._changed(state.get("settings", {}), self._settings())
+
+    def _same_batches(self, state: Mapping[str, Any]) -> bool:
+        """Whether batches are cut as they were: no setting of the task was changed, and not their size."""
+        cutting = self._settings().keys() - TrainingSettings.model_fields.keys() | {"batch_tokens"}
+        before, now = state.get("settings", {}), self._settings()
+        return not any(name in before and before[name] != now[name] for name in cutting)
+
     def _warn_of_changes(self, state: Mapping[str, Any]) -> None:
         now = self.made_with()
         changed = self._changed({**dict.fromkeys(now), **state["made_with"]}, now)
-        edited = self._changed(state.get("settings", {}), self._settings())
+        edited = self._edited(state)
         if edited:
             self.trainer.reporter.say(
                 f"{self.trainer.folder.path}: {', '.join(edited)} since the checkpoint was written; the run goes on "
@@ -244,8 +263,12 @@ class Keeper:
     def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         """Clauses that name what is not as it was; what ``before`` does not know cannot be told."""
         now = json.loads(json.dumps(now))
+
+        def word(value: Any) -> str:
+            return str(value).lower() if isinstance(value, bool) else str(value)
+
         return [
-            f"{name} was {before[name]} and is {value}"
+            f"{name} was {word(before[name])} and is {word(value)}"
             for name, value in now.items()
             if name in before and before[name] != value
         ]
