@@ -121,8 +121,10 @@ def check_lookup(device: str, shape: tuple[int, ...], rows: int, width: int, dty
         for t in (terms, terms.abs())
     )
     rounding = {torch.float32: 2**-23, torch.bfloat16: 2**-8, torch.float16: 2**-10}[dtype]
-    # The result is rounded once, and every sum on the way in float32 as large as its terms let it be.
-    assert ((found.double() - wanted).abs() <= rounding * wanted.abs() + 2**-22 * sizes).all()
+    # The result is rounded once, and every sum on the way in float32 as large as its terms let it be; no number is nearer
+    # to zero than the smallest step of its type.
+    step = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    assert ((found.double() - wanted).abs() <= rounding * wanted.abs() + 2**-22 * sizes + step).all()
 
 
 def check_softmax(device: str, shape: tuple[int, int, int], dtype: torch.dtype, by_query: bool) -> None:
