@@ -46,7 +46,7 @@ prepare();
 
 look(t+1);
 if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);}}}
-if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X33[r*(3*H_)+0*H_+jc]);touch(&X33[r*(3*H_)+1*H_+jc]);touch(&X33[r*(3*H_)+2*H_+jc]);}}}
+
 EACH{v40_0[i]=(x33_1[i]+p0_1);
 v45_0[i]=(x33_2[i]+p1_0);
 v36_0[i]=(x33_0[i]+p0_0);}

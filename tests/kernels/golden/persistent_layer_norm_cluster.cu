@@ -52,7 +52,7 @@ prepare();
 
 look(t+1);
 if(t+1<most){fetch();}
-if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X4[r*(4*H_)+0*H_+jc]);touch(&X4[r*(4*H_)+1*H_+jc]);touch(&X4[r*(4*H_)+2*H_+jc]);touch(&X4[r*(4*H_)+3*H_+jc]);}if(j==0){touch(&A5[r]);touch(&A10[r]);}}}
+
 EACH{v7_0[i]=(a5_0[i]*K(0.015625));
 v74_0[i]=(x4_3[i]-v7_0[i]);
 v11_0[i]=(a10_0[i]*K(0.015625));

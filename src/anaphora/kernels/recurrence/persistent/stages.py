@@ -74,9 +74,12 @@ if({more}){{fetch();{self._touch()}}}
 }}"""
 
     def _touch_inputs(self) -> str:
-        """What is fetched at the next step, for the step after it, should be close by then."""
+        """What is fetched at the next step, for the step after it, should be close by then.
+
+        A forward step of several exchanges is long enough to fetch its few inputs from afar.
+        """
         text = self.reads.touch()
-        if not text:
+        if not text or (not self.program.backward and self.program.stages > 2):
             return ""
         later, there = ("t-2", "t>1") if self.program.backward else ("t+2", "t+2<most")
         row = f"const int late=place({later},len[i],reverse);const L r=(L)late*B+row[i];"
