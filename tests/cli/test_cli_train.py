@@ -108,6 +108,20 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on(fake, capsys, m
     assert "anaphora resume runs/x" in capsys.readouterr().err
 
 
+def test_who_stops_before_the_first_step_is_told_how_to_go_on(fake, here, capsys, monkeypatch):
+    def fit(self, data, valid, out, **options):
+        if out == "begun":
+            (here / out).mkdir()
+            (here / out / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fake, "fit", fit)
+    assert main.run(["train", "translate", "train.tsv", "-o", "begun"]) == 130
+    assert "anaphora resume begun" in capsys.readouterr().err
+    assert main.run(["train", "translate", "train.tsv", "-o", "not-yet"]) == 130
+    assert capsys.readouterr().err == "anaphora: stopped.\n"
+
+
 def test_what_to_type_next_can_be_typed(fake, capsys):
     assert main.run(["train", "translate", "train.tsv", "-o", "my runs/$x"]) == 0
     assert "anaphora predict 'my runs/$x' FILE" in capsys.readouterr().err

@@ -28,14 +28,13 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
 
     begun = time.monotonic()
     model = estimator(request.task.command)(**request.given)
-    model.fit(
-        request.data,
-        request.valid,
-        out,
-        force=force,
-        reporter=make_reporter(request.settings),
-        **request.fields,
-    )
+    reporter = make_reporter(request.settings)
+    try:
+        model.fit(request.data, request.valid, out, force=force, reporter=reporter, **request.fields)
+    except KeyboardInterrupt:  # before the first step, or twice: the run is there, and can go on
+        if first_process() and Path(out, "config.json").is_file():
+            say(f"Go on with it:  {command_name()} resume {shlex.quote(out)}")
+        raise
     return report(model, out, seconds=time.monotonic() - begun, as_json=as_json)
 
 
