@@ -93,9 +93,11 @@ class Host:
         self.batch = batch
         self._vectors(given)
         sums = np.zeros((len(self.program.sums), self.hidden), np.float32)
-        for b in range(batch):
-            length = int(given["LENGTHS"][b]) if "LENGTHS" in given else time
-            self._row(kernel_pass, given, b, time, length, reverse, sums)
+        lengths, rows = (
+            given["LENGTHS"].reshape(2, batch) if "LENGTHS" in given else ([time] * batch, range(batch))
+        )
+        for length, b in zip(lengths, rows, strict=True):
+            self._row(kernel_pass, given, int(b), time, int(length), reverse, sums)
         if self.program.sums:
             given["SUMS"][:] = 0
             given["SUMS"][:, 0, : self.hidden] = sums

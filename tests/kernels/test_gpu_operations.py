@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from persistent_emulated import _HOST, COMPILER
 from torch import Tensor
 
-from anaphora.kernels.gpu import likelihood, lookup, masked
+from anaphora.kernels.gpu import likelihood, lookup, masked, ragged
 from anaphora.kernels.gpu.kernel import KINDS, PRELUDE, Kernel
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.kernels.gpu.lookup import look_up
 from anaphora.kernels.gpu.masked import by_torch, fits, softmax_among
+from anaphora.kernels.gpu.ragged import longest_first, turned_rows
 
 PAD = 0
 MORE = r"""
@@ -79,9 +80,10 @@ def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if COMPILER is None:
         pytest.skip("no C++ compiler here")
     monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, tmp_path, *given))
-    for module in (likelihood, lookup, masked):
+    for module in (likelihood, lookup, masked, ragged):
         monkeypatch.setattr(module, "serves", lambda *_: True)
     monkeypatch.setattr(lookup, "FEW", 0)
+    monkeypatch.setattr(Kernel, "loaded_on", lambda *_: True)
 
 
 def expected_loss(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
@@ -218,3 +220,52 @@ def test_twice_is_the_same_and_twice_differentiated_is_right() -> None:
     (twice,) = torch.autograd.grad(wanted.square().sum(), exact)
     torch.testing.assert_close(first.double(), wanted, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(second.double(), twice, rtol=1e-3, atol=1e-2)
+
+
+def check_order(device: str, rows: int, dtype: torch.dtype) -> None:
+    lengths = torch.randint(-1, 9, (rows,)).to(device, dtype)
+    ends, found = longest_first(lengths, 7).view(2, rows).tolist()
+    wanted = sorted(range(rows), key=lambda b: (-int(lengths[b]), b))
+    assert found == wanted
+    assert ends == [min(7, max(0, int(lengths[b]))) for b in wanted]
+
+
+def check_turning(device: str, width: int, dtype: torch.dtype, kind: torch.dtype) -> None:
+    whole = torch.randn(5, 6, width + 8, device=device).to(dtype)
+    lengths = torch.tensor([6, 0, 3, 9, 1], device=device, dtype=kind)
+    for value in (
+        whole,
+        whole[:, :, 8:],
+        whole.transpose(0, 1).contiguous().transpose(0, 1),
+        whole[:, :, 1:],
+    ):
+        ended = torch.arange(6, device=device)[None, :, None] >= lengths[:, None, None]
+        value = value.masked_fill(ended, float("nan")) if value.is_contiguous() else value
+        found = turned_rows(value, lengths)
+        assert found.is_contiguous()
+        assert torch.equal(found, torch.where(ended, 0, value).transpose(0, 1))
+
+
+@pytest.mark.usefixtures("by_fibres")
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_ragged_rows_by_fibres(kind: torch.dtype) -> None:
+    for rows in (1, 7, 300):
+        check_order("cpu", rows, kind)
+    check_turning("cpu", 24, torch.bfloat16, kind)
+    check_turning("cpu", 272, torch.float32, kind)
+
+
+def test_ragged_rows_by_torch() -> None:
+    for rows in (1, 7, 300):
+        check_order("cpu", rows, torch.int64)
+    check_turning("cpu", 24, torch.bfloat16, torch.int64)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_ragged_rows_on_a_gpu(kind: torch.dtype) -> None:
+    for rows in (1, 7, 300, 5000):
+        check_order("cuda", rows, kind)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        for width in (24, 272):
+            check_turning("cuda", width, dtype, kind)

@@ -22,11 +22,11 @@ __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);
 
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}
-for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}
+int len[EPT],row[EPT];bool on[EPT];int most;
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
-UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
+UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
 (void)prow;(void)plen;
 float v45_0[EPT];float v50_0[EPT];float v40_0[EPT];float v37_0[EPT];float v37_1[EPT];float v37_2[EPT];float v47_0[EPT];float v48_0[EPT];float v56_0[EPT];float v57_0[EPT];float v42_0[EPT];float v43_0[EPT];float v52_0[EPT];float v53_0[EPT];float v54_0[EPT];float v55_0[EPT];float v58_0[EPT];float v59_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
@@ -111,11 +111,11 @@ __syncthreads();
 
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}
-for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}
+int len[EPT],row[EPT];bool on[EPT];int most;
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
-UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
+UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
 (void)prow;(void)plen;
 float v56_0[EPT];float v67_0[EPT];float v68_0[EPT];float v75_0[EPT];float v76_0[EPT];float v73_0[EPT];float v62_0[EPT];float v69_0[EPT];float v70_0[EPT];float v77_0[EPT];float v61_0[EPT];float v63_0[EPT];float v72_0[EPT];float v74_0[EPT];float v71_0[EPT];float v64_0[EPT];float v79_0[EPT];float v82_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;

@@ -22,11 +22,11 @@ __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);
 
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}
-for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}
+int len[EPT],row[EPT];bool on[EPT];int most;
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
-UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
+UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
 (void)prow;(void)plen;
 float v27_0[EPT];float v17_0[EPT];float v12_0[EPT];float v22_0[EPT];float v8_0[EPT];float v8_1[EPT];float v8_2[EPT];float v8_3[EPT];float v29_0[EPT];float v36_0[EPT];float v19_0[EPT];float v32_0[EPT];float v33_0[EPT];float v14_0[EPT];float v31_0[EPT];float v24_0[EPT];float v30_0[EPT];float v34_0[EPT];float v35_0[EPT];float v37_0[EPT];float v38_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
@@ -120,11 +120,11 @@ __syncthreads();
 
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}
-for(int r=0;r<BM;r++){int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}
+int len[EPT],row[EPT];bool on[EPT];int most;
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
-UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}
+UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
 (void)prow;(void)plen;
 float v43_0[EPT];float v44_0[EPT];float v57_0[EPT];float v58_0[EPT];float v54_0[EPT];float v55_0[EPT];float v60_0[EPT];float v61_0[EPT];float v46_0[EPT];float v47_0[EPT];float v42_0[EPT];float v45_0[EPT];float v49_0[EPT];float v50_0[EPT];float v59_0[EPT];float v52_0[EPT];float v56_0[EPT];float v51_0[EPT];float v62_0[EPT];float v41_0[EPT];float v48_0[EPT];float v53_0[EPT];float v64_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;

@@ -66,6 +66,10 @@ class Kernel:
         ):  # the latter takes as long as a small kernel
             loaded.launch(min(blocks, tasks), pointers, words)
 
+    def loaded_on(self, like: Tensor, kind: int = 0) -> bool:
+        """Whether it has run on the GPU of ``like`` before."""
+        return (like.device.index or 0, kind) in self._loaded
+
     def _load(self, index: int, kind: int) -> tuple[Loaded, int]:
         facts = torch.cuda.get_device_properties(index)
         source = f"#define KIND {kind}\n{PRELUDE}{self._source}"

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.kernels.gpu.ragged import longest_first
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.persistent.driver import check_report
@@ -48,8 +49,9 @@ def _forward(
     given = (given[0]._replace(steps=first), given[1]._replace(steps=(first[0], *other)))
     batch, time = x.shape[:2]
     y = x.new_empty(time, batch, 2 * hidden) if turned else x.new_empty(batch, time, 2 * hidden)
+    places = None if lengths is None else longest_first(lengths, time)
     begun = [
-        side.begin(g, lengths, half, keep) for side, g, half in zip(sides, given, y.chunk(2, -1), strict=True)
+        side.begin(g, places, half, keep) for side, g, half in zip(sides, given, y.chunk(2, -1), strict=True)
     ]
     begun[0].run.run([b.arrays for b in begun], time, batch, False, turned)
     kept = [side.kept(b, g) for side, b, g in zip(sides, begun, given, strict=True)]

@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from anaphora.kernels.gpu.ragged import longest_first, turned_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.order import turned
 from anaphora.kernels.recurrence.persistent import nvrtc
@@ -141,7 +142,8 @@ class Passes:
         lengths = lengths_of(call, x)
         given = given._replace(steps=self.time_first(given.steps, lengths, keep))
         y = x.new_empty(*x.shape[:2], self.hidden)
-        begun = self.begin(given, lengths, y, keep)
+        places = None if lengths is None else longest_first(lengths, x.shape[1])
+        begun = self.begin(given, places, y, keep)
         begun.run.run([begun.arrays], x.shape[1], x.shape[0], call.reverse, False)
         return y, begun.states, self.kept(begun, given)
 
@@ -149,17 +151,17 @@ class Passes:
         """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``, with zeros past the end of a row where gradients will read them."""
         if lengths is None or not keep:
             return tuple(turned(s) for s in steps)
-        live = (torch.arange(steps[0].shape[1], device=lengths.device)[:, None] < lengths).unsqueeze(-1)
-        return tuple(turned(s, live if i in self.layout.multiplied else None) for i, s in enumerate(steps))
+        read = self.layout.multiplied
+        return tuple(turned_rows(s, lengths) if i in read else turned(s) for i, s in enumerate(steps))
 
-    def begin(self, given: Arguments, lengths: Tensor | None, y: Tensor, keep: bool) -> Begun:
-        """A forward pass into ``y``; step inputs ``(T, B, ·)``."""
+    def begin(self, given: Arguments, places: Tensor | None, y: Tensor, keep: bool) -> Begun:
+        """A forward pass into ``y``; step inputs ``(T, B, ·)``; ``places``: lengths and rows, the longest first."""
         run = self.forward_pass if keep else self.running_pass
         x, program = given.steps[0], run.program
         rows, kernel = x.shape[0] * x.shape[1], run.kernel
         with _precision(x):
             arrays = self._inputs(given)
-        arrays |= {"LENGTHS": lengths, "Y": y, **run.shared_arrays(x, rows), **self._matrices(run, given)}
+        arrays |= {"LENGTHS": places, "Y": y, **run.shared_arrays(x, rows), **self._matrices(run, given)}
         if program.keep:
             arrays["KEEP"] = x.new_empty(rows, self.hidden * kernel.kept)
         if program.keep_rows:
@@ -305,10 +307,11 @@ class Passes:
 
 
 def lengths_of(call: Call, x: Tensor) -> Tensor | None:
-    """The lengths of the rows of x ``(B, T, ·)`` as kernels read them."""
+    """The lengths of the rows of x ``(B, T, ·)``, beside it."""
     if call.lengths is None:
         return None
-    return call.lengths.to(x.device, torch.int32).clamp(0, x.shape[1]).contiguous()
+    kind = torch.int32 if call.lengths.dtype == torch.int32 else torch.int64
+    return call.lengths.to(x.device, kind).contiguous()
 
 
 def in_memory(dy: Tensor | None) -> tuple[Tensor | None, bool]:

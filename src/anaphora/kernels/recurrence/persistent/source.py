@@ -95,11 +95,11 @@ const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
 for(int group=block/NSL;group<groups;group+=blocks/NSL){{
-int len[EPT],row[EPT];bool on[EPT];int most=0;
-UNROLL for(int i=0;i<EPT;i++){{int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;row[i]=b<B?b:B-1;len[i]=LENGTHS?LENGTHS[row[i]]:T;}}
-for(int r=0;r<BM;r++){{int b=group*BM+r;int n=b<B?(LENGTHS?LENGTHS[b]:T):0;most=n>most?n:most;}}
+int len[EPT],row[EPT];bool on[EPT];int most;
+UNROLL for(int i=0;i<EPT;i++){{int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}}
+most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
-UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);prow[n]=b<B?b:B-1;plen[n]=LENGTHS?LENGTHS[prow[n]]:T;}}
+UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}}
 (void)prow;(void)plen;
 {declared}
 {self._first()}
