@@ -139,10 +139,9 @@ def test_var_learns_from_what_is_whole_and_from_several_lengths():
         model.coefficients[0] * scale[:, None] / scale, whole.coefficients[0], atol=0.05
     )
     parts = VAR(1).fit([autoregression(300), autoregression(500, 1)])
-    joined = np.concatenate(
-        [VAR(1)._design(one[None], 1) for one in (autoregression(300), autoregression(500, 1))]
-    )
-    beta = np.linalg.lstsq(joined[:, :3], joined[:, 3:], rcond=None)[0]
+    pieces = (autoregression(300), autoregression(500, 1))
+    before = np.concatenate([np.column_stack([np.ones(len(one) - 1), one[:-1]]) for one in pieces])
+    beta = np.linalg.lstsq(before, np.concatenate([one[1:] for one in pieces]), rcond=None)[0]
     np.testing.assert_allclose(parts.table, beta, atol=1e-10)
 
 
