@@ -13,12 +13,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from warm_command import commands_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,18 +27,8 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return [(text[: m.start()].count("\n") + 1, m[1], m[2]) for m in FENCE.finditer(text)]
 
 
-@pytest.fixture(scope="module")
-def warm() -> Iterator[Path | None]:
-    """Where an ``anaphora`` lies that starts at once; only on Linux is it safe to fork what has imported torch."""
-    if sys.platform != "linux":
-        yield None
-        return
-    with commands_folder() as folder:
-        yield folder
-
-
-def run_shell(code: str, folder: Path, *first: Path) -> None:
-    path = os.pathsep.join([*map(str, first), str(Path(sys.executable).parent), os.environ["PATH"]])
+def run_shell(code: str, folder: Path) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
@@ -65,13 +52,8 @@ def run_make(code: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_every_block_runs(
-    page: Path, warm: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first = (
-        [] if warm is None or page.name == "README.md" else [warm]
-    )  # one page takes the command as installed
     namespace: dict[str, object] = {"__name__": "__page__"}
     for line, kind, code in blocks(page):
         if kind == "python":
@@ -81,7 +63,7 @@ def test_every_block_runs(
             if re.search(r"^(make|git clone) ", code, re.MULTILINE):
                 run_make(code)
             else:
-                run_shell(code, tmp_path, *first)
+                run_shell(code, tmp_path)
         elif kind == "toml":
             tomllib.loads(code)
         elif kind == "json":
