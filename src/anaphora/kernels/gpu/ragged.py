@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.kernel import Kernel, serves
+from anaphora.kernels.recurrence.order import turned, wide
 
 HEAD = r"""
 __device__ inline long long steps_of(const long long*lengths,int row,int narrow){return narrow?((const int*)lengths)[row]:lengths[row];}
@@ -35,7 +36,6 @@ extern "C" __global__ void turn_rows(const uint4*from,const long long*lengths,ui
   }
 }
 """
-_WIDE = 16  # bytes that a lane moves at a time
 _order = Kernel(HEAD + ORDER, "longest_first")
 _turn = Kernel(HEAD + TURN, "turn_rows")
 
@@ -57,17 +57,15 @@ def longest_first(lengths: Tensor, time: int) -> Tensor:
 def turned_rows(value: Tensor, lengths: Tensor) -> Tensor:
     """``(B, T, ·)`` as ``(T, B, ·)`` in this order of memory, with zeros from ``lengths`` on, whatever was there."""
     batch, time, width = value.shape
-    numbers = _WIDE // value.element_size()
-    places = (width, value.stride(0), value.stride(1), value.storage_offset())
-    even = value.stride(2) == 1 and not any(place % numbers for place in places)
-    if even and value.numel() and serves(value, lengths) and _ready(value, _turn):
+    numbers = wide(value)
+    if numbers and value.numel() and serves(value, lengths) and _ready(value, _turn):
         made = value.new_empty(time, batch, width)
         steps = [n // numbers for n in (width, value.stride(0), value.stride(1))]
         tasks = -(-batch * time // 8)
         _turn.run(value, tasks, (value, lengths, made), (batch, time, *steps, _narrow(lengths)))
         return made
     live = (torch.arange(time, device=value.device)[:, None] < lengths).unsqueeze(-1)
-    return torch.where(live, value.transpose(0, 1), value.new_zeros(()))
+    return turned(value, live)
 
 
 def _narrow(lengths: Tensor) -> int:

@@ -16,11 +16,16 @@ def turned(value: Tensor, live: Tensor | None = None) -> Tensor:
     found = value.transpose(0, 1)
     if live is None and found.is_contiguous():
         return found
-    numbers = _WIDE // value.element_size()
-    places = (value.shape[2], value.stride(0), value.stride(1), value.storage_offset())
-    if value.stride(2) == 1 and not any(place % numbers for place in places):
+    if wide(value):
         found = found.view(torch.complex128)  # sixteen bytes that nobody computes with
     if live is None:
         return found.contiguous().view(value.dtype)
     made = torch.empty(found.shape, dtype=found.dtype, device=value.device)
     return torch.where(live, found, found.new_zeros(()), out=made).view(value.dtype)
+
+
+def wide(value: Tensor) -> int:
+    """How many numbers of ``(·, ·, ·)`` a GPU moves at a time; 0 where its rows do not begin and end at such places."""
+    numbers = _WIDE // value.element_size()
+    places = (value.shape[2], value.stride(0), value.stride(1), value.storage_offset())
+    return numbers if value.stride(2) == 1 and not any(place % numbers for place in places) else 0
