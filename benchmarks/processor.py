@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from anaphora.kernels import compiler
+from anaphora.kernels.toolchain import compiler
 
 SOURCE = """
 typedef long long L;

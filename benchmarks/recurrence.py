@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from anaphora import nn
-from anaphora.kernels.recurrence.reference import run_reference
+from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 from processor import Processor
 
@@ -176,7 +176,7 @@ def measure_first_use() -> list[dict[str, object]]:
     old = os.environ.get("ANAPHORA_CACHE")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ANAPHORA_CACHE"] = folder
-        from anaphora.kernels.recurrence import compiled
+        from anaphora.kernels.recurrence.backends.c import compiled
 
         for _ in range(2):
             compiled._LOADED.clear()  # as in a new process

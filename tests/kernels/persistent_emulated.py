@@ -15,12 +15,12 @@ from pathlib import Path
 
 import torch
 
-from anaphora.kernels.recurrence.persistent.clusters import clustered
-from anaphora.kernels.recurrence.persistent.passes import Arrays, Pass, Passes
-from anaphora.kernels.recurrence.persistent.program import make_programs
-from anaphora.kernels.recurrence.persistent.source import Kernel
-from anaphora.kernels.recurrence.persistent.tiling import tile
-from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.backends.persistent.clusters import clustered
+from anaphora.kernels.recurrence.backends.persistent.passes import Arrays, Pass, Passes
+from anaphora.kernels.recurrence.backends.persistent.program import make_programs
+from anaphora.kernels.recurrence.backends.persistent.source import Kernel
+from anaphora.kernels.recurrence.backends.persistent.tiling import tile
+from anaphora.kernels.recurrence.front.plan import Plan
 
 COMPILER = shutil.which("g++")
 _HOST = r"""

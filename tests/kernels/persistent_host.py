@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anaphora.kernels import compiler
-from anaphora.kernels.recurrence.persistent.body import Body, place_name
-from anaphora.kernels.recurrence.persistent.columns import Exchange, Key, Program
-from anaphora.kernels.recurrence.persistent.passes import Arrays, Pass, Passes
-from anaphora.kernels.recurrence.persistent.program import make_programs
-from anaphora.kernels.recurrence.persistent.source import Kernel
-from anaphora.kernels.recurrence.persistent.tiling import choose
-from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.backends.persistent.body import Body, place_name
+from anaphora.kernels.recurrence.backends.persistent.columns import Exchange, Key, Program
+from anaphora.kernels.recurrence.backends.persistent.passes import Arrays, Pass, Passes
+from anaphora.kernels.recurrence.backends.persistent.program import make_programs
+from anaphora.kernels.recurrence.backends.persistent.source import Kernel
+from anaphora.kernels.recurrence.backends.persistent.tiling import choose
+from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.toolchain import compiler
 
 Floats = NDArray[np.float32]
 

@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from anaphora import nn
+from anaphora.kernels.recurrence.backends.reference import reverse_rows, run_reference
 from anaphora.kernels.recurrence.choose import Way, force
 from anaphora.kernels.recurrence.precision import recurrent_precision
-from anaphora.kernels.recurrence.reference import reverse_rows, run_reference
 from anaphora.nn.recurrent_native import native_form
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.engine import Engine
-from anaphora.kernels.recurrence.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 
 I, H = 3, 4

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from anaphora import nn
-from anaphora.kernels import compiler
-from anaphora.kernels.recurrence import compiled, engine
+from anaphora.kernels.recurrence import engine
+from anaphora.kernels.recurrence.backends.c import compiled
+from anaphora.kernels.toolchain import compiler
 
 SOURCE = "int answer(void){return %d;}"
 

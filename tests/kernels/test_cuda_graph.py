@@ -12,10 +12,11 @@ from recurrence_results import inputs, reference, results
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import cuda_graph, engine
+from anaphora.kernels.recurrence import engine
+from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
+from anaphora.kernels.recurrence.backends.cuda_graph.captures import COPIES, Recordings
+from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.engine import Engine
-from anaphora.kernels.recurrence.recordings import COPIES, Recordings
-from anaphora.kernels.recurrence.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T, I, H = 5, 7, 3, 8

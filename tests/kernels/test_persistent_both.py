@@ -13,12 +13,12 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.persistent import both
-from anaphora.kernels.recurrence.persistent.program import make_programs
-from anaphora.kernels.recurrence.persistent.tiling import choose, cost
-from anaphora.kernels.recurrence.plan import make_plan
-from anaphora.kernels.recurrence.reference import Params, run_reference
-from anaphora.kernels.recurrence.trace import trace
+from anaphora.kernels.recurrence.backends.persistent import both
+from anaphora.kernels.recurrence.backends.persistent.program import make_programs
+from anaphora.kernels.recurrence.backends.persistent.tiling import choose, cost
+from anaphora.kernels.recurrence.backends.reference import Params, run_reference
+from anaphora.kernels.recurrence.front.plan import make_plan
+from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")

@@ -11,7 +11,7 @@ import torch
 from recurrence_errors import CELLS, SLACK, Drawn, Layer, Precision, products_of
 from torch import Tensor
 
-from anaphora.kernels.recurrence.persistent import run
+from anaphora.kernels.recurrence.backends.persistent import run
 from anaphora.nn.recurrent_run import LayerRun, run_both_layers, run_layer
 
 pytestmark = pytest.mark.cuda

@@ -15,12 +15,12 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.persistent import run
-from anaphora.kernels.recurrence.persistent.driver import Loaded, check_report
-from anaphora.kernels.recurrence.persistent.nvrtc import machine_code
-from anaphora.kernels.recurrence.persistent.source import NAME
-from anaphora.kernels.recurrence.plan import Plan, make_plan
-from anaphora.kernels.recurrence.trace import trace
+from anaphora.kernels.recurrence.backends.persistent import run
+from anaphora.kernels.recurrence.backends.persistent.source import NAME
+from anaphora.kernels.recurrence.front.plan import Plan, make_plan
+from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.kernels.toolchain.driver import Loaded, check_report
+from anaphora.kernels.toolchain.nvrtc import machine_code
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.cuda

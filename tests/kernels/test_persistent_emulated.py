@@ -13,9 +13,9 @@ from recurrence_results import CELLS, inputs, reference, results
 from test_persistent_host import OnHost
 
 from anaphora import nn
-from anaphora.kernels.recurrence.persistent import passes as passes_module
-from anaphora.kernels.recurrence.persistent import run
-from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.backends.persistent import passes as passes_module
+from anaphora.kernels.recurrence.backends.persistent import run
+from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")

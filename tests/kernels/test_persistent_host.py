@@ -14,14 +14,14 @@ from test_recurrence_drawn import PROGRAMS, Drawn
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels import compiler
 from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.persistent import passes as passes_module
-from anaphora.kernels.recurrence.persistent import run
-from anaphora.kernels.recurrence.persistent.columns import Unsuitable
-from anaphora.kernels.recurrence.plan import Plan, make_plan
-from anaphora.kernels.recurrence.reference import Params, States, run_reference
-from anaphora.kernels.recurrence.trace import trace
+from anaphora.kernels.recurrence.backends.persistent import passes as passes_module
+from anaphora.kernels.recurrence.backends.persistent import run
+from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable
+from anaphora.kernels.recurrence.backends.reference import Params, States, run_reference
+from anaphora.kernels.recurrence.front.plan import Plan, make_plan
+from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.kernels.toolchain import compiler
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here")

@@ -15,21 +15,21 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.persistent import run
-from anaphora.kernels.recurrence.persistent.clusters import (
+from anaphora.kernels.recurrence.backends.persistent import run
+from anaphora.kernels.recurrence.backends.persistent.clusters import (
     MOST_BLOCKS,
     closer,
     clustered,
     nearby,
     reduction_width,
 )
-from anaphora.kernels.recurrence.persistent.columns import Unsuitable, find
-from anaphora.kernels.recurrence.persistent.packing import pack_depth, pack_rows, unpack_rows
-from anaphora.kernels.recurrence.persistent.program import Programs, make_programs
-from anaphora.kernels.recurrence.persistent.source import Kernel
-from anaphora.kernels.recurrence.persistent.tiling import SHARED_MEMORY, choose, tile
-from anaphora.kernels.recurrence.plan import Plan, make_plan
-from anaphora.kernels.recurrence.trace import trace
+from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable, find
+from anaphora.kernels.recurrence.backends.persistent.packing import pack_depth, pack_rows, unpack_rows
+from anaphora.kernels.recurrence.backends.persistent.program import Programs, make_programs
+from anaphora.kernels.recurrence.backends.persistent.source import Kernel
+from anaphora.kernels.recurrence.backends.persistent.tiling import SHARED_MEMORY, choose, tile
+from anaphora.kernels.recurrence.front.plan import Plan, make_plan
+from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.nn.recurrent_step import LayerStep
 
 GOLDEN = Path(__file__).with_name("golden")

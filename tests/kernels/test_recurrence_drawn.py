@@ -13,7 +13,7 @@ from recurrence_results import I, inputs, is_compiled, make_engine, reference, r
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels import compiler
+from anaphora.kernels.toolchain import compiler
 
 UNARY = {
     "tanh": torch.tanh,

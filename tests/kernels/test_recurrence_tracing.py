@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence import engine as engine_module
-from anaphora.kernels.recurrence.reference import run_reference
+from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 
 

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from anaphora import nn
+from anaphora.kernels.recurrence.backends.triton.passes import programs
+from anaphora.kernels.recurrence.backends.triton.stages import CannotPrint, forward_stages
+from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
 from anaphora.kernels.recurrence.engine import Engine
-from anaphora.kernels.recurrence.plan import Plan
-from anaphora.kernels.recurrence.triton_step.passes import programs
-from anaphora.kernels.recurrence.triton_step.stages import CannotPrint, forward_stages
-from anaphora.kernels.recurrence.triton_step.tiles import row_tile, shares, tile
+from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES
+from anaphora.kernels.recurrence.backends.triton import passes
 from anaphora.kernels.recurrence.engine import Engine
-from anaphora.kernels.recurrence.loop import LOOP_PASSES
-from anaphora.kernels.recurrence.triton_step import passes
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T = 3, 3

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.reference import reverse_rows
+from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.models.bridge import Bridge, HandOver
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder

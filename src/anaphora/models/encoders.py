@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.reference import reverse_rows
+from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import masks
 from anaphora.nn.positions import Learned, Sinusoidal

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.recurrence.backends.persistent.run import run_both
+from anaphora.kernels.recurrence.backends.reference import Params, States
 from anaphora.kernels.recurrence.engine import Engine
-from anaphora.kernels.recurrence.persistent.run import run_both
-from anaphora.kernels.recurrence.reference import Params, States
 from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors
 from anaphora.nn.recurrent_native import native_form, run_native

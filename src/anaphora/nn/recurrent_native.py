@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.reference import Params, States, reverse_rows
+from anaphora.kernels.recurrence.backends.reference import Params, States, reverse_rows
 from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import Elman
 from anaphora.nn.cells.gru import GRU

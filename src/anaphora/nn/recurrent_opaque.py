@@ -21,7 +21,7 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from anaphora.kernels.recurrence.reference import States
+from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_step import LayerStep
 

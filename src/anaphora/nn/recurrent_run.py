@@ -13,9 +13,9 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
+from anaphora.kernels.recurrence.backends.reference import Params, States, reverse_rows, run_reference
 from anaphora.kernels.recurrence.choose import forced
 from anaphora.kernels.recurrence.engine import Engine
-from anaphora.kernels.recurrence.reference import Params, States, reverse_rows, run_reference
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell, named_tensors
 from anaphora.nn.recurrent_cuda import Side, run_both_cuda, run_cuda, side_by_side
@@ -68,7 +68,7 @@ def run_layer(
 ) -> tuple[Tensor, States]:
     """Run ``step`` over time. ``params`` replaces some of the cell's parameters (weight dropout).
 
-    Shapes as in :func:`~anaphora.kernels.recurrence.reference.run_reference`.
+    Shapes as in :func:`~anaphora.kernels.recurrence.backends.reference.run_reference`.
     """
     if inside.recording():
         return _run_recorded(step, params, steps, rows, initial, lengths, reverse)

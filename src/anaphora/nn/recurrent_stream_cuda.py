@@ -13,9 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.cuda_graph import capture, current_stream, graph_pool, recordable
+from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
+    capture,
+    current_stream,
+    graph_pool,
+    recordable,
+)
+from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.kernels.recurrence.precision import tf32_allowed
-from anaphora.kernels.recurrence.reference import States
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from anaphora._version import __version__
 from anaphora.errors import RunError, TrainingError
-from anaphora.kernels.compiler import compiler
+from anaphora.kernels.toolchain.compiler import compiler
 from anaphora.settings import TrainingSettings
 from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
 from anaphora.training.durable import replace_file, writing

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels import compiler
+from anaphora.kernels.toolchain import compiler
 
 
 @cache

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from anaphora.kernels import compiler
+from anaphora.kernels.toolchain import compiler
 
 Array = np.ndarray[Any, Any]
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from anaphora.kernels import compiler
-from anaphora.kernels.recurrence import workspace
-from anaphora.kernels.recurrence.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c import workspace
+from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.toolchain import compiler
 
 Directions = tuple[tuple[bool, bool], ...]
 _GROUP = 8  # pictures that go through a wave together, as in the prelude

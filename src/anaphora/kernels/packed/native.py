@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels import compiler
-from anaphora.kernels.recurrence.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.toolchain import compiler
 
 _THREADED = 1 << 22  # multiplications for which it is worth while to start a thread
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from anaphora.kernels.recurrence.reference import States
+from anaphora.kernels.recurrence.backends.reference import States
 
 
 class Arguments(NamedTuple):

@@ -17,18 +17,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from anaphora.kernels import compiler
 from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.bptt import run_bptt
+from anaphora.kernels.recurrence.backends.c.compiled import CompiledPlan, run_compiled
+from anaphora.kernels.recurrence.backends.c.stepping import Stepper
+from anaphora.kernels.recurrence.backends.reference import Params, States, StepFunction, run_reference
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import run_bptt
+from anaphora.kernels.recurrence.backends.triton.passes import printed_before
 from anaphora.kernels.recurrence.choose import choose, forced
-from anaphora.kernels.recurrence.compiled import CompiledPlan, run_compiled
+from anaphora.kernels.recurrence.front.graph import CannotTrace
+from anaphora.kernels.recurrence.front.plan import Plan, make_plan
+from anaphora.kernels.recurrence.front.trace import Trace, trace
 from anaphora.kernels.recurrence.gpu import case_of, run_on_gpu
-from anaphora.kernels.recurrence.graph import CannotTrace
-from anaphora.kernels.recurrence.plan import Plan, make_plan
-from anaphora.kernels.recurrence.reference import Params, States, StepFunction, run_reference
-from anaphora.kernels.recurrence.stepping import Stepper
-from anaphora.kernels.recurrence.trace import Trace, trace
-from anaphora.kernels.recurrence.triton_step.passes import printed_before
+from anaphora.kernels.toolchain import compiler
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Engine:
         reverse: bool = False,
         peer: Callable[[], tuple[Tensor, States]] | None = None,
     ) -> tuple[Tensor, States]:
-        """As :func:`~anaphora.kernels.recurrence.reference.run_reference`, with the same result.
+        """As :func:`~anaphora.kernels.recurrence.backends.reference.run_reference`, with the same result.
 
         ``peer`` computes the same by PyTorch's own layer on a GPU, where it has one.
         """

@@ -7,13 +7,13 @@ from collections.abc import Callable, Hashable
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.backends.cuda_graph.capture import run_graphed
+from anaphora.kernels.recurrence.backends.persistent import run as persistent
+from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.triton import run as triton_step
 from anaphora.kernels.recurrence.choose import Case, Way
-from anaphora.kernels.recurrence.cuda_graph import run_graphed
-from anaphora.kernels.recurrence.persistent import run as persistent
-from anaphora.kernels.recurrence.plan import Plan
+from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
-from anaphora.kernels.recurrence.reference import States
-from anaphora.kernels.recurrence.triton_step import run as triton_step
 
 Peer = Callable[[], tuple[Tensor, States]]
 

@@ -10,8 +10,8 @@ from importlib import resources
 import torch
 from torch import Tensor
 
-from anaphora.kernels import compiler
-from anaphora.kernels.recurrence.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.toolchain import compiler
 
 _THREADED = 256  # frames for which it is worth while to start a thread
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.data.symbols import PAD
-from anaphora.kernels.recurrence.reference import reverse_rows
+from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.recurrent import Recurrent
 

@@ -1,0 +1,1 @@
+"""What can run a plan over time, each behind the same interface."""

@@ -1,0 +1,1 @@
+"""A plan as generated C, compiled once per structure: the backend of the CPU."""

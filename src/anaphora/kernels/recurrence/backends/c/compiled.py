@@ -1,0 +1,248 @@
+"""Call a compiled plan: the autograd function around the generated C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.c import workspace
+from anaphora.kernels.recurrence.backends.c.source import make_program
+from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
+from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.toolchain import compiler
+
+_LOADED: dict[str, ctypes.CDLL] = {}
+ROWS_PER_THREAD = 8
+
+
+class CompiledPlan:
+    """A plan with its machine code."""
+
+    def __init__(self, plan: Plan, double: bool):
+        self.plan = plan
+        self.program = make_program(plan, double)
+        source = self.program.source
+        if source not in _LOADED:
+            _LOADED[source] = compiler.load(source, "recurrence")
+        library = _LOADED[source]
+        names = ("forward", "forward_keep", "backward", "step", "step_row")
+        self.functions = {name: getattr(library, name) for name in names}
+        library.packed_size.restype = ctypes.c_longlong
+        library.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
+        self.pack_functions = {False: library.pack, True: library.pack_row}
+        self.packed_size = library.packed_size
+        self.outer_function = library.outer
+        self.constants = torch.tensor(
+            self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
+        )
+
+    def check(self, tensors: Sequence[Tensor], matrices: Sequence[Tensor], vectors: Sequence[Tensor]) -> None:
+        """Machine code does not notice a tensor of another type or size, so this does."""
+        dtype = self.constants.dtype
+        wrong = next((t.dtype for t in tensors if t.dtype != dtype), None)
+        if wrong is not None:
+            raise RuntimeError(f"expected all tensors of a recurrence to have dtype {dtype}, got {wrong} too")
+        found = [tuple(m.shape) for m in matrices] + [(v.numel(),) for v in vectors]
+        wanted: list[tuple[int, ...]] = [(m.out, m.width) for m in self.plan.matrices]
+        wanted += [(w,) for w in self.plan.vector_widths]
+        if found != wanted:
+            raise RuntimeError(
+                f"the parameters of a recurrence changed their shapes from {wanted} to {found}"
+            )
+
+    def call(self, name: str, head: Sequence[int], rows: Tensor, arrays: dict[str, Tensor | None]) -> None:
+        """Run one of the program's functions. ``rows``: order and lengths, ``(2, B)``."""
+        numbers = (*head, *self.program.sizes)
+        pointers: list[int] = [rows[0].data_ptr(), rows[1].data_ptr(), self.constants.data_ptr()]
+        for array in self.program.arrays[name]:
+            tensor = arrays[array]
+            pointers.append(0 if tensor is None else tensor.data_ptr())
+        n = (ctypes.c_longlong * len(numbers))(*numbers)
+        p = (ctypes.c_void_p * len(pointers))(*pointers)
+        if self.functions[name](n, p):
+            raise MemoryError("a recurrence ran out of memory; use shorter or smaller batches")
+
+    def pack(self, matrix: Tensor, transposed: bool = False, row: bool = False) -> Tensor:
+        """A matrix ``(out, in)`` in the order the products read it; ``row``: for one row at a time."""
+        out, inner = matrix.shape[::-1] if transposed else matrix.shape
+        ln, lk = matrix.stride()[::-1] if transposed else matrix.stride()
+        packed = matrix.new_empty(self.packed_size(out, inner))
+        n = (ctypes.c_longlong * 4)(out, inner, ln, lk)
+        p = (ctypes.c_void_p * 2)(matrix.data_ptr(), packed.data_ptr())
+        self.pack_functions[row](n, p)
+        return packed
+
+    def outer(self, a: Tensor, b: Tensor, rows: Tensor | None) -> Tensor:
+        """aᵀ b over some rows (all when None): ``(K, M)`` and ``(K, N)`` to ``(M, N)``; columns lie together."""
+        (count, m), n = a.shape, b.shape[1]
+        if rows is not None:
+            count = len(rows)
+        result = a.new_empty(m, n)
+        threads = max(1, min(torch.get_num_threads(), m // 128))
+        numbers = (ctypes.c_longlong * 6)(m, n, count, threads, a.stride(0), b.stride(0))
+        places = (a.data_ptr(), b.data_ptr(), result.data_ptr(), 0 if rows is None else rows.data_ptr())
+        if self.outer_function(numbers, (ctypes.c_void_p * 4)(*places)):
+            raise MemoryError("a weight gradient ran out of memory")
+        return result
+
+
+def threads_for(batch: int) -> int:
+    return max(1, min(torch.get_num_threads(), -(-batch // ROWS_PER_THREAD)))
+
+
+@lru_cache(maxsize=64)
+def _equal_rows(batch: int, time: int) -> Tensor:
+    return torch.stack((torch.arange(batch), torch.full((batch,), time)))
+
+
+def row_table(batch: int, time: int, lengths: Tensor | None) -> Tensor:
+    """Rows from the longest to the shortest, and their lengths: ``(2, B)``."""
+    if lengths is None:
+        return _equal_rows(batch, time)
+    ends = lengths.to("cpu", torch.int64)
+    order = torch.argsort(ends, descending=True, stable=True)
+    return torch.stack((order, ends[order]))
+
+
+def real_rows(time: int, lengths: Tensor | None) -> Tensor | None:
+    """Which of the B·T steps are real, by number; None when all are."""
+    if lengths is None:
+        return None
+    return (torch.arange(time) < lengths.to("cpu")[:, None]).flatten().nonzero().flatten()
+
+
+class _Run(torch.autograd.Function):
+    """forward(x, …) -> y, last states; backward by the generated program, or by torch for second derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, run: CompiledRun, *tensors: Tensor) -> Any:
+        y, last, kept = run.forward(run.call.arguments(tensors), keep=True)
+        ctx.run, ctx.kept = run, workspace.Lease(kept)
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return y, *last
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        run: CompiledRun = ctx.run
+        tensors, kept = ctx.saved_tensors, ctx.kept.buffers
+        needs = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():
+            return None, *gradient_by_torch(run.compiled.plan, run.call, tensors, needs, grads)
+        return None, *run.backward(run.call.arguments(tensors), kept, grads, needs)
+
+
+class CompiledRun:
+    """One run of a compiled plan: everything but the tensors, which autograd has to see."""
+
+    def __init__(self, compiled: CompiledPlan, call: Call):
+        self.compiled, self.call = compiled, call
+
+    def _common(self, given: Arguments) -> tuple[dict[str, Tensor | None], Tensor, list[int]]:
+        x = given.steps[0]
+        table = row_table(x.shape[0], x.shape[1], self.call.lengths)
+        arrays: dict[str, Tensor | None] = {}
+        for name, group in zip(("vector", "step", "row", "init"), given[1:], strict=True):
+            arrays.update({f"{name}{i}": t.contiguous() for i, t in enumerate(group)})
+        head = [x.shape[1], x.shape[0], int(self.call.reverse), threads_for(x.shape[0])]
+        return arrays, table, head
+
+    def forward(self, given: Arguments, keep: bool) -> tuple[Tensor, States, list[Tensor]]:
+        """y, the last states, and what the backward pass needs."""
+        plan, program = self.compiled.plan, self.compiled.program
+        arrays, table, head = self._common(given)
+        B, T = given.steps[0].shape[:2]
+        y = given.steps[0].new_empty(B, T, plan.state_widths[0])
+        last = tuple(torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial)
+        arrays["y"] = y
+        arrays.update({f"last{i}": s for i, s in enumerate(last)})
+        arrays.update({f"m{m}": self.compiled.pack(w.detach()) for m, w in enumerate(given.matrices)})
+        kept = []
+        if keep:
+            kept.append(workspace.take(y, B * T * program.kept_width))
+            arrays["keep"] = kept[0]
+            for m, source in plan.operands:
+                kept.append(workspace.take(y, B * T * source.width).view(B * T, source.width))
+                arrays[f"op{m}"] = kept[-1]
+        self.compiled.call("forward_keep" if keep else "forward", head, table, arrays)
+        return y, last, kept
+
+    def backward(
+        self, given: Arguments, kept: Sequence[Tensor], grads: Sequence[Tensor | None], needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The gradient of every tensor of ``given``, in its order."""
+        plan, program = self.compiled.plan, self.compiled.program
+        arrays, table, head = self._common(given)
+        x = given.steps[0]
+        B, T = x.shape[:2]
+        dy, *dlast = (None if g is None else g.contiguous() for g in grads)
+        arrays["dy"] = dy
+        arrays["keep"] = kept[0]
+        for (m, _), operand in zip(plan.operands, kept[1:], strict=True):
+            arrays[f"op{m}"] = operand
+        gradients = [workspace.take(x, B * T * w).view(B * T, w) for w in program.gradient_widths]
+        arrays.update({f"g{a}": g for a, g in enumerate(gradients)})
+        groups = -(-B // 8)
+        dvector = x.new_zeros(groups, max(1, sum(plan.vector_widths)))
+        arrays["dvector"] = dvector
+        dinit = [torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial]
+        for i, (a, b) in enumerate(zip(dlast, dinit, strict=True)):
+            arrays[f"dlast{i}"], arrays[f"dinit{i}"] = a, b
+        wants_x = needs[len(given.matrices) + len(given.vectors)]
+        dx = None
+        if wants_x:
+            used = 0 in program.step_parts or any(p.args[0].op == "step" for p, _ in plan.backward.products)
+            made = torch.empty_like if used else torch.zeros_like
+            dx = made(x, memory_format=torch.contiguous_format)
+        arrays["dx"] = arrays["dstep0"] = dx
+        for m, w in enumerate(given.matrices):
+            if f"mt{m}" in program.arrays["backward"]:
+                arrays[f"mt{m}"] = self.compiled.pack(w.detach(), transposed=True)
+        self.compiled.call("backward", head, table, arrays)
+        dmatrices = self._matrix_gradients(given, kept, gradients, needs)
+        workspace.give_back(gradients)
+        dvectors: list[Tensor | None] = []
+        if given.vectors:
+            dvectors.extend(torch.split(dvector.sum(0), plan.vector_widths))
+        nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
+        return [*dmatrices, *dvectors, dx, *nothing, *dinit]
+
+    def _matrix_gradients(
+        self, given: Arguments, kept: Sequence[Tensor], gradients: Sequence[Tensor], needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """Each weight gradient in one product over all rows and steps."""
+        plan, program = self.compiled.plan, self.compiled.program
+        operands = {m: operand for (m, _), operand in zip(plan.operands, kept[1:], strict=True)}
+        for product in plan.products:
+            if product.args[0].op == "step":
+                operands[product.index] = given.steps[product.args[0].index]
+        result: list[Tensor | None] = [None] * len(given.matrices)
+        real = real_rows(given.steps[0].shape[1], self.call.lengths)
+        for where in program.gradients:
+            m = where.matrix
+            if needs[m]:
+                g = gradients[where.array][:, where.start : where.start + plan.matrices[m].out]
+                operand = operands[m].contiguous().view(-1, plan.matrices[m].width)
+                result[m] = self.compiled.outer(g, operand, real)
+        return result
+
+
+def run_compiled(
+    compiled: CompiledPlan, given: Arguments, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, States]:
+    """Run a compiled plan over time; shapes as in the reference."""
+    run = CompiledRun(compiled, Call(given.counts(), lengths, reverse))
+    tensors = given.flat()
+    compiled.check(tensors, given.matrices, given.vectors)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        y, *last = _Run.apply(run, *tensors)  # type: ignore[no-untyped-call]
+        return y, tuple(last)
+    y, final, _ = run.forward(given, keep=False)
+    return y, final

@@ -1,0 +1,1 @@
+"""The passes of a plan captured as CUDA graphs and replayed."""

@@ -1,0 +1,245 @@
+"""A plan's two passes captured as CUDA graphs: a loop of many small kernels, launched at once.
+
+A recording belongs to one plan, its shapes and a stream. Its tensors stay where they are: a call copies its
+arguments in, replays the kernels, and copies the results out. What the forward pass keeps lies in the recording until
+the backward pass has read it, so a recording in use is not used again: a second one is made, or the loop runs instead.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.cuda_graph.captures import Recordings
+from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch, run_bptt
+from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes
+from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.recurrence.precision import tf32_allowed
+
+Result = TypeVar("Result")
+
+
+def run_graphed(
+    plan: Plan,
+    given: Arguments,
+    lengths: Tensor | None,
+    reverse: bool,
+    passes: Passes = LOOP_PASSES,
+    peer: Callable[[], tuple[Tensor, States]] | None = None,
+) -> tuple[Tensor, States]:
+    """Run a plan over time on a GPU; kernel by kernel for shapes seen for the first time, or inside another capture.
+
+    ``passes`` launch the kernels: torch's operations, or kernels printed for the plan. ``peer`` computes the same with
+    fewer launches: it is asked for shapes that are not recorded.
+    """
+    tensors = given.flat()
+    grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    if lengths is not None:
+        lengths = lengths.to(given.steps[0].device, torch.int64)
+    recording = _recording(plan, given, lengths, reverse, grad, passes)
+    if recording is None and peer is not None and recordable(tensors[0].device):
+        return peer()
+    if recording is None:
+        return run_bptt(plan, given, lengths, reverse, passes)
+    call = Call(given.counts(), lengths, reverse)
+    if not grad:
+        y, *last = recording.forward(tensors, lengths)
+        recording.release()
+        return y, tuple(last)
+    y, *last = _Replay.apply(plan, call, recording, *tensors)  # type: ignore[no-untyped-call]
+    return y, tuple(last)
+
+
+def _recording(
+    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, grad: bool, passes: Passes
+) -> Recording | None:
+    tensors = given.flat()
+    if not recordable(tensors[0].device):
+        return None
+    shapes = tuple((t.shape, t.dtype) for t in tensors)
+    place = (tensors[0].device, current_stream(), tf32_allowed())
+    key = (shapes, given.counts(), lengths is not None, reverse, grad, passes, *place)
+    call = Call(given.counts(), lengths, reverse)
+    RECORDINGS.limit = max(RECORDINGS.limit, memory_of(tensors[0].device) // SHARE)
+    return RECORDINGS.take(key, plan, lambda: Recording(key, plan, call, tensors, grad, passes))
+
+
+class Recording:
+    """The two passes for one set of shapes, and the tensors they read and write.
+
+    ``generation`` counts the forward passes: what a pass has kept is gone when it has moved on.
+    """
+
+    def __init__(
+        self,
+        key: tuple[Hashable, ...],
+        plan: Plan,
+        call: Call,
+        tensors: Sequence[Tensor],
+        grad: bool,
+        passes: Passes = LOOP_PASSES,
+    ):
+        self.passes = passes
+        self.key, self.owner, self.generation = key, id(plan), 0
+        # Tensors made in inference mode could not be written to outside it.
+        with torch.inference_mode(False), torch.no_grad():
+            self.inputs = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+            self.lengths = None if call.lengths is None else call.lengths.clone()
+            self.call = Call(call.counts, self.lengths, call.reverse)
+            self.given = self.call.arguments(self.inputs)
+            self._copy_in(tensors, call.lengths)
+            self.pool = graph_pool()
+            work = partial(passes.forward, plan, self.call, self.given, grad)
+            self._forward, (y, last, self.kept) = capture(work, self.pool)
+            self.outputs = [y, *last]
+        self.dys: list[Tensor] = []
+        self.gradients: list[Tensor | None] = []
+        self._backward: Callable[[], None] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Roughly what it holds on the GPU; the backward pass makes about as much as the forward pass keeps."""
+        held = [*self.inputs, *self.outputs, *self.kept.values(), *self.kept.values()]
+        return sum(t.nbytes for t in held)
+
+    def release(self) -> None:
+        """Let others use it."""
+        RECORDINGS.give_back(self.key, self.owner, self)
+
+    def _copy_in(self, tensors: Sequence[Tensor], lengths: Tensor | None) -> None:
+        for mine, theirs in zip(self.inputs, tensors, strict=True):
+            mine.copy_(theirs)
+        if self.lengths is not None and lengths is not None:
+            self.lengths.copy_(lengths)
+
+    def forward(self, tensors: Sequence[Tensor], lengths: Tensor | None) -> list[Tensor]:
+        """y and the last states; shapes are those the recording was made for."""
+        with torch.no_grad():
+            self.generation += 1
+            self._copy_in(tensors, lengths)
+            self._forward()
+            return [t.clone() for t in self.outputs]
+
+    def backward(self, plan: Plan, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradient of every input of the last forward pass, in their order."""
+        with torch.inference_mode(False), torch.no_grad():
+            if not self.dys:
+                self.dys = [torch.empty_like(t) for t in self.outputs]
+            for mine, theirs in zip(self.dys, grads, strict=True):
+                if theirs is None:
+                    mine.zero_()
+                else:
+                    mine.copy_(theirs)
+            work = partial(self.passes.backward, plan, self.call, self.given, self.kept, self.dys)
+            if self._backward is None:
+                try:
+                    self._backward, self.gradients = capture(work, self.pool)
+                except RuntimeError:  # no memory for it, say: the loop needs less, or says what is wrong
+                    return work()
+            self._backward()
+            return [None if g is None else g.clone() for g in self.gradients]
+
+
+class _Replay(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: Plan, call: Call, recording: Recording, *tensors: Tensor) -> Any:
+        outputs = recording.forward(tensors, call.lengths)
+        ctx.plan, ctx.call, ctx.generation = plan, call, recording.generation
+        ctx.lease = _Lease(recording)
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        plan, call, tensors = ctx.plan, ctx.call, ctx.saved_tensors
+        recording: Recording = ctx.lease.recording
+        if torch.is_grad_enabled():
+            found = gradient_by_torch(plan, call, tensors, ctx.needs_input_grad[3:], grads)
+        elif recording.generation != ctx.generation or not recordable(tensors[0].device):
+            given = call.arguments(tensors)
+            _, _, kept = recording.passes.forward(plan, call, given, True)
+            found = recording.passes.backward(plan, call, given, kept, grads)
+        else:
+            found = recording.backward(plan, grads)
+            ctx.lease.end()  # a second backward pass finds what was kept, or computes it again
+        return None, None, None, *found
+
+
+class _Lease:
+    """A recording in use, until its backward pass is over or can no longer come."""
+
+    def __init__(self, recording: Recording):
+        self.recording, self.ended = recording, False
+
+    def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.recording.release()
+
+    def __del__(self) -> None:
+        self.end()
+
+
+SHARE = 8  # of a GPU's memory, one part in so many may hold recordings
+RECORDINGS: Recordings[Recording] = Recordings(limit=1 << 31)
+
+# ---------------------------------------------------------------------- CUDA
+_streams: dict[tuple[int, int], Any] = {}
+
+
+def recordable(device: torch.device) -> bool:
+    """Whether a recording can be made or replayed here: not while somebody records this stream already."""
+    return device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()
+
+
+@cache
+def memory_of(device: torch.device) -> int:
+    """Bytes on the GPU; 0 for what is none."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else 0
+
+
+def current_stream() -> int:
+    return torch.cuda.current_stream().cuda_stream
+
+
+def graph_pool() -> Any:
+    """Memory shared by the two passes of a recording and by nothing else."""
+    return torch.cuda.graph_pool_handle()
+
+
+def capture(work: Callable[[], Result], pool: Any) -> tuple[Callable[[], None], Result]:
+    """What replays the kernels of ``work``, and the tensors that hold its result after each replay."""
+    now = torch.cuda.current_stream()
+    # One stream beside each, as products keep their working memory by stream: graphs that may run at the
+    # same time must not share it.
+    place = (now.device_index, now.cuda_stream)
+    if place not in _streams:
+        _streams[place] = torch.cuda.Stream(now.device)  # type: ignore[no-untyped-call]
+    beside = _streams[place]
+    work()  # loads kernels and makes handles, which a capture may not
+    beside.wait_stream(now)
+    graph = torch.cuda.CUDAGraph()
+    collecting = gc.isenabled()
+    with torch.cuda.stream(beside):
+        some = torch.ones(16, 16, device=now.device)
+        some @ some  # likewise, of this stream
+        gc.disable()  # a graph that is collected meanwhile would end the capture
+        try:
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                result = work()
+            finally:
+                graph.capture_end()
+        finally:
+            if collecting:
+                gc.enable()
+    now.wait_stream(beside)
+    return graph.replay, result

@@ -1,0 +1,158 @@
+"""How a program is divided over a GPU: columns per block of threads, rows per tile, and where matrices lie.
+
+One block of threads owns ``columns`` columns of ``8·tiles`` rows. Few blocks share a row when columns are many, so
+that an exchange has few partners; but then each holds more of the matrices, which should fit into registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anaphora.kernels.recurrence.backends.persistent.columns import Program
+
+SHARED_MEMORY = 227 * 1024  # bytes a block may have on compute capability 9.0
+REGISTERS = 255  # of a thread
+
+
+@dataclass(frozen=True)
+class ProductTiling:
+    """One product: ``out`` blocks of columns from a row ``depth`` long, in 16-row tiles and blocks of the depth."""
+
+    depth: int
+    out: int
+    row_tiles: int  # of each warp
+    depth_blocks: int  # the same
+    in_registers: int  # of these
+    at_once: int  # that are fetched together
+    sums: int  # independent chains of additions
+    split: int = 1  # warps of a team: they divide the rows, and what has to be fetched for them
+
+    def spilled(self, warps: int) -> int:
+        """Bytes of shared memory for what registers do not hold."""
+        return warps * (self.depth_blocks - self.in_registers) * self.row_tiles * 64 * 16
+
+    def partial(self, warps: int, tiles: int) -> int:
+        """Bytes of shared memory for the warps' shares of the result."""
+        return warps // self.split * 8 * tiles * (self.split * self.row_tiles * 16 + 4) * 4
+
+    def staged(self, warps: int, tiles: int) -> int:
+        """Bytes of shared memory for what the warps of a team hand to each other."""
+        return warps // self.split * self.depth_blocks * tiles * 32 * 16 if self.split > 1 else 0
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A program's place on the GPU."""
+
+    hidden: int
+    columns: int
+    tiles: int
+    warps: int
+    products: tuple[ProductTiling, ...]
+    partial: int  # bytes of one set of partial results
+    shared_memory: int
+    registers: int  # that a thread was counted to need
+    cluster: int = 0  # blocks that reach into each other's shared memory; 0: they do not
+    near: int = 0  # stages of a step that begin with what came that way alone
+
+    @property
+    def padded(self) -> int:
+        """The state's width with the columns nobody asked for."""
+        return -(-self.hidden // self.columns) * self.columns
+
+    @property
+    def slices(self) -> int:
+        return self.padded // self.columns
+
+    def groups(self, batch: int) -> int:
+        """Tiles of rows, which do not depend on each other."""
+        return -(-batch // (8 * self.tiles))
+
+    def grid(self, batch: int, processors: int) -> int:
+        """Blocks that run at once; they take the groups one after another when there are more."""
+        return self.slices * min(self.groups(batch), processors // self.slices)
+
+
+def choose(program: Program, hidden: int, batch: int, half: bool, processors: int) -> Tiling | None:
+    """The tiling that should take the least time per step; None when no tiling fits."""
+    best: tuple[float, Tiling] | None = None
+    reduces = any(not e.is_product for e in program.exchanges)
+    for columns in (8, 16, 32, 64):
+        if (columns > 32 and reduces) or (columns > 8 and columns >= 2 * hidden):
+            continue
+        for tiles in (1, 2):
+            if tiles > 1 and batch <= 8:
+                continue
+            for warps in (4, 8):
+                tiling = tile(program, hidden, columns, tiles, warps, half)
+                if tiling is None or tiling.slices > processors:
+                    continue
+                needed = cost(program, tiling, batch, half, processors)
+                if best is None or needed < best[0]:
+                    best = (needed, tiling)
+    return best[1] if best else None
+
+
+def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, half: bool) -> Tiling | None:
+    """The tiling with these sizes; None when it does not fit on the chip."""
+    padded = -(-hidden // columns) * columns
+    vector = 8 if half else 4
+    each = -(-8 * tiles * columns // (32 * warps))  # numbers of a value per thread
+    shapes = []
+    for exchange in program.products:
+        depth, out = len(set(exchange.operands)) * padded, program.columns.blocks(exchange.node)
+        row_tiles = -(-out * columns // 16)
+        # Many results of a warp leave little room for weights: several warps then take a part of them each.
+        crowded = row_tiles * tiles > 8
+        split = 4 if crowded and row_tiles % 4 == 0 else 2 if crowded and row_tiles % 2 == 0 else 1
+        row_tiles //= split
+        depth_blocks = -(-depth // (warps * 4 * vector)) * split
+        sums = 1 if tiles > split else max(1, min(4, 2 * depth_blocks, 8 // (row_tiles * tiles)))
+        wide = depth_blocks <= 12 and row_tiles * tiles == 1 and half
+        at_once = depth_blocks // split if split > 1 or wide else min(depth_blocks, 8)
+        shapes.append((depth, out, row_tiles, depth_blocks, at_once, sums, split))
+    if any(r * tiles * s * 4 > 128 for _, _, r, _, _, s, _ in shapes):
+        return None
+    reads = sum(p.kind not in ("vector", "carried") for p in program.places)
+    vectors = sum(p.kind == "vector" for p in program.places)
+    working = max((r * tiles * s * 4 + a * tiles * 4 for _, _, r, _, a, s, _ in shapes), default=0)
+    needed = 48 + working + len(program.sums) + vectors
+    needed += each * (program.carried + (reads // 2 if half else reads))
+    room = min(REGISTERS, 65536 // (32 * warps)) - needed
+    products = []
+    for depth, out, row_tiles, depth_blocks, at_once, sums, split in shapes:
+        held = max(0, min(depth_blocks, room // (row_tiles * 8)))
+        room -= held * row_tiles * 8
+        products.append(ProductTiling(depth, out, row_tiles, depth_blocks, held, at_once, sums, split))
+    partial = max(
+        (
+            sum(
+                p.partial(warps, tiles)
+                for p, e in zip(products, program.products, strict=True)
+                if e.level == level
+            )
+            for level in range(program.stages)
+        ),
+        default=0,
+    )
+    memory = 2 * partial + sum(p.spilled(warps) + p.staged(warps, tiles) for p in products)
+    if memory > SHARED_MEMORY or each > 8:
+        return None
+    return Tiling(hidden, columns, tiles, warps, tuple(products), partial, memory, REGISTERS - room)
+
+
+def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: int) -> float:
+    """Microseconds per step, about: fitted to measurements on an H200."""
+    groups = tiling.groups(batch)
+    rounds = -(-groups // (processors // tiling.slices))
+    time = 2.0 * (1 + 0.27 * (tiling.tiles - 1)) + 1.5 * max(0, program.stages - 2) - 0.5 * tiling.near
+    rows = sum(p.out for p in tiling.products)
+    time += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
+    for p in tiling.products:
+        whole = p.depth_blocks // p.split * tiling.warps * (32 if half else 16) / p.depth
+        time += p.spilled(tiling.warps) / 400_000 + 0.25 * max(0.0, whole - 1)
+    # Several columns of 16 bits published by one half-warp are less than a sector each.
+    time += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
+    few = not program.backward and (tiling.hidden <= 256 or rows <= len(tiling.products))
+    few = few and not tiling.cluster
+    return rounds * (time + 0.1 * (tiling.warps != (4 if few else 8)))

@@ -1,0 +1,65 @@
+"""Back-propagation through time by a plan's two passes: in torch operations, or in what else computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes, forward_loop
+from anaphora.kernels.recurrence.front.plan import Plan
+
+
+def run_bptt(
+    plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, passes: Passes = LOOP_PASSES
+) -> tuple[Tensor, States]:
+    """Run a plan over time by its two passes, the backward one derived."""
+    call = Call(given.counts(), lengths, reverse)
+    tensors = given.flat()
+    if not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        y, ends, _ = passes.forward(plan, call, given, False)
+        return y, ends
+    y, *last = _Bptt.apply(plan, call, passes, *tensors)  # type: ignore[no-untyped-call]
+    return y, tuple(last)
+
+
+def differentiable(plan: Plan, call: Call, given: Arguments) -> tuple[Tensor, States]:
+    """The plan's forward pass as torch operations that autograd follows, any number of times."""
+    y, last, _ = forward_loop(plan, call, given, keep=False)
+    return y, last
+
+
+def gradient_by_torch(
+    plan: Plan, call: Call, tensors: Sequence[Tensor], needs: Sequence[bool], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradient as torch operations, which can be differentiated again."""
+    y, last = differentiable(plan, call, call.arguments(tensors))
+    pairs = [(v, g) for v, g in zip((y, *last), grads, strict=True) if g is not None and v.requires_grad]
+    wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
+    outputs, weights = [v for v, _ in pairs], [g for _, g in pairs]
+    found = iter(torch.autograd.grad(outputs, wanted, weights, create_graph=True, allow_unused=True))
+    return [next(found) if need else None for need in needs]
+
+
+class _Bptt(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: Plan, call: Call, passes: Passes, *tensors: Tensor) -> Any:
+        y, last, ctx.kept = passes.forward(plan, call, call.arguments(tensors), True)
+        ctx.plan, ctx.call, ctx.passes = plan, call, passes
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        return y, *(s.clone() for s in last)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        if torch.is_grad_enabled():
+            found = gradient_by_torch(ctx.plan, ctx.call, tensors, needs, grads)
+        else:
+            given = ctx.call.arguments(tensors)
+            found = ctx.passes.backward(ctx.plan, ctx.call, given, ctx.kept, grads)
+        return None, None, None, *found

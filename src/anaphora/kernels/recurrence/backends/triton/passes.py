@@ -1,0 +1,223 @@
+"""A plan over time by printed kernels: the two passes, without autograd's part in them.
+
+Time comes first inside. The backward direction of a layer runs over the same arrays from the last step to the first, so
+nothing is turned round; rows that have ended (or not begun) keep their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.torch_ops.passes import Kept, Passes, gradients_after, values_ahead
+from anaphora.kernels.recurrence.backends.triton.source import Part, Program, print_pass
+from anaphora.kernels.recurrence.backends.triton.stages import backward_stages, forward_stages
+from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
+from anaphora.kernels.recurrence.backends.triton.writer import number_of
+from anaphora.kernels.recurrence.front.graph import Node, until
+from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.recurrence.front.schedule import backward_schedule
+from anaphora.kernels.recurrence.order import turned
+from anaphora.kernels.recurrence.precision import recurrent_precision
+from anaphora.kernels.toolchain.triton_module import load
+
+Arrays = dict[str, Tensor]
+
+
+def programs(plan: Plan) -> tuple[Program, Program]:
+    """The kernels of both passes; raises CannotPrint."""
+    found: list[tuple[Program, Program]] = plan.__dict__.setdefault("_triton_programs", [])
+    if not found:
+        found.append((print_pass(forward_stages(plan)), print_pass(backward_stages(plan))))
+    return found[0]
+
+
+def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
+    """y ``(B, T, H)``, the last states, and the values the backward pass needs when ``keep``."""
+    program = programs(plan)[0]
+    passed = program.passed
+    with recurrent_precision():
+        live = _live(call, given.steps[0].shape[1])
+        steps = [turned(s, live) for s in given.steps]
+        arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, {}))
+        time, batch = steps[0].shape[:2]
+        first, last = (time, 0) if call.reverse else (0, time)
+        for i, state in enumerate(given.initial):
+            history = steps[0].new_empty(time + 1, batch, passed.unit, dtype=_state_type(plan, i, state))
+            history[first] = state
+            arrays[f"S{i}"] = history
+        for node in passed.stored:
+            arrays[f"N{number_of(node)}"] = _stored(node, time if keep else 2, given, steps[0])
+        _Loop(program, call, given, arrays, keep).run(time, backwards=call.reverse)
+    shift = int(call.reverse)
+    outputs = arrays["S0"][1 - shift : 1 - shift + time].to(given.initial[0].dtype)
+    y = turned(outputs, None if live is None else live.transpose(0, 1))
+    ends = tuple(arrays[f"S{i}"][last].to(s.dtype) for i, s in enumerate(given.initial))
+    if not keep:
+        _note(plan, call, given, False)
+    kept: Kept = {}
+    if keep:
+        kept = {n.number: arrays[f"N{number_of(n)}"] for n in passed.stored}
+        kept |= {n.number: arrays[f"A{number_of(n)}"] for n in passed.ahead}
+        for node in (*plan.keep, *(source for _, source in plan.operands)):
+            if node.op == "state":
+                kept[node.number] = arrays[f"S{node.index}"][shift : shift + time]
+    return y, ends, kept
+
+
+def backward_pass(
+    plan: Plan, call: Call, given: Arguments, kept: Kept, grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradient of every tensor of ``given``, in its order."""
+    program = programs(plan)[1]
+    passed = program.passed
+    with recurrent_precision():
+        live = _live(call, given.steps[0].shape[1])
+        steps = [turned(s, live) for s in given.steps]
+        arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, kept))
+        arrays |= {f"K{number_of_key(number)}": value.contiguous() for number, value in kept.items()}
+        time, batch = steps[0].shape[:2]
+        like = given.initial[0]
+        dy = grads[0]
+        arrays["DY"] = like.new_zeros(time, batch, passed.unit) if dy is None else turned(dy)
+        for i, grad in enumerate(grads[1:]):
+            arrays[f"D{i}"] = like.new_zeros(2, batch, passed.unit, dtype=torch.float32)
+            arrays[f"OLD{i}"] = torch.empty_like(arrays[f"D{i}"])
+            if grad is not None:
+                arrays[f"D{i}"][0] = grad
+        for node in passed.stored:
+            arrays[f"N{number_of(node)}"] = _stored(node, time, given, steps[0])
+        _Loop(program, call, given, arrays, True).run(time, backwards=not call.reverse)
+        dstates = [arrays[f"D{i}"][time & 1].to(s.dtype) for i, s in enumerate(given.initial)]
+        collected = {n.number: arrays[f"N{number_of(n)}"] for n in passed.stored}
+        schedule = backward_schedule(plan)
+        known = {**kept, **collected}
+        read = {n.number for n in until(schedule.after, known)} | {s.number for _, s in plan.operands}
+        values = {k: v.to(like.dtype) for k, v in known.items() if k in read}
+        matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, None)
+    _note(plan, call, given, True)
+    nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
+    dx = None if dx is None else dx.transpose(0, 1)
+    return [*matrices, *vectors, dx, *nothing, *dstates]
+
+
+def printed_before(plan: Plan, given: Arguments, lengths: Tensor | None) -> bool:
+    """Whether a plan's kernels have run for such tensors, so that nothing of them has to be compiled."""
+    grad = torch.is_grad_enabled() and any(t.requires_grad for t in given.flat())
+    return (given.steps[0].dtype, lengths is not None, grad) in plan.__dict__.get("_printed", ())
+
+
+def _note(plan: Plan, call: Call, given: Arguments, grad: bool) -> None:
+    ran: set[tuple[torch.dtype, bool, bool]] = plan.__dict__.setdefault("_printed", set())
+    ran.add((given.steps[0].dtype, call.lengths is not None, grad))
+
+
+def _live(call: Call, time: int) -> Tensor | None:
+    """Which steps ``(T, B, 1)`` are real; None when all are."""
+    if call.lengths is None:
+        return None
+    return (torch.arange(time, device=call.lengths.device)[:, None] < call.lengths).unsqueeze(-1)
+
+
+def number_of_key(number: int) -> str:
+    return str(number).replace("-", "w")
+
+
+def _state_type(plan: Plan, index: int, state: Tensor) -> torch.dtype:
+    """States that are multiplied are kept as the weights are, others exactly."""
+    multiplied = any(source.op == "state" and source.index == index for _, source in plan.operands)
+    return state.dtype if multiplied else torch.float32
+
+
+def _stored(node: Node, slots: int, given: Arguments, x: Tensor) -> Tensor:
+    dtype = x.dtype if node.width > 1 else torch.float32
+    return x.new_empty(slots, x.shape[1], node.width, dtype=dtype)
+
+
+def _common(program: Program, given: Arguments, steps: list[Tensor], ahead: Kept) -> Arrays:
+    batch, unit, x = steps[0].shape[1], program.passed.unit, steps[0]
+    arrays = {f"X{i}": s for i, s in enumerate(steps)}
+    arrays |= {f"R{i}": r.contiguous() for i, r in enumerate(given.rows)}
+    arrays |= {f"V{i}": v.contiguous() for i, v in enumerate(given.vectors)}
+    arrays |= {f"M{i}": m.contiguous() for i, m in enumerate(given.matrices)}
+    arrays |= {f"A{number_of_key(number)}": value.contiguous() for number, value in ahead.items()}
+    for name, wide in program.scratch:
+        arrays[name] = x.new_empty(2, batch, unit if wide else 1, dtype=torch.float32)
+    return arrays
+
+
+class _Loop:
+    """Launches a program's kernels step by step."""
+
+    def __init__(self, program: Program, call: Call, given: Arguments, arrays: Arrays, keep: bool):
+        self.program, self.given, self.arrays, self.keep = program, given, arrays, keep
+        self.batch, self.unit, self.reverse = given.steps[0].shape[0], program.passed.unit, call.reverse
+        module = load(program.text)
+        self.kernels = {
+            part.name: getattr(module, part.name)
+            for part in (program.first, *program.each, program.last)
+            if part is not None
+        }
+        ragged = call.lengths is not None
+        self.lengths = arrays["X0"] if call.lengths is None else call.lengths
+        self.mode = (int(self.reverse), int(ragged), int(keep), self.unit)
+
+    def run(self, time: int, backwards: bool) -> None:
+        times = range(time - 1, -1, -1) if backwards else range(time)
+        program = self.program
+        if program.first is not None:
+            self._launch(program.first, times[0], times[0], 0)
+        for n, t in enumerate(times):
+            for part in program.each:
+                if not part.earlier:
+                    self._launch(part, t, t, n)
+                elif n + 1 < time:
+                    self._launch(part, times[n + 1], t, n + 1)
+        if program.last is not None:
+            self._launch(program.last, times[-1], times[-1], time - 1)
+
+    def _launch(self, part: Part, t: int, p: int, n: int) -> None:
+        sizes = [(self.batch, node.args[0].width, node.width) for node in part.products]
+        parts = min((shares(*size) for size in sizes), default=1)
+        made = {
+            f"P{number_of(node)}": self._product(node, p if part.earlier else t, n - int(part.earlier), parts)
+            for node in part.products
+        }
+        size = row_tile(self.unit) if part.whole_rows else tile(self.batch, self.unit)
+        self.kernels[part.name][size.grid(self.batch, self.unit)](
+            *(made[name] if name in made else self.arrays[name] for name in part.arrays),
+            self.lengths,
+            t,
+            p,
+            n,
+            self.batch,
+            *self.mode,
+            BM=size.rows,
+            BN=size.columns,
+            PARTS=parts,
+            num_warps=size.warps,
+        )
+
+    def _product(self, node: Node, t: int, n: int, parts: int) -> Tensor:
+        """A product of whole rows, summed in float32; in ``parts`` along the depth, which the kernel adds up."""
+        operand = node.args[0]
+        if operand.op == "state" and not self.program.passed.backward:
+            value = self.arrays[f"S{operand.index}"][t + int(self.reverse)]
+        else:
+            value = self.arrays[f"N{number_of(operand)}"][t if self.keep else n & 1]
+        matrix = self.given.matrices[node.index if node.index >= 0 else -1 - node.index]
+        other = matrix.t() if node.index >= 0 else matrix
+        if parts > 1:
+            value = value.view(self.batch, parts, -1).transpose(0, 1)
+            other = other.reshape(parts, -1, other.shape[1])
+        if value.is_cuda and value.dtype != torch.float32:
+            product = torch.bmm if parts > 1 else torch.mm
+            return product(value, other, out_dtype=torch.float32)
+        return value.float() @ other.float()
+
+
+PRINTED_PASSES = Passes(forward_pass, backward_pass)

@@ -1,0 +1,162 @@
+"""The backward pass of a step, derived from its graph by the rules of the calculus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from anaphora.kernels.recurrence.front.graph import LEAVES, Graph, Node, ancestors
+
+
+@dataclass
+class Derivative:
+    """What one step of the backward pass computes, as nodes of the same graph.
+
+    Transposed products are products too: matrix ``-1 − m`` is the transpose of matrix m.
+    """
+
+    states: list[Node]  # gradient of each state before the step
+    steps: dict[int, Node]  # of each step input, apart from what flows through its products
+    vectors: dict[int, Node]  # of each vector parameter, to be summed over rows and steps
+    products: list[tuple[Node, Node]] = field(default_factory=list)  # (product, gradient of its value)
+
+
+def derive(
+    graph: Graph,
+    outputs: list[Node],
+    seeds: list[Node],
+    state_widths: list[int],
+    wanted_steps: set[int],
+    matrix_widths: Mapping[int, int],
+) -> Derivative:
+    """Differentiate ``outputs`` (the new states), whose gradients are ``seeds``.
+
+    ``matrix_widths[m]`` is the width of the input of matrix m. Products with a step input pass no gradient on here:
+    that is one product for all steps, done after the loop.
+    """
+    flows: dict[int, list[tuple[int, Node]]] = {}
+
+    def flow(node: Node, gradient: Node, start: int = 0) -> None:
+        if node.op == "slice":
+            flow(node.args[0], gradient, node.index + start)
+        elif node.op != "const":
+            flows.setdefault(node.number, []).append((start, gradient))
+
+    for output, seed in zip(outputs, seeds, strict=True):
+        flow(output, seed)
+    result = Derivative([graph.const(0) for _ in state_widths], {}, {})
+    for node in reversed(ancestors(outputs)):
+        if node.number not in flows or node.op == "slice":
+            continue
+        gradient = _assembled(graph, node.width, flows[node.number])
+        if node.op in LEAVES:
+            if node.op == "state":
+                result.states[node.index] = gradient
+            elif node.op == "step" and node.index in wanted_steps:
+                result.steps[node.index] = gradient
+            elif node.op == "vector":
+                result.vectors[node.index] = gradient
+        elif node.op == "product":
+            result.products.append((node, gradient))
+            if node.args[0].op != "step":
+                flow(node.args[0], graph.product(gradient, -1 - node.index, matrix_widths[node.index]))
+        elif node.op == "cat":
+            at = 0
+            for part in node.args:
+                flow(part, graph.slice(gradient, at, part.width))
+                at += part.width
+        elif node.op == "spread":
+            flow(node.args[0], graph.reduce("sum", graph.spread(gradient, node.width)))
+        else:
+            for argument, share in zip(node.args, _rules(graph, node, gradient), strict=True):
+                if share is not None:
+                    narrow = argument.width == 1 and node.width > 1 and node.op not in ("sum", "maximum")
+                    flow(argument, graph.reduce("sum", graph.spread(share, node.width)) if narrow else share)
+    result.products.reverse()
+    return result
+
+
+def _assembled(graph: Graph, width: int, flows: list[tuple[int, Node]]) -> Node:
+    """The sum of gradients of parts of a value, as one value of the whole width."""
+    sized = [(start, g, _reach(start, g, width)) for start, g in flows]
+    if all(start == 0 and end == width for start, _, end in sized):
+        total = sized[0][1]
+        for _, g, _ in sized[1:]:
+            total = graph.pointwise("add", total, g)
+        return graph.spread(total, width) if total.width != width else total
+    edges = sorted({0, width, *(s for s, _, _ in sized), *(e for _, _, e in sized)})
+    parts = []
+    for low, high in pairwise(edges):
+        total = graph.const(0)
+        for start, g, end in sized:
+            if start <= low and high <= end:
+                part = g if g.width == 1 and end - start > 1 else graph.slice(g, low - start, high - low)
+                total = graph.pointwise("add", total, part)
+        parts.append(graph.spread(total, high - low))
+    return graph.cat(parts)
+
+
+def _reach(start: int, gradient: Node, width: int) -> int:
+    # A gradient one wide that belongs to a wider part arrives spread, so its width is the part's.
+    return start + gradient.width if gradient.op != "const" else width
+
+
+def _rules(graph: Graph, node: Node, g: Node) -> list[Node | None]:
+    """The gradient of each argument; ``None`` where there is none."""
+    f = graph.pointwise
+    one = graph.const(1)
+    a = node.args[0]
+    b = node.args[1] if len(node.args) > 1 else a
+    rules: dict[str, Callable[[], list[Node | None]]] = {
+        "add": lambda: [g, g],
+        "sub": lambda: [g, f("neg", g)],
+        "mul": lambda: [f("mul", g, b), f("mul", g, a)],
+        "div": lambda: [f("div", g, b), f("neg", f("div", f("mul", g, node), b))],
+        "neg": lambda: [f("neg", g)],
+        "exp": lambda: [f("mul", g, node)],
+        "log": lambda: [f("div", g, a)],
+        "log1p": lambda: [f("div", g, f("add", a, one))],
+        "tanh": lambda: [f("mul", g, f("sub", one, f("mul", node, node)))],
+        "sigmoid": lambda: [f("mul", g, f("mul", node, f("sub", one, node)))],
+        "relu": lambda: [f("select", f("gt", node, graph.const(0)), g, graph.const(0))],
+        "abs": lambda: [f("mul", g, f("sign", a))],
+        "sqrt": lambda: [f("div", f("mul", g, graph.const(0.5)), node)],
+        "rsqrt": lambda: [f("mul", f("mul", g, graph.const(-0.5)), f("mul", node, f("mul", node, node)))],
+        "sin": lambda: [f("mul", g, f("cos", a))],
+        "cos": lambda: [f("neg", f("mul", g, f("sin", a)))],
+        "erf": lambda: [
+            f("mul", g, f("mul", graph.const(2 / math.sqrt(math.pi)), f("exp", f("neg", f("mul", a, a)))))
+        ],
+        "max": lambda: _larger(graph, a, b, g),
+        "min": lambda: _larger(graph, b, a, g),
+        "sign": lambda: [None],
+        "still": lambda: [None],
+        "gt": lambda: [None, None],
+        "ge": lambda: [None, None],
+        "select": lambda: [
+            None,
+            f("select", a, g, graph.const(0)),
+            f("select", a, graph.const(0), g),
+        ],
+        "sum": lambda: [graph.spread(g, a.width)],
+        "maximum": lambda: [_peak(graph, node, a, g)],
+    }
+    return rules[node.op]()
+
+
+def _larger(graph: Graph, a: Node, b: Node, g: Node) -> list[Node | None]:
+    """The gradient goes to the larger of a and b; a tie shares it, as torch does."""
+    f = graph.pointwise
+    half = graph.const(0.5)
+    share_a = f("mul", half, f("add", f("gt", a, b), f("ge", a, b)))
+    share_b = f("mul", half, f("add", f("gt", b, a), f("ge", b, a)))
+    return [f("mul", g, share_a), f("mul", g, share_b)]
+
+
+def _peak(graph: Graph, node: Node, a: Node, g: Node) -> Node:
+    """The gradient of a row's maximum goes to the places that reach it, in equal shares."""
+    f = graph.pointwise
+    at = f("ge", a, node)
+    return f("mul", f("div", g, graph.reduce("sum", at)), at)
