@@ -74,7 +74,9 @@ def check(made: Seq2Seq, items: int, width: int, device: str, tolerance: float, 
         expected = beam(
             made.decoder.step, made.start(memory), width=width, n_best=width, logits=True, **common, **options
         )
-        found = device_beam(made, source, lengths, plan=plan(width, width, **options), **common)
+        found = device_beam(
+            StaticTransformer, made, source, lengths, plan=plan(width, width, **options), **common
+        )
     for mine, theirs in zip(found, expected, strict=True):
         assert [h.tokens for h in mine] == [h.tokens for h in theirs]
         assert [h.finished for h in mine] == [h.finished for h in theirs]
@@ -122,7 +124,14 @@ def test_numbers_that_are_none_are_told() -> None:
         made.encoder.embedding.weight[4:].fill_(float("nan"))
     with pytest.raises(AnaphoraError, match="step returned NaN"):
         device_beam(
-            made, source, lengths, start=torch.tensor([BOS, BOS]), eos=EOS, max_length=5, plan=plan(2, 2)
+            StaticTransformer,
+            made,
+            source,
+            lengths,
+            start=torch.tensor([BOS, BOS]),
+            eos=EOS,
+            max_length=5,
+            plan=plan(2, 2),
         )
 
 
@@ -139,11 +148,11 @@ def test_under_autocast_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) 
     )
     size = {"items": 8, "width": 5, "longest": 50}
     device = torch.device("cuda")
-    assert has_room(model(), device, **size)
-    assert not has_room(model(), device, **{**size, "longest": 10**6})
-    assert not has_room(model(), torch.device("cpu"), **size)
+    assert has_room(StaticTransformer, model(), device, **size)
+    assert not has_room(StaticTransformer, model(), device, **{**size, "longest": 10**6})
+    assert not has_room(StaticTransformer, model(), torch.device("cpu"), **size)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: True)
-    assert not has_room(model(), device, **size)
+    assert not has_room(StaticTransformer, model(), device, **size)
 
 
 @pytest.mark.cuda

@@ -13,6 +13,7 @@ from training_toy import Heard, ToyBatches, ToyModel, ToyObjective, finish, outc
 from anaphora.errors import RunError
 from anaphora.training.checkpoint import CheckpointFolder
 from anaphora.training.journal import read_journal
+from anaphora.training.learner import Learner
 from anaphora.training.progress import SilentReporter
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import load_weights
@@ -138,7 +139,7 @@ def test_without_dev_data_the_last_weights_are_exported(tmp_path):
     assert (result.best, result.best_step, result.metrics) == (None, 12, {})
     tensors, facts = load_weights(tmp_path / "run" / "model.safetensors")
     assert (facts["step"], facts["chosen"]) == (12, "last")
-    assert all(torch.equal(tensors[k], v) for k, v in trainer.model.state_dict().items())
+    assert all(torch.equal(tensors[k], v) for k, v in trainer.learner.model.state_dict().items())
 
 
 def test_with_an_average_it_is_the_average_that_is_exported(tmp_path):
@@ -256,11 +257,9 @@ def test_a_longer_run_goes_on_from_a_finished_one(tmp_path):
     ("name", "value"), [("torch", "2.0.0"), ("threads", 64), ("device", "cuda"), ("world", 2)]
 )
 def test_changes_between_save_and_resume_are_said(tmp_path, monkeypatch, name, value):
-    from anaphora.training.saving import Keeper
-
-    own = Keeper.made_with
+    own = Learner.made_with
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "made_with", lambda self: {**own(self), name: value})
+        patch.setattr(Learner, "made_with", lambda self: {**own(self), name: value})
         finish(tmp_path / "run", steps=5)
     heard = Heard()
     finish(tmp_path / "run", steps=10, reporter=heard)
@@ -345,11 +344,11 @@ def test_what_was_said_is_not_said_again_after_a_resume(tmp_path):
 def test_the_loss_scale_and_the_order_of_metrics_come_back(tmp_path):
     (tmp_path / "run").mkdir()
     trainer = toy_trainer(tmp_path / "run", steps=5, precision="fp16", objective=Scripted([1.0]))
-    trainer.objective.evaluate = lambda model: {"score": 1.0, "a": 2.0}
-    trainer.stepper.scale.factor = 32.0
+    trainer.learner.objective.evaluate = lambda model: {"score": 1.0, "a": 2.0}
+    trainer.learner.stepper.scale.factor = 32.0
     result = trainer.run()
     again = toy_trainer(tmp_path / "run", steps=5, precision="fp16", objective=Scripted([]))
     again.resume()
-    assert again.stepper.scale == trainer.stepper.scale
-    assert again.stepper.scale.state() == {"factor": 32.0, "good": 5}
+    assert again.learner.stepper.scale == trainer.learner.stepper.scale
+    assert again.learner.stepper.scale.state() == {"factor": 32.0, "good": 5}
     assert list(again.run().metrics) == list(result.metrics) == ["score", "a"]

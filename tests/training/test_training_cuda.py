@@ -21,5 +21,5 @@ def test_it_learns_in_each_precision(tmp_path, precision):
 @pytest.mark.cuda
 def test_auto_takes_the_gpu(tmp_path):
     trainer = toy_trainer(tmp_path, device="auto")
-    assert trainer.device.type == "cuda"
-    assert trainer.precision == choose_precision("auto", trainer.device)
+    assert trainer.group.device.type == "cuda"
+    assert trainer.learner.precision == choose_precision("auto", trainer.group.device)

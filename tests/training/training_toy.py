@@ -198,4 +198,4 @@ if __name__ == "__main__":  # one process of a group, or one to be killed: FOLDE
     if os.environ.get("RANK", "0") == "0":
         Path(sys.argv[1]).mkdir(exist_ok=True)
     result = finish(sys.argv[1], **options)
-    print(result.stopped, result.steps)
+    sys.stdout.write(f"{result.stopped} {result.steps}\n")  # one write: the processes share a pipe

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anaphora.data.files import CHUNK, LONGEST_ROW, TextFile, Verdict
+from anaphora.errors import DataError
 
 NEWLINE, RETURN, TAB, SPACE = b"\n\r\t "
 Places = np.ndarray[Any, np.dtype[np.int64]]
@@ -155,3 +158,26 @@ def _check_text(lines: Lines) -> None:
                 f"byte 0x{lines.data[place]:02X}, number {lines.offset + place} of the file",
             )
             start = int(lines.starts[index + 1]) if index + 1 < len(lines) else len(lines.data)
+
+
+def lines_of(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file (also .gz), a chunk at a time."""
+    file = TextFile(os.fspath(path))
+    place, number, rest = file.begin, 0, b""
+    while block := file.at(place, CHUNK):
+        place += len(block)
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            number += 1
+            yield number, _decode(line, path, number)
+    if rest:
+        yield number + 1, _decode(rest, path, number + 1)
+
+
+def _decode(line: bytes, path: str | Path, number: int) -> str:
+    try:
+        return line.decode("utf-8").rstrip("\r")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}:{number}: broken UTF-8 at byte {error.start + 1} of the line; correct it."
+        ) from None

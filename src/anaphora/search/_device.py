@@ -6,14 +6,12 @@ import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from anaphora.models.seq2seq import Seq2Seq
-from anaphora.models.static import StaticTransformer
 from anaphora.search._candidates import check_greatest
 from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
 from anaphora.search._item import Candidates, Item, Plan
@@ -22,7 +20,7 @@ STRIDE = 8  # steps that are queued before the host reads what came of those bef
 KEPT = 4  # sizes of searches for which the recorded step is kept; each holds a past of its own on the device
 
 _one_at_a_time = Lock()  # searches of one size share their buffers
-_made: WeakKeyDictionary[Seq2Seq, OrderedDict[tuple[int, ...], DeviceBeam]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[nn.Module, OrderedDict[tuple[int, ...], DeviceBeam]] = WeakKeyDictionary()
 
 
 class StaticModel(Protocol):
@@ -44,9 +42,24 @@ class StaticModel(Protocol):
         """
 
 
+class Static(Protocol):
+    """A class that makes a `StaticModel` of a model."""
+
+    def __call__(self, model: Any, *, items: int, width: int, places: int, capacity: int) -> StaticModel: ...
+
+    def fits(self, model: Any) -> bool:
+        """Whether it can do so."""
+        ...
+
+    def numbers(self, model: Any, rows: int, capacity: int) -> int:
+        """How many numbers the past of so many rows and places takes."""
+        ...
+
+
 @torch.no_grad()
 def device_beam(
-    model: Seq2Seq,
+    static: Static,
+    model: nn.Module,
     source: Tensor,
     lengths: Tensor,
     *,
@@ -56,7 +69,7 @@ def device_beam(
     min_length: int = 0,
     plan: Plan,
 ) -> list[NBest]:
-    """`beam` for a Transformer on a GPU, from its source ``(items, S)`` on, without constraints, groups or tree.
+    """`beam` for a ``model`` that ``static`` fits, on a GPU, from its source ``(items, S)`` on, without constraints, groups or tree.
 
     The steps are recorded once for all searches of about this size (items to the next power of two, source places to
     the next 16, output places to the next 64), and kept for the last few sizes; see `DeviceBeam`.
@@ -71,21 +84,23 @@ def device_beam(
             while len(kept) >= KEPT:
                 kept.popitem(last=False)
             names = ("items", "width", "places", "capacity")
-            static = StaticTransformer(model, **dict(zip(names, sizes, strict=True)))
-            kept[key] = DeviceBeam(static, start.device, eos=eos)
+            made = static(model, **dict(zip(names, sizes, strict=True)))
+            kept[key] = DeviceBeam(made, start.device, eos=eos)
         kept.move_to_end(key)
         kept[key].model.put(source, lengths)
         return kept[key].search(start, max_length=max_length, min_length=min_length, plan=plan)
 
 
-def has_room(model: Seq2Seq, device: torch.device, *, items: int, width: int, longest: int) -> bool:
+def has_room(
+    static: Static, model: nn.Module, device: torch.device, *, items: int, width: int, longest: int
+) -> bool:
     """Whether a search of this size may hold its whole past on this device from the start: a thirty-second of it.
 
     Under autocast, as in the evaluations of a training, the numbers of a step are not of the weights' kind: then not.
     """
-    if device.type != "cuda" or torch.is_autocast_enabled("cuda") or not StaticTransformer.fits(model):
+    if device.type != "cuda" or torch.is_autocast_enabled("cuda") or not static.fits(model):
         return False
-    numbers = StaticTransformer.numbers(model, _room(items) * width, longest + 64)
+    numbers = static.numbers(model, _room(items) * width, longest + 64)
     memory = torch.cuda.get_device_properties(device).total_memory
     return numbers * next(model.parameters()).element_size() <= memory // 32
 

@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.lines import lines_of
 from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
 from anaphora.models.classical.ngram_table import BackoffTable
-from anaphora.models.classical.ngram_text import Words, lines_of
+from anaphora.models.classical.ngram_text import Words
 
 Array = np.ndarray[Any, Any]
 

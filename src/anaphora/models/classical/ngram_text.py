@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.files import CHUNK, TextFile
+from anaphora.data.lines import lines_of
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
 from anaphora.models.classical.ngram_disk import Spool, chunks, count_symbols
@@ -168,29 +167,6 @@ def _as_ids(sentence: Sequence[Any], where: str) -> list[int]:
                 f"(and {UNK} is <unk>), and <s> and </s> are added."
             )
     return ids
-
-
-def lines_of(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file (also .gz), a chunk at a time."""
-    file = TextFile(os.fspath(path))
-    place, number, rest = file.begin, 0, b""
-    while block := file.at(place, CHUNK):
-        place += len(block)
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            number += 1
-            yield number, _decode(line, path, number)
-    if rest:
-        yield number + 1, _decode(rest, path, number + 1)
-
-
-def _decode(line: bytes, path: str | Path, number: int) -> str:
-    try:
-        return line.decode("utf-8").rstrip("\r")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{number}: broken UTF-8 at byte {error.start + 1} of the line; correct it."
-        ) from None
 
 
 def _name(text: Text) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.lines import lines_of
 from anaphora.errors import DataError
-from anaphora.models.classical.ngram_text import lines_of
 
 Array = np.ndarray[Any, Any]
 

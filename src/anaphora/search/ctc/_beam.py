@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,9 @@ from anaphora.search.ctc._inputs import Lengths, checked_log_probs
 from anaphora.search.ctc._words import WordSearch
 from anaphora.search.lexicon._hot import Hot, HotWords
 from anaphora.search.lexicon._lexicon import Lexicon
-from anaphora.search.lexicon._models import TrainedModel, WordModel
+from anaphora.search.lexicon._models import TableModel, TrainedModel, WordModel
 from anaphora.search.lexicon._prune import Pruning
 from anaphora.search.lexicon._scorers import Asked, scorer
-
-if TYPE_CHECKING:
-    from anaphora.models.classical.ngram import NGram
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +34,7 @@ def ctc_beam(
     threads: int = 1,
     lexicon: Lexicon | None = None,
     symbols: Sequence[str] | None = None,
-    lm: NGram | TrainedModel | WordModel | None = None,
+    lm: TableModel | TrainedModel | WordModel | None = None,
     lm_weight: float = 1.0,
     word_bonus: float = 0.0,
     hot_words: HotWords | None = None,
@@ -109,7 +105,7 @@ def _each(one: Callable[[Floats], NBest], scores: Tensor, frames: Tensor, thread
 class _Wanted:
     """The options that are about words, as `ctc_beam` takes them."""
 
-    lm: NGram | TrainedModel | WordModel | None = None
+    lm: TableModel | TrainedModel | WordModel | None = None
     lm_weight: float = 1.0
     word_bonus: float = 0.0
     hot_words: HotWords | None = None

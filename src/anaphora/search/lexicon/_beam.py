@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +16,9 @@ from anaphora.search._rows import row_index, select_rows
 from anaphora.search.lexicon._hot import Hot, HotWords
 from anaphora.search.lexicon._item import Item, Plan
 from anaphora.search.lexicon._lexicon import Lexicon
-from anaphora.search.lexicon._models import TrainedModel, WordModel
+from anaphora.search.lexicon._models import TableModel, TrainedModel, WordModel
 from anaphora.search.lexicon._prune import Pruning
 from anaphora.search.lexicon._scorers import scorer
-
-if TYPE_CHECKING:
-    from anaphora.models.classical.ngram import NGram
 
 
 @torch.no_grad()
@@ -35,7 +32,7 @@ def lexicon_beam(
     max_length: int | Tensor,
     width: int = 50,
     n_best: int = 1,
-    lm: NGram | TrainedModel | WordModel | None = None,
+    lm: TableModel | TrainedModel | WordModel | None = None,
     lm_weight: float = 1.0,
     word_bonus: float = 0.0,
     hot_words: HotWords | None = None,

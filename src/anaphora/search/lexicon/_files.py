@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from anaphora.data.lines import lines_of
 from anaphora.errors import AnaphoraError, DataError
-from anaphora.models.classical.ngram_text import lines_of
 
 Spelled: TypeAlias = tuple[str, Sequence[str | int], str]
 """A word, the symbols of one of its spellings, and where it stands, for errors."""

@@ -41,6 +41,41 @@ class WordModel(Protocol):
         ...
 
 
+class Vocabulary(Protocol):
+    """The words of a `TableModel`; ``spellings`` is None where it was trained on numbers."""
+
+    size: int
+    spellings: list[str] | None
+    ids: dict[str, int]
+
+
+class BackoffArrays(Protocol):
+    """A backoff automaton in arrays; log p are to the base 10."""
+
+    word: Any
+    log_prob: Any
+
+    @property
+    def arcs(self) -> tuple[Any, Any, Any]:
+        """The arrays that kernels read: slots, unigrams, exits (`kernels.ngram`)."""
+        ...
+
+    def advance(self, nodes: Any, words: Any) -> Any:
+        """The states ``(rows,)`` after reading ``words (rows,)`` in the states ``nodes``."""
+        ...
+
+
+@runtime_checkable
+class TableModel(Protocol):
+    """A language model whose tables kernels read without Python: an `anaphora.NGram`."""
+
+    @property
+    def words(self) -> Vocabulary: ...
+
+    @property
+    def table(self) -> BackoffArrays: ...
+
+
 class TrainedModel(Protocol):
     """What is used of an `anaphora.LanguageModel`, which is made of layers above this one."""
 

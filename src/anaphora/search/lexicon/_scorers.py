@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.errors import AnaphoraError
 from anaphora.search.lexicon._lexicon import Lexicon
-from anaphora.search.lexicon._models import TrainedModel, WordModel, of_trained
+from anaphora.search.lexicon._models import TableModel, TrainedModel, WordModel, of_trained
 
 if TYPE_CHECKING:
     from anaphora.kernels.lexicon_words import Words
-    from anaphora.models.classical.ngram import NGram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,20 +47,18 @@ class Scorer(Protocol):
         ...
 
 
-def scorer(lm: NGram | TrainedModel | WordModel | None, lexicon: Lexicon, weight: float) -> Scorer:
+def scorer(lm: TableModel | TrainedModel | WordModel | None, lexicon: Lexicon, weight: float) -> Scorer:
     """The scorer of what a user gave as a language model."""
     if not 0 <= weight < math.inf:
         raise AnaphoraError(f"lm_weight must be a number from 0 on, but is {weight}.")
-    from anaphora.models.classical.ngram import NGram
-
     if lm is None or weight == 0:
         return Silent()
-    if isinstance(lm, NGram):
-        return Counted(lm, lexicon, weight)
     if hasattr(lm, "step") and hasattr(lm, "tokenizer_"):
         return Asked(of_trained(lm), lexicon, weight)
     if isinstance(lm, WordModel):
         return Asked(lm, lexicon, weight)
+    if isinstance(lm, TableModel):
+        return Counted(lm, lexicon, weight)
     raise AnaphoraError(
         f"lm must be an NGram, a trained LanguageModel or a WordModel (start, score, end), but is a {type(lm).__name__}; "
         "NextWordModel makes one of a (step, state)."
@@ -89,7 +86,7 @@ class Silent:
 class Counted:
     """An n-gram model: its own table, which kernels walk without Python."""
 
-    def __init__(self, ngram: NGram, lexicon: Lexicon, weight: float):
+    def __init__(self, ngram: TableModel, lexicon: Lexicon, weight: float):
         from anaphora.kernels.lexicon_words import Words
 
         self._ids = lexicon.numbers_in(ngram.words, lambda word: _number(ngram, word))
@@ -109,7 +106,7 @@ class Counted:
         return self.ask(states, np.full(len(states), len(self._ids)))[0]
 
 
-def _number(ngram: NGram, word: str) -> int:
+def _number(ngram: TableModel, word: str) -> int:
     """The n-gram's number of a word; where it was trained on numbers, words are their spellings."""
     if ngram.words.spellings is not None:
         return ngram.words.ids.get(word, UNK)

@@ -13,6 +13,7 @@ from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._device import device_beam, has_room
@@ -74,9 +75,11 @@ def _search(
     # Who looks inside needs what the quicker ways never compute.
     watched = inside.recording()
     plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.coverage or s.groups > 1)
-    if plain and has_room(model, device, items=len(sources), width=wide, longest=max(limits)):
+    if plain and has_room(
+        StaticTransformer, model, device, items=len(sources), width=wide, longest=max(limits)
+    ):
         plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
-        return device_beam(model, source, lengths, plan=plan, **ends(limits, s, device))
+        return device_beam(StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device))
     engine = model if watched else packed(model, int8=s.int8)
     seeds = [_seed(s.seed, ids) for ids in sources]
     memory = engine.encode(source, lengths)

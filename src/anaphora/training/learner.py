@@ -1,0 +1,143 @@
+"""The parts of a training that change from step to step, read as one value and restored from one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.errors import RunError
+from anaphora.settings import TrainingSettings
+from anaphora.training.averaging import average_of
+from anaphora.training.distributed import Group
+from anaphora.training.health import Health
+from anaphora.training.objective import Batches, Objective, carried_state
+from anaphora.training.optimizers import optimizer_tensors, restore_optimizer
+from anaphora.training.precision import autocast, choose_precision
+from anaphora.training.schedules import Progress, learning_rate
+from anaphora.training.seeding import seed_everything
+from anaphora.training.state import Standing, TrainingState, made_with
+from anaphora.training.step import Stepper
+from anaphora.training.weights import snapshot
+
+
+class Learner:
+    """A model, its optimizer and all that is counted. It knows neither files nor clocks."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        batches: Batches,
+        settings: TrainingSettings,
+        group: Group,
+    ):
+        self.objective, self.batches, self.settings, self.group = objective, batches, settings, group
+        self.precision = choose_precision(settings.precision, group.device)
+        self.model = model.to(group.device)
+        self.stepper = Stepper(self.model, objective, settings, group, self.precision)
+        self.average = average_of(self.model, settings)
+        self.health = Health(settings, objective.chance)
+        self.progress = Progress()
+        self.standing = Standing()
+
+    def lr(self, step: int) -> float:
+        return learning_rate(self.settings, step, self.progress.halvings)
+
+    def over(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.standing.step >= self.settings.steps or self.out_of_patience()
+
+    def out_of_patience(self) -> bool:
+        return 0 < self.settings.patience <= self.progress.since_best
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the model has the averaged weights, where there is an average."""
+        return self.average.in_place_of(self.model) if self.average else contextlib.nullcontext()
+
+    def measure(self) -> tuple[dict[str, float], list[dict[str, str]]]:
+        """The dev metrics and sample outputs of the (averaged) weights."""
+        seed_everything(self.settings.seed, self.standing.step, "evaluate")
+        self.model.eval()
+        with self.averaged(), torch.no_grad(), autocast(self.group.device, self.precision):
+            return dict(self.objective.evaluate(self.model)), list(self.objective.samples(self.model))
+
+    def evaluated(self, metrics: dict[str, float]) -> bool:
+        """Count an evaluation; whether its dev metric is the best so far."""
+        self.model.train()
+        self.standing.metrics = metrics
+        value = metrics.get(self.objective.metric)
+        if value is None:
+            return False
+        best = self._better(value)
+        self.progress.evaluated(best)
+        if self.average:
+            self.average.evaluated(self.progress.since_best)
+        if best:
+            self.standing.best = {"step": self.standing.step, "value": value, "metrics": metrics}
+        return best
+
+    def _better(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        if self.standing.best is None:
+            return True
+        sign = 1 if self.objective.greater_is_better else -1
+        return bool(sign * value > sign * float(self.standing.best["value"]))
+
+    def carried(self) -> list[dict[str, Tensor]]:
+        """What the objective of each process carries to the next step, by rank. All processes must call this."""
+        return self.group.gather({k: v.cpu() for k, v in carried_state(self.objective).items()})
+
+    def state(
+        self, carried: list[dict[str, Tensor]], journals: dict[str, Any], exported: bytes | None
+    ) -> TrainingState:
+        """The training as it stands, with the marks of its journals and the bytes of its exported weights."""
+        tensors = {
+            "model": snapshot(self.model),
+            "optimizer": optimizer_tensors(self.model, self.stepper.optimizer),
+            "ema": self.average.tensors if self.average else {},
+            "objective": {f"{rank}/{k}": v for rank, mine in enumerate(carried) for k, v in mine.items()},
+        }
+        return TrainingState(
+            standing=dict(vars(self.standing)),
+            progress=self.progress.state(),
+            health=self.health.state(),
+            scale=self.stepper.scale.state(),
+            batches=self.batches.state(),
+            journals=journals,
+            made_with=self.made_with(),
+            settings=json.loads(self.settings.model_dump_json()),
+            tensors=tensors,
+            exported=exported,
+        )
+
+    def restore(self, state: TrainingState, now: TrainingState) -> None:
+        """Continue from ``state``; ``now`` is this training before its first step."""
+        self.model.load_state_dict(state.tensors["model"])
+        restore_optimizer(self.model, self.stepper.optimizer, state.tensors["optimizer"])
+        if self.average:
+            self.average.restore(state.tensors["ema"])
+        mine = state.carried(self.group.rank, self.group.device)
+        if mine and state.made_with["world"] == self.group.world and state.same_batches(now):
+            self.objective.load_state_dict(mine)  # type: ignore[attr-defined]
+        self.standing = Standing(**state.standing)
+        self.progress = Progress(**state.progress)
+        self.health.restore(state.health)
+        self.stepper.scale.restore(state.scale)
+        try:
+            self.batches.restore(state.batches)
+        except (LookupError, TypeError, ValueError):
+            if state.same_batches(now):
+                raise
+            raise RunError(
+                "the position in the data cannot be found again, as by config.json "
+                f"{', '.join(state.edited(now))}; put back what was changed, or train anew."
+            ) from None
+
+    def made_with(self) -> dict[str, Any]:
+        return made_with(self.group.device, self.group.world, self.precision)
