@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -117,14 +119,30 @@ def test_stale_locks(tmp_path):
         lock.write_text(text)
         with RunFolder(tmp_path).lock():
             pass
-    # a living process whose file system knows no flock, and a host we cannot ask
+    odd = [{"host": here, "pid": pid, "started": "x:1"} for pid in (10**30, -1, 0, "7", None, 1.5, True)]
+    elsewhere = {"host": "a-pod-that-was-killed", "pid": 1, "started": "x:1"}  # flock proves that it is gone
+    for holder in [*odd, elsewhere]:
+        lock.write_text(json.dumps(holder))
+        with RunFolder(tmp_path).lock():
+            pass
+
+
+def test_without_flock_the_name_in_the_file_decides(tmp_path, monkeypatch):
+    def unsupported(descriptor, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    lock = tmp_path / "lock"
     for living in (
-        {"host": here, "pid": os.getpid(), "started": _started(os.getpid())},
+        {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())},
         {"host": "elsewhere", "pid": 1, "started": "x:1"},
     ):
         lock.write_text(json.dumps(living))
         with pytest.raises(RunError, match=r"if it is gone, remove .*lock"), RunFolder(tmp_path).lock():
             pass
+    lock.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": "before:1"}))
+    with RunFolder(tmp_path).lock():
+        pass
 
 
 def test_sweep_removes_what_a_crash_left(tmp_path):

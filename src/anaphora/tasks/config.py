@@ -9,10 +9,12 @@ from typing import Any
 
 from anaphora._version import __version__
 from anaphora.errors import RunError, SettingsError
+from anaphora.files import parse_json, read_bytes
 from anaphora.settings.base import Settings
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 
 FORMAT = 1
+_LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,10 @@ def read_config(folder: Path) -> RunConfig:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file, not a run folder; give the folder that `train -o` wrote.")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_bytes(path, most=_LARGEST, follow=False))
     except FileNotFoundError:
         what = "is not a run folder: it has no config.json" if folder.is_dir() else "does not exist"
         raise RunError(f"{folder} {what}; give the folder that `train -o` wrote.") from None
-    except RecursionError:
-        raise RunError(
-            f"{path} is nested too deeply to be a config; restore it from a copy of the run."
-        ) from None
     except (OSError, ValueError) as error:
         why = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
         raise RunError(f"{path} cannot be read ({why}); restore it from a copy of the run.") from None

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,11 +20,15 @@ from typing import Any
 from torch import Tensor
 
 from anaphora.errors import RunError
+from anaphora.files import is_folder, parse_json, read_bytes
 from anaphora.training import faults
 from anaphora.training.durable import sync_folder, write_synced, writing
+from anaphora.training.schemas import ExportFacts, Manifest, State, problem
 from anaphora.training.weights import canonical, first_not_finite, unpack
 
 FORMAT = 1
+_LARGEST_JSON = 1 << 26
+STATE_FORMAT = 1
 MANIFEST = "manifest.json"
 
 
@@ -64,7 +67,7 @@ class CheckpointFolder:
         ``files`` yields (name, content) one at a time, so that only one has to be in memory.
         """
         with writing(self.path, kept=self.kept()):
-            if not self.path.is_dir():
+            if not is_folder(self.path):
                 self.path.mkdir()
                 sync_folder(self.path.parent)
             aside = self.path / f".tmp-{uuid.uuid4().hex}"
@@ -72,7 +75,7 @@ class CheckpointFolder:
                 aside.mkdir()
                 self._fill(aside, step, files)
                 final = self.path / name_of(step)
-                if final.exists():  # one that was found damaged on resume, else we would have gone on from it
+                if os.path.lexists(final):  # one that was found damaged on resume, else we would have gone on from it
                     os.rename(final, self.path / f".tmp-{uuid.uuid4().hex}")
                 os.rename(aside, final)
             except BaseException:
@@ -104,7 +107,7 @@ class CheckpointFolder:
 
     def steps(self) -> Iterator[tuple[int, Path]]:
         """(step, folder) of each checkpoint, verified or not."""
-        if self.path.is_dir():
+        if is_folder(self.path):
             for path in self.path.glob("step-*"):
                 with contextlib.suppress(ValueError):
                     yield int(path.name.removeprefix("step-")), path
@@ -128,15 +131,24 @@ class CheckpointFolder:
             gone = self.path / f".tmp-{uuid.uuid4().hex}"
             os.rename(path, gone)
             faults.point("checkpoint.pruned")
-            shutil.rmtree(gone, ignore_errors=True)
+            remove(gone)
         for aside in self.path.glob(".tmp-*"):
-            shutil.rmtree(aside, ignore_errors=True)
+            remove(aside)
 
     def kept(self) -> str:
         steps = [step for step, _ in self.steps()]
         return (
             f"the checkpoint of step {max(steps)} is untouched" if steps else "no checkpoint was written yet"
         )
+
+
+def remove(entry: Path) -> None:
+    """Remove a file, a link (never what it points to) or a folder, as far as that can be done."""
+    if is_folder(entry):
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            entry.unlink()
 
 
 def name_of(step: int) -> str:
@@ -146,35 +158,60 @@ def name_of(step: int) -> str:
 def read(path: Path) -> Checkpoint:
     """Read and verify one checkpoint, or raise ``Unusable`` with the reason."""
     files = verify(path)
-    try:
-        state = json.loads(files.pop("state.json"))
-    except (KeyError, ValueError):
-        raise Unusable("state.json is missing or not JSON") from None
+    state = _state(files.pop("state.json", b""))
     best = files.pop("best.safetensors", None)
+    if best is not None:
+        _, facts = _unpacked("best.safetensors", best)
+        if reason := problem(ExportFacts, facts):
+            raise Unusable(f"best.safetensors: facts.{reason}")
     tensors = {}
     for name, content in files.items():
         part = name.removesuffix(".safetensors")
-        try:
-            tensors[part], _ = unpack(content, where=name)
-        except RunError as error:
-            raise Unusable(str(error).rstrip(".")) from None
+        tensors[part], facts = _unpacked(name, content)
+        if facts.get("step") != state["standing"]["step"]:
+            raise Unusable(f"{name} is not that of step {state['standing']['step']}")
     if not {"model", "optimizer"} <= set(tensors):
         raise Unusable("the model's or the optimizer's file is missing")
     for part, values in tensors.items():
         bad = first_not_finite(values)
         if bad is not None:
             raise Unusable(f"{part}.safetensors: {bad} holds NaN or infinity")
-    return Checkpoint(path, int(path.name.removeprefix("step-")), state, tensors, best)
+    step = int(path.name.removeprefix("step-"))
+    if state["standing"]["step"] != step:
+        raise Unusable(f"state.json: standing.step is {state['standing']['step']}")
+    return Checkpoint(path, step, state, tensors, best)
+
+
+def _state(content: bytes) -> dict[str, Any]:
+    try:
+        state = parse_json(content, most=_LARGEST_JSON)
+    except ValueError as error:
+        raise Unusable(f"state.json is missing or not JSON ({error})") from None
+    version = state.get("format") if isinstance(state, dict) else None
+    if isinstance(version, int) and version != STATE_FORMAT:
+        raise Unusable(f"state.json has format {version}, this version reads {STATE_FORMAT}")
+    if reason := problem(State, state):
+        raise Unusable(f"state.json: {reason}")
+    return dict(state)
+
+
+def _unpacked(name: str, content: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        return unpack(content, where=name)
+    except RunError as error:
+        raise Unusable(str(error).rstrip(".")) from None
 
 
 def verify(path: Path) -> dict[str, bytes]:
     """The files of a checkpoint by name, each equal to what the manifest says; else ``Unusable``."""
+    if not is_folder(path):
+        raise Unusable("it is not a folder, or a link to one")
     manifest = _manifest(path)
-    if name_of(int(manifest["step"])) != path.name:
+    if name_of(manifest["step"]) != path.name:
         raise Unusable(f"its manifest is that of step {manifest['step']}")
     contents = {}
     for name, expected in manifest["files"].items():
-        content = _read_regular(path / name)
+        content = _read_regular(path / name, expected["bytes"])
         if len(content) != expected["bytes"]:
             raise Unusable(f"{name} has {len(content)} bytes instead of {expected['bytes']}")
         if hashlib.sha256(content).hexdigest() != expected["sha256"]:
@@ -184,31 +221,31 @@ def verify(path: Path) -> dict[str, bytes]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    content = _read_regular(path / MANIFEST)
+    content = _read_regular(path / MANIFEST, 1 << 20)
     try:
-        manifest = json.loads(content)
-        version = manifest["format"]
+        manifest = parse_json(content)
+        version = manifest.get("format") if isinstance(manifest, dict) else None
         if isinstance(version, int) and version > FORMAT:
             raise Unusable(f"written in format {version} by a newer anaphora; this one reads up to {FORMAT}")
-        sealed = manifest.pop("sha256")
-        intact = (
-            hashlib.sha256(canonical(manifest).encode()).hexdigest() == sealed
-            and canonical({**manifest, "sha256": sealed}).encode() == content
-            and all(Path(name).name == name for name in manifest["files"])
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
-        intact = False
+        reason = problem(Manifest, manifest)
+    except ValueError as error:
+        reason = str(error)
+    if reason:
+        raise Unusable(f"{MANIFEST} is damaged ({reason})")
+    sealed = manifest.pop("sha256")
+    intact = (
+        hashlib.sha256(canonical(manifest).encode()).hexdigest() == sealed
+        and canonical({**manifest, "sha256": sealed}).encode() == content
+    )
     if not intact:
         raise Unusable(f"{MANIFEST} is damaged")
     return dict(manifest)
 
 
-def _read_regular(path: Path) -> bytes:
+def _read_regular(path: Path, most: int) -> bytes:
     """A plain file's content; links are refused, because they may point at what another process changes."""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise Unusable(f"{path.name} is not a plain file")
-        return path.read_bytes()
+        return read_bytes(path, most=most, follow=False)
     except FileNotFoundError:
         raise Unusable(f"{path.name} is missing") from None
     except OSError as error:

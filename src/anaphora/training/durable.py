@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anaphora.errors import RunError
+from anaphora.files import Refused
 from anaphora.training import faults
 
 _CHUNK = 1 << 20
@@ -34,8 +35,22 @@ def writing(path: Path, *, kept: str = "") -> Iterator[None]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = _REMEDIES.get(error.errno or 0, "see to it")
+        if isinstance(error, Refused):
+            remedy = "move it away"
         tail = f"; {kept}" if kept else ""
         raise RunError(f"{path}: cannot be written ({reason}); {remedy} and try again{tail}.") from error
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` inside, or text that is not UTF-8, into one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise RunError(f"{path}: there is no such file; the run is incomplete.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        raise RunError(f"{path}: cannot be read ({reason}); restore it from a copy of the run.") from error
 
 
 def write_synced(path: Path, data: bytes) -> None:

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import RunError
-from anaphora.training.durable import writing
+from anaphora.files import open_plain, parse_json, read_bytes, streamed
+from anaphora.training.durable import replace_file, writing
+from anaphora.training.schemas import ROWS, problem
+
+_CHUNK = 1 << 20
+LONGEST_LINE = 1 << 24
+"""Bytes of one line: what keeps memory bounded."""
 
 
 class Journal:
@@ -29,29 +35,48 @@ class Journal:
 
         Returns a sentence when the file no longer holds what it held at ``mark``, else None.
         """
-        reached, content = int(mark["bytes"]) if mark else 0, b""
+        reached = int(mark["bytes"]) if mark else 0
+        self._bytes, self._digest = 0, hashlib.sha256()
         with writing(self.path):
-            if self.path.exists():
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND)
-                content = os.pread(self._descriptor, reached, 0)
-                os.ftruncate(self._descriptor, len(content))
-        self._bytes, self._digest = len(content), hashlib.sha256(content)
+            self._descriptor = self._opened()
+            if self._descriptor is not None:
+                while block := os.pread(self._descriptor, min(_CHUNK, reached - self._bytes), self._bytes):
+                    self._digest.update(block)
+                    self._bytes += len(block)
+                os.ftruncate(self._descriptor, self._bytes)
         if mark and self.mark() != dict(mark):
             return f"{self.path}: its first {reached} bytes are not those that were written; the history is incomplete."
         return None
 
     def open_whole(self) -> None:
         """Open for appending after everything that is there, less a line cut off by a crash."""
-        content = self.path.read_bytes() if self.path.exists() else b""
+        with writing(self.path):
+            content = read_bytes(self.path, follow=False) if os.path.lexists(self.path) else b""
         whole = content[: content.rfind(b"\n") + 1]
         self.open({"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()})
+
+    def _opened(self, flags: int = 0) -> int | None:
+        """A descriptor for appending, or None where there is no file. A second name of the file elsewhere keeps its
+        content: the run then goes on with a copy."""
+        try:
+            descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND | flags, follow=False)
+        except FileNotFoundError:
+            if flags:
+                raise
+            return None
+        if os.fstat(descriptor).st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+        replace_file(self.path, read_bytes(self.path, follow=False))
+        return self._opened()
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add one line. Numbers that are not finite become null, which every JSON reader knows."""
         data = (json.dumps(_plain(line), ensure_ascii=False, allow_nan=False) + "\n").encode()
         with writing(self.path):
             if self._descriptor is None:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+                self._descriptor = self._opened(os.O_CREAT)
+            assert self._descriptor is not None
             try:
                 rest = memoryview(data)
                 while rest:
@@ -81,21 +106,30 @@ class Journal:
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a journal; a last line cut off by a crash is left out."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                read = json.loads(line)
-            except (ValueError, RecursionError):
-                read = None
-            if not isinstance(read, dict):
-                raise RunError(
-                    f"{path}:{number}: not a line of a journal, so the file is damaged; restore it from a copy."
-                )
-            yield read
+    schema = ROWS.get(path.name)
+    try:
+        with streamed(path, follow=False) as lines:
+            number = 0
+            while line := lines.readline(LONGEST_LINE):
+                number += 1
+                if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                    return
+                try:
+                    read = parse_json(line)
+                    reason = "it is not an object" if not isinstance(read, dict) else None
+                    reason = reason or (problem(schema, read) if schema else None)
+                except ValueError as error:
+                    reason = str(error)
+                if reason:
+                    raise RunError(
+                        f"{path}:{number}: not a line of a journal ({reason}), so the file is damaged; restore it from "
+                        "a copy."
+                    )
+                yield read
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror}); restore it from a copy.") from error
 
 
 def _plain(value: Any) -> Any:

@@ -8,18 +8,52 @@ import fcntl
 import json
 import os
 import socket
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from anaphora.errors import RunError
+from anaphora.files import open_plain, parse_json, read_bytes
 from anaphora.training.durable import writing
+
+_LARGEST_PID = 1 << 31
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that a lock names: host, pid and the process's start time, because pids are used again."""
+
+    host: str
+    pid: int
+    started: str | None
+
+    @classmethod
+    def here(cls) -> Holder:
+        return cls(socket.gethostname(), os.getpid(), _started(os.getpid()))
+
+    @classmethod
+    def parse(cls, content: bytes) -> Holder | None:
+        """The holder that a lock file names, or None where it names none."""
+        try:
+            given = parse_json(content)
+            host, pid, started = given["host"], given["pid"], given["started"]
+        except (ValueError, TypeError, LookupError):
+            return None
+        sound = isinstance(host, str) and type(pid) is int and isinstance(started, str | None)
+        return cls(host, pid, started) if sound and 0 < pid < _LARGEST_PID else None
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process runs on this host; of another host nothing is known, so it counts as living."""
+        if self.host != socket.gethostname():
+            return True
+        return self.started is not None and _started(self.pid) == self.started
 
 
 class Lock:
     """Held through ``flock``, which the kernel drops when the process ends, however it ends.
 
-    The file also names the holder (host, pid and the process's start time, because pids are used again), for
-    the message, and for file systems where ``flock`` does nothing.
+    So when it can be taken, the last holder is gone, whatever host the file names: a container that was killed has
+    another name when it comes back. Only where the file system has no ``flock`` does the name in the file decide.
     """
 
     def __init__(self, path: Path):
@@ -30,12 +64,8 @@ class Lock:
         """Take the lock, or refuse with a sentence that names the holder."""
         with writing(self.path):
             descriptor = self._open()
-        holder = _read(descriptor)
-        if holder is not None and _lives(holder):
-            os.close(descriptor)
-            raise self._refusal(holder)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_me()).encode() + b"\n", 0)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode() + b"\n", 0)
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -49,56 +79,53 @@ class Lock:
 
     def _open(self) -> int:
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT, follow=False)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-                    holder = _read(descriptor)
-                    os.close(descriptor)
-                    raise self._refusal(holder) from None
-                # no flock on this file system: the holder's name in the file has to do
-            # Between open and flock the last holder may have removed the file we opened.
-            try:
-                if os.stat(self.path).st_ino == os.fstat(descriptor).st_ino:
+                self._exclude_others(descriptor)
+                # Between open and flock the last holder may have removed the file we opened.
+                mine, there = os.fstat(descriptor), os.lstat(self.path)
+                if mine.st_ino == there.st_ino and mine.st_nlink == 1:
                     return descriptor
+                if mine.st_ino == there.st_ino:  # it has a second name elsewhere, where nothing may be written
+                    self.path.unlink()
             except FileNotFoundError:
                 pass
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
 
-    def _refusal(self, holder: dict[str, Any] | None) -> RunError:
-        who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
+    def _exclude_others(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = Holder.parse(os.pread(descriptor, 4096, 0))
+            locked = error.errno in (errno.EWOULDBLOCK, errno.EAGAIN)
+            if locked or (holder is not None and holder.lives):
+                raise self._refusal(holder) from None
+
+    def _refusal(self, holder: Holder | None) -> RunError:
+        who = f"process {holder.pid} on {holder.host}" if holder else "another process"
         return RunError(
             f"{self.path.parent}: {who} is training in this folder; wait for it or stop it"
             f" (if it is gone, remove {self.path})."
         )
 
 
-def _me() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
-
-
-def _read(descriptor: int) -> dict[str, Any] | None:
+def read_holder(path: Path) -> Holder | None:
+    """Who a lock file names; None where there is none or it cannot be read."""
     try:
-        holder = json.loads(os.pread(descriptor, 4096, 0))
-        return holder if {"host", "pid", "started"} <= set(holder) else None
-    except (ValueError, TypeError, OSError):
+        return Holder.parse(read_bytes(path, most=4096, follow=False))
+    except OSError:
         return None
-
-
-def _lives(holder: dict[str, Any]) -> bool:
-    """Whether the holder still runs; of another host we cannot know, so it counts as living."""
-    if holder["host"] != socket.gethostname():
-        return True
-    return holder["started"] is not None and _started(int(holder["pid"])) == holder["started"]
 
 
 def _started(pid: int) -> str | None:
     """When a process started, as boot id and clock ticks since boot; None where it does not run."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
         # the name in parentheses may itself hold spaces and parentheses, so count from the last one
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = read_bytes(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
     state, ticks = fields[0], fields[19]

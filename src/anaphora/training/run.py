@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.training.durable import replace_file, writing
+from anaphora.files import is_folder, read_bytes
+from anaphora.training.checkpoint import remove
+from anaphora.training.durable import reading, replace_file, writing
 from anaphora.training.lock import Lock
-from anaphora.training.weights import load_weights
+from anaphora.training.schemas import ExportFacts
+from anaphora.training.weights import check_facts, load_weights
 
 _FILES = (
     "config.json",
@@ -102,12 +105,13 @@ class RunFolder:
         return self.config.is_file() or self.model.is_file() or self.has_checkpoints()
 
     def has_checkpoints(self) -> bool:
-        return self.checkpoints.is_dir() and any(self.checkpoints.glob("step-*"))
+        return is_folder(self.checkpoints) and any(self.checkpoints.glob("step-*"))
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes out; may be nested. ``RunError`` names the process that holds it."""
         if self._held == 0:
+            self._check_folders()
             self._lock.take()
         self._held += 1
         try:
@@ -117,6 +121,12 @@ class RunFolder:
             if self._held == 0:
                 self._lock.release()
 
+    def _check_folders(self) -> None:
+        """A link in place of a folder leads out of the run; nothing is written or removed there."""
+        for folder in (self.checkpoints, self.path / "data"):
+            if folder.is_symlink():
+                raise RunError(f"{folder}: is a link, not a folder; put the folder itself there and try again.")
+
     def write_text(self, name: str, text: str) -> None:
         """Write a file of the folder in one step."""
         with writing(self.path / name):
@@ -124,16 +134,13 @@ class RunFolder:
 
     def read_text(self, name: str) -> str:
         path = self.path / name
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise RunError(f"{path}: there is no such file; the run is incomplete.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"{path}: cannot be read ({error}).") from error
+        with reading(path):
+            return read_bytes(path, follow=False).decode("utf-8")
 
     def load_model(self, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The verified ``(tensors, facts)`` of ``model.safetensors``, which must belong to this folder's files."""
         tensors, facts = load_weights(self.model, device)
+        check_facts(ExportFacts, facts, self.model)
         self.check_files(facts)
         return tensors, facts
 
@@ -142,14 +149,15 @@ class RunFolder:
         facts: dict[str, Any] = {}
         with contextlib.suppress(RunError):
             facts = load_weights(self.model)[1]
+            check_facts(ExportFacts, facts, self.model)
         self.check_files(facts, changed=frozenset({self.config.name}))
 
     def check_files(self, facts: Mapping[str, Any], *, changed: frozenset[str] = frozenset()) -> None:
         """Refuse a folder whose files are not those that weights with these ``facts`` name, except those that may
-        have ``changed``."""
-        mine = self.fingerprints()
-        for name, fingerprint in facts.get("files", {}).items():
-            if name in mine and (mine[name] == fingerprint or name in changed):
+        have ``changed``; without facts nothing is known and nothing refused."""
+        mine, named = self.fingerprints(), facts.get("files")
+        for name in sorted(mine.keys() | named.keys()) if named is not None else ():
+            if name in mine and (name in changed or mine[name] == named.get(name)):
                 continue
             state = "is missing" if name not in mine else "is not the one these weights were trained with"
             other = ""
@@ -160,11 +168,12 @@ class RunFolder:
     def fingerprints(self) -> dict[str, str]:
         """sha256 of ``config.json``, ``tokenizer.json`` and ``learnt.json``, where they are: weights name what
         they belong to."""
-        return {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in (self.config, self.tokenizer, self.learnt)
-            if path.is_file()
-        }
+        found = {}
+        for path in (self.config, self.tokenizer, self.learnt):
+            if os.path.lexists(path):
+                with reading(path):
+                    found[path.name] = hashlib.sha256(read_bytes(path, follow=False)).hexdigest()
+        return found
 
     def learnt_names(self) -> list[str]:
         """The files that hold what was learnt besides weights: those that are there, else the usual one."""
@@ -175,14 +184,10 @@ class RunFolder:
         """Remove what interrupted writes left behind."""
         for folder in (self.path, self.checkpoints):
             for entry in folder.glob(".tmp-*") if folder.is_dir() else ():
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    with contextlib.suppress(OSError):
-                        entry.unlink()
+                remove(entry)
 
     def _clear(self) -> None:
         for name in _FILES:
             (self.path / name).unlink(missing_ok=True)
-        for checkpoint in self.checkpoints.glob("step-*") if self.checkpoints.is_dir() else ():
-            shutil.rmtree(checkpoint)
+        for checkpoint in self.checkpoints.glob("step-*") if is_folder(self.checkpoints) else ():
+            remove(checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,9 +28,9 @@ def verify_run(run: RunFolder) -> list[Verdict]:
 
 
 def _model(run: RunFolder) -> Verdict:
-    if not run.model.is_file() and run.has_checkpoints():  # no checkpoint is written before it
+    if not os.path.lexists(run.model) and run.has_checkpoints():  # no checkpoint is written before it
         return Verdict(run.model.name, "damaged", f"is gone; `anaphora resume {run.path}` puts it back")
-    if not run.model.is_file():
+    if not os.path.lexists(run.model):
         return Verdict(run.model.name, "missing", "no weights were written yet")
     try:
         tensors, facts = run.load_model()
@@ -39,7 +40,7 @@ def _model(run: RunFolder) -> Verdict:
     if bad is not None:
         return Verdict(run.model.name, "damaged", f"{bad} holds NaN or infinity")
     return Verdict(
-        run.model.name, "good", f"{len(tensors)} tensors of step {facts['step']}, {facts['chosen']}"
+        run.model.name, "good", f"{len(tensors)} tensors of step {facts.get('step')}, {facts.get('chosen')}"
     )
 
 
@@ -59,7 +60,7 @@ def _checkpoints(run: RunFolder) -> list[Verdict]:
 def _journals(run: RunFolder) -> list[Verdict]:
     verdicts = []
     for path in (run.metrics, run.samples, run.timings, run.bad_batches):
-        if not path.is_file():
+        if not os.path.lexists(path):
             continue
         try:
             count = sum(1 for _ in read_journal(path))

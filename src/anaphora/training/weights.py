@@ -21,10 +21,13 @@ from safetensors.torch import save as write_safetensors
 from torch import Tensor, nn
 
 from anaphora.errors import RunError
+from anaphora.files import parse_json, read_bytes
 from anaphora.training.durable import replace_file, writing
+from anaphora.training.schemas import Note, Schema, problem
 
 FORMAT = 1
 KEY = "anaphora"
+_LARGEST_HEADER = 1 << 26
 
 
 def save_weights(path: Path | str, tensors: Mapping[str, Tensor], *, facts: Mapping[str, Any]) -> None:
@@ -40,7 +43,7 @@ def load_weights(
     """Read ``(tensors, facts)`` and verify them; ``RunError`` in one sentence where the file is damaged."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, follow=False)
     except FileNotFoundError:
         raise RunError(f"{path}: there is no such file; the run has not written its weights yet.") from None
     except OSError as error:
@@ -61,16 +64,19 @@ def unpack(data: bytes, *, where: str) -> tuple[dict[str, Tensor], dict[str, Any
     """The ``(tensors, facts)`` in ``data``; ``where`` is the file's name for the error's sentence."""
     note = _note(data, where)
     try:
-        head = json.loads(note)
-        sealed = head.pop("sha256")
-        newer = head["format"] > FORMAT
-    except (ValueError, TypeError, KeyError):
-        raise RunError(f"{where}: damaged (its note cannot be read); use another copy.") from None
-    if newer:
+        head = parse_json(note)
+        version = head.get("format") if isinstance(head, dict) else None
+        reason = problem(Note, head)
+    except ValueError as error:
+        version, reason = None, str(error)
+    if isinstance(version, int) and version > FORMAT:
         raise RunError(
-            f"{where}: written in format {head['format']}, but this version reads up to {FORMAT}; "
+            f"{where}: written in format {version}, but this version reads up to {FORMAT}; "
             "install a newer anaphora."
         )
+    if reason:
+        raise RunError(f"{where}: damaged (its note cannot be read: {reason}); use another copy.")
+    sealed = head.pop("sha256")
     try:
         kept: dict[str, Tensor] = read_safetensors(data)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
@@ -78,8 +84,15 @@ def unpack(data: bytes, *, where: str) -> tuple[dict[str, Tensor], dict[str, Any
     if _digest(head, kept) != sealed or canonical({**head, "sha256": sealed}) != note:
         raise RunError(f"{where}: damaged (its checksum does not match its content); use another copy.")
     for alias, name in head["tied"].items():
-        kept[alias] = kept[name]
-    return kept, head["facts"]
+        if alias in kept or name not in kept:
+            raise RunError(f"{where}: damaged (its note ties {alias} to {name}); use another copy.")
+    return kept | {alias: kept[name] for alias, name in head["tied"].items()}, head["facts"]
+
+
+def check_facts(schema: type[Schema], facts: Mapping[str, Any], where: Path | str) -> None:
+    """A `RunError` that names the fact that is not as ``schema`` wants it."""
+    if reason := problem(schema, facts):
+        raise RunError(f"{where}: damaged (facts.{reason}); use another copy.")
 
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
@@ -131,9 +144,9 @@ def _note(data: bytes, where: str) -> str:
     if len(data) < 8 or size > len(data) - 8:
         raise RunError(f"{where}: damaged (cut off within its header); use another copy.")
     try:
-        header = json.loads(data[8 : 8 + size])
+        header = parse_json(data[8 : 8 + size], most=_LARGEST_HEADER)
         note = header.get("__metadata__", {}).get(KEY)
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         raise RunError(f"{where}: damaged (its header cannot be read); use another copy.") from None
     if not isinstance(note, str):
         raise RunError(f"{where}: not written by anaphora, or its note is damaged; use another copy.")
