@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from anaphora.kernels.embeddings import windows
 from anaphora.kernels.embeddings.sampling import alias_table
 from anaphora.kernels.embeddings.windows import Outputs, aligned, train
-from anaphora.models.embeddings.huffman import huffman
+from anaphora.models.embeddings.word2vec import huffman
 
 WORDS = 7
 COUNTS = np.array([40, 20, 12, 9, 5, 3, 2])

@@ -17,9 +17,8 @@ import pytest
 import anaphora as an
 from anaphora.data.corpora import SPLITS, generate, kin
 from anaphora.kernels.embeddings import windows
-from anaphora.models.embeddings.huffman import huffman
 from anaphora.models.embeddings.model import VectorModel
-from anaphora.models.embeddings.word2vec import BLOCK, kept_share
+from anaphora.models.embeddings.word2vec import BLOCK, huffman, kept_share
 
 MODELS = [an.Word2Vec, an.GloVe, an.NeuralLM, an.RankingLM]
 TINY = {"embedding": 8, "epochs": 2, "min_count": 1}

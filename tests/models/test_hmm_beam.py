@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
-from anaphora.models.classical import hmm_inference
-from anaphora.models.classical.hmm_inference import Beam
+from anaphora.models.classical.hmm import inference as hmm_inference
+from anaphora.models.classical.hmm.inference import Beam
 
 
 def model(seed: int, states: int, symbols: int = 4, forbidden: float = 0.0) -> an.HMM:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from anaphora.models.classical.hmm_tagger import ENDING, EXACT, FOLDED, HMMTagger, word_shape
+from anaphora.models.classical.hmm.tagger import ENDING, EXACT, FOLDED, HMMTagger, word_shape
 
 SENTENCES = [
     (["the", "dog", "runs"], ["D", "N", "V"]),

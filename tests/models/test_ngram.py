@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
-from anaphora.models.classical import ngram_disk
-from anaphora.models.classical.ngram import SMOOTHINGS
+from anaphora.models.classical.ngram import disk as ngram_disk
+from anaphora.models.classical.ngram.model import SMOOTHINGS
 
 SAM = ["I am Sam", "Sam I am", "I do not like green eggs and ham"]  # Jurafsky and Martin, chapter 3
 TEXT = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anaphora.models.classical.ngram_classifier import NGramClassifier, log_ratio
+from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
 
 TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
 TRUTH = np.array([[1], [1], [0], [0], [1], [1], [0]], dtype=np.float64)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.search import NBest, Step, greedy, sample
-from anaphora.search._filters import Filters
+from anaphora.search._sample import Filters
 
 EOS, BOS = 0, 1
 GRID = st.sampled_from([i / 8 for i in range(-64, 1)])  # log p that are often equal, to test the ties

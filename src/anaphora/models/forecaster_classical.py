@@ -17,8 +17,8 @@ from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import fill_forward
 from anaphora.errors import DataError
 from anaphora.models.classical.kalman import Kalman
-from anaphora.models.classical.kalman_builders import from_lags, structural
-from anaphora.models.classical.kalman_parameters import MATRICES, NAMES
+from anaphora.models.classical.kalman.builders import from_lags, structural
+from anaphora.models.classical.kalman.parameters import MATRICES, NAMES
 from anaphora.models.classical.var import VAR
 
 Floats = NDArray[np.float64]

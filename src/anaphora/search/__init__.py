@@ -12,9 +12,8 @@ is not counted.
 
 from __future__ import annotations
 
-from anaphora.search._beam import beam
+from anaphora.search._beam import beam, greedy
 from anaphora.search._combine import ensemble, fuse
-from anaphora.search._greedy import greedy
 from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
 from anaphora.search._risk import mbr, ngram_f
 from anaphora.search._rows import select_rows

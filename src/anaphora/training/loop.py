@@ -15,14 +15,13 @@ from anaphora.errors import RunError, TrainingError
 from anaphora.settings import TrainingSettings
 from anaphora.training import distributed, saving
 from anaphora.training.checkpoint import Skipped
-from anaphora.training.clock import Clock
 from anaphora.training.diagnosis import Diagnosis, diagnose
 from anaphora.training.health import Finding
 from anaphora.training.interrupts import Interrupts
 from anaphora.training.journal import Journal
 from anaphora.training.learner import Learner
 from anaphora.training.objective import Batches, Objective, indices_of
-from anaphora.training.progress import Reporter, SilentReporter
+from anaphora.training.progress import Clock, Reporter, SilentReporter
 from anaphora.training.run import RunFolder
 from anaphora.training.state import TrainingState, changes
 from anaphora.training.step import Outcome

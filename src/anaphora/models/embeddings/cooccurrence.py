@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.kernels.embeddings.glove import EMPTY, UNMIX, count_pairs, move_pairs
-from anaphora.models.classical.ngram_disk import chunks
+from anaphora.models.classical.ngram.disk import chunks
 from anaphora.models.embeddings.text import FIRST, Text
 
 Array = np.ndarray[Any, Any]

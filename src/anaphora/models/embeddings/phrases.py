@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError, SettingsError
-from anaphora.models.classical.ngram_counts import count_levels
-from anaphora.models.classical.ngram_disk import count_levels_on_disk
+from anaphora.models.classical.ngram.counts import count_levels
+from anaphora.models.classical.ngram.disk import count_levels_on_disk
 from anaphora.models.embeddings.text import FIRST, Data, read_again, read_text, sentences_of, spill_folder
 
 

@@ -16,8 +16,8 @@ from anaphora.data import corpora
 from anaphora.data.lines import lines_of
 from anaphora.data.symbols import BOS, EOS, SPELLINGS, UNK
 from anaphora.errors import DataError
-from anaphora.models.classical.ngram_disk import count_symbols
-from anaphora.models.classical.ngram_text import learn
+from anaphora.models.classical.ngram.disk import count_symbols
+from anaphora.models.classical.ngram.text import learn
 
 Array = np.ndarray[Any, Any]
 Sentence = str | Sequence[str]

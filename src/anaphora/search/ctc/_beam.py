@@ -141,7 +141,7 @@ class _Labels:
         self.options = (blank, width, n_best)
 
     def __call__(self, log_p: Floats) -> NBest:
-        from anaphora.kernels.ctc_beam import prefix_beam
+        from anaphora.kernels.ctc.beam import prefix_beam
 
         found, sizes, labels = prefix_beam(log_p, *self.options)
         return NBest(

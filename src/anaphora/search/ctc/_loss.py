@@ -159,7 +159,7 @@ class _Job:
                 self.gradient[row, :end] = self.p[row, :end]
 
     def __call__(self, rows: slice) -> None:
-        from anaphora.kernels.ctc_loss import ctc_rows
+        from anaphora.kernels.ctc.loss import ctc_rows
 
         gradient = self.gradient[rows]
         losses = self.losses[rows]
@@ -171,7 +171,7 @@ class _Job:
 
     def _in_logarithms(self, row: int) -> None:
         """One row again, where probabilities became too small to be added as they are."""
-        from anaphora.kernels.ctc_loss_log import ctc_row_log
+        from anaphora.kernels.ctc.log_domain import ctc_row_log
 
         end = int(self.frames[row])
         real = self.scores[row, :end]

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
-from anaphora.search._hypothesis import NBest
-from anaphora.search.lexicon._credit import checked_bonus, credits
+from anaphora.search._hypothesis import NBest, WordHypothesis
 from anaphora.search.lexicon._hot import Hot
-from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._prune import Pruning
-from anaphora.search.lexicon._scorers import Asked, Scorer
+from anaphora.search.lexicon._scorers import Asked, Scorer, checked_bonus, credits
 
 if TYPE_CHECKING:
-    from anaphora.kernels.ctc_lexicon_arrays import Beam
+    from anaphora.kernels.ctc.lexicon_arrays import Beam
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -38,7 +36,7 @@ class WordSearch:
         weight: float,
         blank: int,
     ):
-        from anaphora.kernels.ctc_lexicon_arrays import Paths, Rules
+        from anaphora.kernels.ctc.lexicon_arrays import Paths, Rules
 
         self.lexicon, self.lm, self.hot, self.weight, self.blank = lexicon, lm, hot, weight, blank
         self.word_bonus = checked_bonus(word_bonus)
@@ -79,8 +77,8 @@ class WordSearch:
         return found
 
     def _run(self, log_p: Floats) -> Beam:
-        from anaphora.kernels import ctc_lexicon as kernels
-        from anaphora.kernels.ctc_lexicon_arrays import new_beam, new_candidates
+        from anaphora.kernels.ctc import lexicon as kernels
+        from anaphora.kernels.ctc.lexicon_arrays import new_beam, new_candidates
 
         hot = self.hot.table
         if not isinstance(self.lm, Asked):
@@ -168,7 +166,7 @@ class _Ends:
 
     def _times(self, tokens: list[int], ends: list[tuple[int, int]], log_p: Floats) -> list[tuple[int, int]]:
         """The first frame of each word, and the one after its last, on the best path that spells the labels."""
-        from anaphora.kernels.ctc_align import best_path
+        from anaphora.kernels.ctc.log_domain import best_path
 
         states, _ = best_path(log_p, np.array(tokens, dtype=np.int64), self.search.blank)
         tree, separated = self.search.lexicon.tree, self.search.lexicon.separator is not None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from anaphora.search._hypothesis import WordHypothesis
 from anaphora.search.lexicon._beam import lexicon_beam
 from anaphora.search.lexicon._chain import WordChain, word_chain
-from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._models import KenLM, NextWordModel, WordModel
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.search._hypothesis import NBest
-from anaphora.search.lexicon._credit import checked_bonus, credits
+from anaphora.search._hypothesis import NBest, WordHypothesis
 from anaphora.search.lexicon._hot import Hot
-from anaphora.search.lexicon._hypothesis import WordHypothesis
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._prune import Pruning, pruned
-from anaphora.search.lexicon._scorers import Scorer
+from anaphora.search.lexicon._scorers import Scorer, checked_bonus, credits
 from anaphora.search.lexicon._tree import PAUSE
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError, RunError
-from anaphora.models.classical.ngram_classifier import NGramClassifier
+from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace

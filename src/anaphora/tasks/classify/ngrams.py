@@ -10,7 +10,7 @@ import numpy as np
 from anaphora.data.labelled_batches import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
-from anaphora.models.classical.ngram_classifier import NGramClassifier
+from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.classify.inputs import NGramInputs
 

@@ -15,7 +15,7 @@ from anaphora.data.labelled_batches import Input, LabelledBatch
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD, UNK
-from anaphora.models.classical.ngram_classifier import NGramClassifier
+from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.tasks.classify.choices import choice_loss, mistakes

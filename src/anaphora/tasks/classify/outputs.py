@@ -10,7 +10,7 @@ import torch
 
 from anaphora.data.labelled_batches import Input, in_order, tensors_of
 from anaphora.data.labelled_targets import Targets
-from anaphora.models.classical.ngram_classifier import NGramClassifier
+from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 
 BATCH = 16_384  # symbols or vectors that are read together; results do not depend on it

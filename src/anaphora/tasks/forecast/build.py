@@ -5,8 +5,14 @@ from __future__ import annotations
 from torch import nn
 
 from anaphora.data.series_scale import Columns
-from anaphora.models.forecaster import Forecaster, WindowMap
-from anaphora.models.forecaster_readers import AttentiveReader, DilatedReader, Reader, RecurrentReader
+from anaphora.models.forecaster import (
+    AttentiveReader,
+    DilatedReader,
+    Forecaster,
+    Reader,
+    RecurrentReader,
+    WindowMap,
+)
 from anaphora.nn import DilatedStack, transformer
 from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.forecast.info import ForecasterSettings

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from anaphora.data.symbols import BOS, EOS
 from anaphora.models.classical.ngram import NGram
-from anaphora.models.classical.ngram_files import ARRAYS
-from anaphora.models.classical.ngram_table import BackoffTable
-from anaphora.models.classical.ngram_text import Words
+from anaphora.models.classical.ngram.files import ARRAYS
+from anaphora.models.classical.ngram.table import BackoffTable
+from anaphora.models.classical.ngram.text import Words
 from anaphora.tasks.language.settings import LanguageSettings
 
 _LN10 = float(np.log(10.0))

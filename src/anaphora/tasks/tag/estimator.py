@@ -21,7 +21,7 @@ from anaphora.data.pairs import Pairs
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
-from anaphora.models.classical.hmm_tagger import MOST_TAGS, HMMTagger
+from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator

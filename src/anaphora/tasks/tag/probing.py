@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.errors import AnaphoraError, DataError
-from anaphora.models.classical.hmm_tagger import HMMTagger
+from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.looking import facts_of

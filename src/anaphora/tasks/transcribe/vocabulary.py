@@ -11,9 +11,9 @@ from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.models.classical.ngram import NGram
-from anaphora.models.classical.ngram_text import Words
+from anaphora.models.classical.ngram.text import Words
 from anaphora.search import Lexicon
-from anaphora.search.lexicon._files import spelled_in_file
+from anaphora.search.lexicon._lexicon import spelled_in_file
 
 TRAIN = "train"
 """The name of the lexicon of all words in the training transcripts."""

@@ -1,0 +1,1 @@
+"""CTC: the loss, the best path, prefix beams with and without a lexicon."""

@@ -1,0 +1,1 @@
+"""Hidden Markov chains: forward, backward and best paths, whole or pruned."""

@@ -1,0 +1,130 @@
+"""Any n-gram model as a backoff automaton in arrays, and the questions one can ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.symbols import BOS
+from anaphora.errors import DataError
+from anaphora.models.classical.ngram.counts import Level
+from anaphora.models.classical.ngram.smoothing import Estimate
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(eq=False)
+class BackoffTable:
+    """Node 0 is the empty history, 1 + w the unigram w, then order by order sorted by (parent, word).
+
+    ``log_prob`` and ``backoff`` are log₁₀, as in ARPA files; ``suffix`` is the longest stored n-gram that a node
+    ends with, itself apart. ``bounds[n]`` is where order n begins; ``bounds[order + 1]`` the number of nodes.
+    """
+
+    parent: Array
+    word: Array
+    suffix: Array
+    log_prob: Array
+    backoff: Array
+    bounds: list[int]
+
+    @property
+    def order(self) -> int:
+        return len(self.bounds) - 2
+
+    @property
+    def symbols(self) -> int:
+        """Size of the vocabulary, special symbols included."""
+        return self.bounds[2] - 1
+
+    @cached_property
+    def arcs(self) -> tuple[Array, Array, Array]:
+        """What the kernels walk on: the hash table beyond the unigrams, the unigrams, the ways down."""
+        from anaphora.kernels import ngram as kernels
+
+        entries = self.bounds[-1] - self.bounds[2]
+        slots = np.zeros(1 << max(3, (entries + entries // 2).bit_length()), dtype=kernels.SLOT)
+        slots["key"] = -1
+        columns = (self.parent, self.word, self.log_prob, self.after)
+        kernels.fill_slots(slots, *columns, self.bounds[2], self.symbols)
+        unigrams = np.zeros(self.symbols, dtype=kernels.SLOT)
+        unigrams["log_prob"] = self.log_prob[1 : 1 + self.symbols]
+        unigrams["after"] = self.after[1 : 1 + self.symbols]
+        exits = np.zeros(len(self.word), dtype=kernels.EXIT)
+        exits["backoff"], exits["suffix"] = self.backoff, self.suffix
+        return slots, unigrams, exits
+
+    @cached_property
+    def children(self) -> Array:
+        """``(nodes + 1,)``: the children of a node are the nodes from its value to the next one's."""
+        nodes = np.arange(len(self.word) + 1)
+        return np.searchsorted(self.parent[1:], nodes).astype(np.int64) + 1
+
+    @cached_property
+    def after(self) -> Array:
+        """The history a node leaves: itself, or a suffix where a longer history could not matter."""
+        matters = (np.diff(self.children) > 0) | (self.backoff != 0)
+        matters[self.bounds[self.order] :] = False  # the longest are never a history
+        matters[0] = True
+        after = np.arange(len(self.word), dtype=np.int32)
+        for low, high in zip(self.bounds[1:-1], self.bounds[2:], strict=True):
+            dull = np.flatnonzero(~matters[low:high]) + low
+            after[dull] = after[self.suffix[dull]]
+        return after
+
+    def walk(self, ids: Array) -> Array:
+        """log₁₀ p of each of ``ids (tokens,)``; a sentence begins with <s>, which itself costs 0."""
+        from anaphora.kernels import ngram as kernels
+
+        out = np.empty(len(ids))
+        kernels.walk(*self.arcs, np.ascontiguousarray(ids, dtype=np.int32), BOS, out)
+        return out
+
+    def advance(self, nodes: Array, words: Array) -> Array:
+        """The histories ``(rows,)`` after reading ``words (rows,)``."""
+        from anaphora.kernels import ngram as kernels
+
+        nodes, words = (np.ascontiguousarray(a, dtype=np.int64) for a in (nodes, words))
+        for values, bound in ((nodes, len(self.word)), (words, self.symbols)):
+            if len(values) and not 0 <= values.min() <= values.max() < bound:
+                raise DataError(
+                    f"{values.max()} is not among the model's {bound}; give its own ids and states."
+                )
+        found: Array = kernels.advance(*self.arcs, nodes, words)
+        return found
+
+    def distributions(self, nodes: Array) -> Array:
+        """log₁₀ p of every next symbol, ``(rows, V)``; −∞ for <pad> and <s>, which are never predicted."""
+        from anaphora.kernels import ngram as kernels
+
+        out = np.empty((len(nodes), self.symbols))
+        tables = (self.log_prob, self.backoff, self.suffix, self.word, self.children)
+        kernels.spread(*tables, np.ascontiguousarray(nodes, dtype=np.int64), out)
+        return out
+
+
+def assemble(levels: list[Level], estimates: list[Estimate], kept: list[Array]) -> BackoffTable:
+    """The table of the n-grams that are ``kept``; a suffix that is not leads on to the next shorter one."""
+    parent, word, suffix = [np.zeros(1, np.int32)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
+    probs, bounds = [np.ones(1)], [0, 1]
+    place = np.zeros(1, dtype=np.int64)  # of each n-gram of the order below
+    gammas: list[Array] = []
+    for n, (level, estimated, keep) in enumerate(zip(levels, estimates, kept, strict=True)):
+        gammas.append(estimated.gamma[kept[n - 1]] if n else estimated.gamma)
+        parent.append(place[level.parent[keep]].astype(np.int32))
+        word.append(level.word[keep].astype(np.int32))
+        suffixes = place[level.suffix]
+        suffix.append(suffixes[keep].astype(np.int32))
+        probs.append(estimated.prob[keep])
+        place = np.where(keep, np.cumsum(keep) - 1 + bounds[-1], suffixes)
+        bounds.append(bounds[-1] + int(keep.sum()))
+    gammas.append(np.ones(int(kept[-1].sum())))
+    with np.errstate(divide="ignore"):
+        log_prob, backoff = np.log10(np.concatenate(probs)), np.log10(np.concatenate(gammas))
+    log_prob[0] = backoff[0] = 0.0  # nothing is below the empty history
+    return BackoffTable(
+        np.concatenate(parent), np.concatenate(word), np.concatenate(suffix), log_prob, backoff, bounds
+    )
