@@ -40,7 +40,9 @@ def test_a_link_is_refused_and_its_target_keeps_every_byte(run, tmp_path, name):
     target.write_bytes(PRECIOUS)
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(target)
-    with pytest.raises(RunError, match=rf"{name}: cannot be written \(is a link, not a plain file\); move it"):
+    with pytest.raises(
+        RunError, match=rf"{name}: cannot be written \(is a link, not a plain file\); move it"
+    ):
         finish(run, steps=20)
     assert target.read_bytes() == PRECIOUS
     (run / name).unlink()
@@ -144,7 +146,7 @@ def test_weights_of_a_checkpoint_are_no_export(run):
     shutil.copy(run / "checkpoints" / "step-00000010" / "model.safetensors", run / "model.safetensors")
     verdict = verify_run(RunFolder(run))[0]
     assert (verdict.state, "facts.files" in verdict.detail) == ("damaged", True)
-    with pytest.raises(RunError, match="facts.files"):
+    with pytest.raises(RunError, match=r"facts\.files"):
         RunFolder(run).load_model()
 
 

@@ -6,7 +6,6 @@ Lines are kept as they stand, so that a file can be written again with other tag
 from __future__ import annotations
 
 import difflib
-import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anaphora.errors import DataError
+from anaphora.files import streamed
+from anaphora.files.unpacking import pieces
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The columns of CoNLL-U."""
@@ -194,9 +195,12 @@ def form_of(path: str | Path) -> str:
 
 def _holds_pairs(path: str | Path) -> bool:
     try:
-        with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
-            rows = file.read(_LOOK).split(b"\n")
+        if str(path).endswith(".gz"):
+            rows = next(pieces(path), b"")[:_LOOK].split(b"\n")
+        else:
+            with streamed(path) as file:
+                rows = file.read(_LOOK).split(b"\n")
     except (OSError, EOFError, zlib.error):
-        return False  # whoever reads it says why it cannot be read
+        return False  # reading it reports why it cannot be read
     firsts = (row.split(b"\t")[0] for row in rows if b"\t" in row and not row.startswith(b"#"))
     return any(b" " in first.strip() for first in firsts)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import gzip
 import hashlib
 import os
-import shutil
-import stat
-import tempfile
 import weakref
 import zlib
 from collections import Counter
@@ -16,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from anaphora.errors import DataError
+from anaphora.files import Refused, limits, open_plain
+from anaphora.files.unpacking import unpacked_to_disk
 
 CHUNK = 1 << 24
 LONGEST_ROW = 1 << 24
@@ -34,12 +33,16 @@ class TextFile:
         self.name = str(path)
         self.path = os.path.abspath(path)
         try:
-            self._fd = _unpacked(path, folder) if self.name.endswith(".gz") else _opened(path)
+            self._fd = unpacked_to_disk(path, folder) if self.name.endswith(".gz") else open_plain(path)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(
                 f"{self.name} is damaged and cannot be unpacked ({error}); make it again."
             ) from None
         except OSError as error:
+            if isinstance(error, Refused) and error.errno != errno.EFBIG:
+                raise DataError(
+                    f"{self.name} is not a file ({error.strerror}); give the path of a text file."
+                ) from None
             reason = error.strerror or str(error)
             raise DataError(f"{self.name} cannot be read: {reason}; check the path.") from None
         weakref.finalize(self, os.close, self._fd)
@@ -52,9 +55,15 @@ class TextFile:
         """``size`` bytes from ``offset`` on (fewer at the end)."""
         return os.pread(self._fd, size, offset)
 
+    def whole(self) -> bytes:
+        """All bytes, where they are few enough to be held in memory."""
+        if reason := limits().excess(self.size):
+            raise DataError(f"{self.name} cannot be read: {reason}.")
+        return self.at(0, self.size)
+
     def stream(self) -> BinaryIO:
         """A separate reader from the beginning of the file."""
-        return open(os.dup(self._fd), "rb", buffering=1 << 20)
+        return os.fdopen(os.dup(self._fd), "rb", buffering=1 << 20)
 
     def fingerprint(self) -> dict[str, int | str]:
         """Size and SHA-256 of the scanned bytes."""
@@ -92,22 +101,3 @@ class Verdict:
         if not rows:
             why = ", ".join(f"{count} × {reason}" for reason, count in self.skipped.items())
             raise DataError(f"{self.name} has no usable row{f' ({why})' if why else ''}; check its form.")
-
-
-def _opened(path: str | Path) -> int:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise DataError(f"{path} is not a file; give the path of a text file.")
-    return fd
-
-
-def _unpacked(path: str | Path, folder: Path | None) -> int:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    os.close(_opened(path))
-    with contextlib.ExitStack() as stack:
-        inside = stack.enter_context(gzip.open(path, "rb"))
-        scratch = stack.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0))
-        shutil.copyfileobj(inside, scratch, 1 << 20)
-        return os.dup(scratch.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from anaphora.data.fields import choose_fields
@@ -10,6 +9,7 @@ from anaphora.data.file_pairs import FilePairs, FileRows
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import Lines, scan
 from anaphora.data.pairs import Pair
+from anaphora.files import parse_json
 
 
 class _DuplicateError(ValueError):
@@ -24,7 +24,9 @@ def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+def _decoded(text: str) -> Any:
+    """Only texts are taken from a row, so its numbers may be of any size."""
+    return parse_json(text, pairs=_unique, numbers=False)
 
 
 class _Objects:
@@ -44,13 +46,11 @@ class _Objects:
 
     def _problem(self, text: str) -> tuple[str, str] | None:
         try:
-            row = _DECODER.decode(text)
+            row = _decoded(text)
         except _DuplicateError as error:
             return "a name that occurs twice", str(error)
         except ValueError as error:
             return "broken JSON", str(error)
-        except RecursionError:
-            return "broken JSON", "nested too deeply"
         if not isinstance(row, dict):
             return "not a JSON object", f"a {type(row).__name__}"
         if self.fields is None:
@@ -89,7 +89,7 @@ def read_jsonl(file: TextFile, bad_rows: str, source: str | None, target: str | 
     names = objects.fields
 
     def parse(rows: list[str]) -> list[Pair]:
-        found = map(_DECODER.decode, rows)
+        found = map(_decoded, rows)
         return [(row[names[0]], row[names[1]]) for row in found]
 
     facts = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.errors import DataError
+from anaphora.files import streamed
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -45,7 +46,7 @@ def read_picture(path: str | Path, *, size: Size | None) -> Pixels:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of what is checked here
-            with Image.open(path, formats=FORMATS) as image:
+            with streamed(path) as file, Image.open(file, formats=FORMATS) as image:
                 if size is not None:  # a large JPEG is unpacked at a fraction of its size
                     image.draft("RGB", (max(size), max(size)))
                 if image.width * image.height > MOST_PIXELS:

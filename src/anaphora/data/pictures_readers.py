@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +21,8 @@ from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.pictures_list import PictureList, Texts, hold_out_pictures
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
 from anaphora.errors import DataError
+from anaphora.files import parse_json
+from anaphora.files.arrays import load_npz
 
 Kind = Literal["captions", "questions"]
 _COLUMNS = {"captions": "path⇥caption, and further captions", "questions": "path⇥question⇥answer"}
@@ -196,10 +200,14 @@ def _given(
 def _unspilled(path: Path, size: Size) -> PictureList:
     """What `_given` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            pictures, about = kept["pictures"], json.loads(str(kept["about"]))
-        texts, facts = about["texts"], about["facts"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        kept = load_npz(path)
+        pictures, about = kept["pictures"], parse_json(str(kept["about"]))
+        texts, facts = about["texts"], dict(about["facts"])
+        if len(texts) != len(pictures) or not all(
+            isinstance(text, str) for rows in texts for row in rows for text in row
+        ):
+            raise ValueError("its texts do not belong to its pictures")
+    except (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path} does not hold pictures that were kept for a run ({error}); start a new run."
         ) from None

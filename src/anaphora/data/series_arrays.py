@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import json
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 from anaphora.data.files import TextFile
 from anaphora.data.series import Series
 from anaphora.errors import DataError
+from anaphora.files import parse_json
+from anaphora.files.arrays import load_arrays
 
 LOWEST, HIGHEST = 21, 108
 """The keys of a piano as MIDI numbers."""
@@ -43,21 +45,19 @@ def from_python(data: Any) -> tuple[tuple[str, ...], list[Series]]:
 
 def read_arrays(path: str | Path) -> tuple[tuple[str, ...], list[Series]]:
     """A ``.npy`` of one array, or a ``.npz`` of several series by name. Nothing pickled is ever loaded."""
-    raw = _binary(path)
     try:
-        held = np.load(io.BytesIO(raw), allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            arrays = list(held) if held.ndim == 3 else [held]
-            parts = [(str(number), one) for number, one in enumerate(arrays, start=1)]
-        else:
-            parts = [(name, held[name]) for name in held.files]
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        raise DataError(
-            f"{path}: cannot be read as arrays of numbers ({str(error).splitlines()[0]})."
-        ) from None
-    except Exception:  # zipfile and zlib have errors of their own
+        held = load_arrays(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}; check the path.") from None
+    except (ValueError, EOFError) as error:
+        reason = (str(error) or "it ends too early").splitlines()[0]
+        raise DataError(f"{path}: cannot be read as arrays of numbers ({reason}).") from None
+    except (zipfile.BadZipFile, zlib.error):
         raise DataError(f"{path}: is damaged and cannot be unpacked; make it again.") from None
-    return _named(parts, str(path))
+    if isinstance(held, dict):
+        return _named(list(held.items()), str(path))
+    arrays = list(held) if held.ndim == 3 else [held]
+    return _named([(str(number), one) for number, one in enumerate(arrays, start=1)], str(path))
 
 
 def write_arrays(path: Path, series: Iterable[Series]) -> None:
@@ -80,15 +80,22 @@ def read_rolls(path: str | Path, split: str) -> tuple[tuple[str, ...], list[Seri
     """
     file = TextFile(path)
     try:
-        splits = json.loads(file.at(0, file.size))
-    except (ValueError, RecursionError):
-        raise DataError(f"{path}: is not JSON; give {{split: pieces of steps of notes}}.") from None
+        splits = parse_json(file.whole())
+    except ValueError as error:
+        reason = str(error).rstrip(".")
+        raise DataError(
+            f"{path}: is not JSON ({reason}); give {{split: pieces of steps of notes}}."
+        ) from None
     if not isinstance(splits, dict) or not splits:
         raise DataError(f"{path}: is not a set of music; give JSON {{split: pieces of steps of notes}}.")
     names = {"dev": ("valid", "dev"), "test": ("test", "valid", "dev")}.get(split, (split,))
     chosen = next((name for name in names if name in splits), None)
     if chosen is None:
         raise DataError(f"{path}: has no split {names[0]}; it has {', '.join(splits)}.")
+    if not isinstance(splits[chosen], list):
+        raise DataError(
+            f"{path}: the split {chosen} is not a list of pieces; give {{split: pieces of steps of notes}}."
+        )
     pieces = [_roll(path, chosen, number, piece) for number, piece in enumerate(splits[chosen], start=1)]
     if not pieces:
         raise DataError(f"{path}: the split {chosen} is empty; give at least one piece.")
@@ -99,7 +106,9 @@ def _roll(path: str | Path, split: str, number: int, piece: Any) -> Series:
     roll = np.zeros((len(piece) if isinstance(piece, list) else 0, len(ROLL_COLUMNS)))
     try:
         for step, notes in enumerate(piece):
-            keys = np.asarray(notes, dtype=np.int64).reshape(-1) - LOWEST
+            if any(type(note) is not int for note in notes):
+                raise TypeError("not a whole number")
+            keys = np.asarray(notes, dtype=np.int64) - LOWEST
             if ((keys < 0) | (keys > HIGHEST - LOWEST)).any():
                 raise DataError(
                     f"{path}: piece {number} of {split} has a note outside {LOWEST} … {HIGHEST} at step {step + 1}."
@@ -136,15 +145,10 @@ def _named(parts: list[tuple[str, Any]], where: str) -> tuple[tuple[str, ...], l
 
 def _array(name: str, value: Any) -> np.ndarray:
     try:
+        if np.asarray(value).dtype.kind == "c":
+            raise TypeError("complex numbers")
         return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(
             f"{name} is not an array of numbers; give numbers, with NaN where one is missing."
         ) from None
-
-
-def _binary(path: str | Path) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}; check the path.") from None

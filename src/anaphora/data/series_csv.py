@@ -14,6 +14,7 @@ from anaphora.data.files import TextFile
 from anaphora.data.series import Series
 from anaphora.data.series_times import NAMES, is_number, looks_like_time
 from anaphora.errors import DataError
+from anaphora.files import limits
 
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?", "-")
 """Cells that say that a value is missing, in any case of letters."""
@@ -27,7 +28,7 @@ def read_table(path: str | Path) -> tuple[tuple[str, ...], list[Series], str, st
     Without a column ``series`` the file is one series, named like the file.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    raw = sys.stdin.buffer.read() if str(path) == "-" else _bytes(path)
+    raw = _standard_input() if str(path) == "-" else TextFile(path).whole()
     records = _records(name, _text(name, raw))
     header = _header(name, records)
     body = [(number, row) for number, row in records[1:] if row]
@@ -65,9 +66,12 @@ def _parted(name: str, table: np.ndarray, times: Sequence[str], owners: Sequence
     ]
 
 
-def _bytes(path: str | Path) -> bytes:
-    file = TextFile(path)
-    return file.at(0, file.size)
+def _standard_input() -> bytes:
+    most = limits()
+    raw = sys.stdin.buffer.read(most.bytes + 1)
+    if reason := most.excess(len(raw)):
+        raise DataError(f"standard input cannot be read: {reason}.")
+    return raw
 
 
 def _text(name: str, raw: bytes) -> str:

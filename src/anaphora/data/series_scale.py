@@ -12,6 +12,7 @@ import numpy as np
 
 from anaphora.data.series import Floats, SeriesData
 from anaphora.errors import DataError
+from anaphora.files import parse_json
 
 FORMAT = 1
 Output = Literal["continuous", "count", "binary"]
@@ -100,7 +101,7 @@ class Columns:
     @classmethod
     def from_json(cls, text: str) -> Columns:
         """What `to_json` wrote; a ValueError, KeyError or TypeError where it is something else."""
-        document: dict[str, Any] = json.loads(text)
+        document: dict[str, Any] = parse_json(text)
         if document.pop("format") != FORMAT:
             raise ValueError("another format")
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anaphora.errors import DataError
+from anaphora.files import open_stream
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 20  # bytes; no line of text is a megabyte, so such a file is something else
@@ -40,7 +41,7 @@ def _opened(name: str) -> int:
     if Path(name).is_dir():
         raise DataError(f"{name} is a folder; give a text file with one input per line.")
     try:
-        return os.open(name, os.O_RDONLY)
+        return open_stream(name)
     except FileNotFoundError:
         raise DataError(f"{name}: there is no such file.") from None
     except OSError as error:

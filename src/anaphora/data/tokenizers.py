@@ -25,6 +25,7 @@ from anaphora.data import vocabularies
 from anaphora.data.pairs import Pairs
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
+from anaphora.files import parse_json
 
 KINDS = ("char", "word", "bpe")
 ENOUGH_TEXT = 32_000_000
@@ -164,7 +165,7 @@ class Tokenizer:
         compared, so that a file from elsewhere cannot bring a rule (say, a costly pattern) of its own.
         """
         try:
-            given = json.loads(text)
+            given = parse_json(text)
             kind, lowercase, raw = _kind_of(given)
             engine = vocabularies.assemble(_model_of(given["model"]), kind, lowercase, raw)
             known = given["model"]["vocab"].values()
@@ -172,8 +173,6 @@ class Tokenizer:
             if same and all(engine.id_to_token(i) == spelling for i, spelling in enumerate(SPELLINGS)):
                 return cls(engine, kind, lowercase, raw)
             reason = "it was not written by anaphora, or was changed"
-        except RecursionError:
-            reason = "it is nested too deeply"
         except Exception as error:  # the engine raises plain Exception for a vocabulary it cannot use
             reason = str(error) or type(error).__name__
         raise DataError(f"The tokenizer cannot be used ({reason}); restore the file or train again.")
@@ -217,13 +216,13 @@ class PairTokenizer:
     def from_json(cls, text: str) -> PairTokenizer:
         """Read what `to_json` wrote."""
         try:
-            sides = json.loads(text)
+            sides = parse_json(text)
             if not isinstance(sides, dict):
                 raise ValueError("it is not an object")
             if sides.get("format") != 1:
                 raise ValueError(f"its format is {sides.get('format')!r}, this version reads format 1")
             joint, source, target = sides["joint"] is True, sides["source"], sides["target"]
-        except (ValueError, KeyError, RecursionError) as error:
+        except (ValueError, KeyError) as error:
             raise DataError(
                 f"The tokenizer cannot be used ({error}); restore tokenizer.json or train again."
             ) from None

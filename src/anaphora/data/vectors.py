@@ -72,8 +72,14 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
     ``(rows, columns, colours)``. ``scan = "pixels"`` makes every element of the first two dimensions a step.
     """
     try:
-        x = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):
+        x = np.asarray(value)
+        if x.dtype.kind == "c":
+            raise DataError(
+                f"{where} holds complex numbers; give their real and imaginary parts as two features."
+            )
+        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            x = x.astype(np.float32)
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{where} does not hold numbers in equal rows; give one vector per step.") from None
     if scan == "picture" and (x.ndim not in (2, 3) or 0 in x.shape):
         raise DataError(

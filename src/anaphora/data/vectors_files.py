@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
 import re
@@ -11,17 +10,16 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from anaphora.errors import DataError
+from anaphora.files import read_bytes
+from anaphora.files.arrays import Numbers, load_npy, load_npz
+from anaphora.files.unpacking import unpacked
 
-Numbers = np.ndarray[Any, Any]
 ENDINGS = (".npy", ".csv")
 """Endings of files that hold one sequence."""
-LARGEST = 1 << 34
-"""Most bytes that are unpacked from one file."""
 _IDX = re.compile(r"(idx\d-ubyte|\.idx)(\.gz)?$")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -46,13 +44,8 @@ def read_array(path: Path) -> Numbers:
 def read_arrays(path: Path) -> dict[str, Numbers]:
     """The arrays of an ``.npz`` file by name."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-        if unpacked > LARGEST:
-            raise DataError(f"{path} unpacks to {unpacked >> 30} GiB, which is refused; split it.")
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, struct.error) as error:
+        return load_npz(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(path, error, "an .npz file of plain arrays") from None
 
 
@@ -91,10 +84,9 @@ def _is_number(cell: str) -> bool:
 
 def _read_npy(path: Path) -> Numbers:
     try:
-        found: Numbers = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, struct.error) as error:
+        return load_npy(path)
+    except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error, "an .npy file of plain numbers") from None
-    return found
 
 
 def _read_idx(path: Path) -> Numbers:
@@ -113,17 +105,7 @@ def _read_idx(path: Path) -> Numbers:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        found = bytearray()
-        with gzip.open(path) as file:
-            while block := file.read(1 << 24):
-                found += block
-                if len(found) > LARGEST:
-                    raise DataError(
-                        f"{path} unpacks to more than {LARGEST >> 30} GiB, which is refused; split it."
-                    )
-        return bytes(found)
+        return unpacked(path) if path.suffix == ".gz" else read_bytes(path)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error, "a whole file") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +11,14 @@ import numpy as np
 
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.vector_corpus import VectorCorpus
-from anaphora.data.files import Verdict
+from anaphora.data.files import LONGEST_ROW, Verdict
+from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.pairs import Pairs
 from anaphora.data.pictures import PICTURE_ENDINGS, read_picture
 from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
 from anaphora.data.vectors_files import ENDINGS, read_array, read_arrays, read_numbers
 from anaphora.errors import DataError
+from anaphora.files import parse_json, streamed
 
 MANY_LABELS = (list, tuple, set, frozenset)
 FILE_ENDINGS = (*ENDINGS, *PICTURE_ENDINGS)
@@ -79,10 +80,10 @@ def read_folder(folder: Path, *, scan: str = "rows") -> VectorRows:
 def holds_sequences(path: Path) -> bool:
     """Whether the first line of a JSONL file has a field ``sequence``."""
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError, RecursionError):
-        return False  # whoever reads it as text says what is wrong
+        with streamed(path) as file:
+            first = parse_json(file.readline(LONGEST_ROW))
+    except (OSError, ValueError):
+        return False  # reading it as text reports what is wrong
     return isinstance(first, dict) and "sequence" in first
 
 
@@ -93,18 +94,21 @@ def read_sequence_lines(
     verdict, key = Verdict(str(path), bad_rows), target_field or "label"
     sequences: list[Array] = []
     labels: list[str] = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with streamed(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_ROW), b""), start=1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = parse_json(line, numbers=False)  # `as_sequence` judges the numbers
                 sequences.append(as_sequence(row["sequence"], "the sequence", scan=scan))
-                labels.append(label_text(row[key]) if labelled else "")
+                label = label_text(row[key]) if labelled else "-"
+                if wrong := text_problem(label):
+                    raise DataError(f"{wrong} as {key}")
+                labels.append(label if labelled else "")
             except DataError as error:
                 verdict.reject(number, str(error).partition(";")[0])
-            except (ValueError, RecursionError):
-                verdict.reject(number, "broken JSON")
+            except ValueError as error:
+                verdict.reject(number, "broken JSON", str(error))
             except (KeyError, TypeError):
                 verdict.reject(number, f"no field sequence{f' or {key}' if labelled else ''}")
             sequences = sequences[: len(labels)]

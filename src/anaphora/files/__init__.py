@@ -7,8 +7,8 @@ What is refused raises `Refused`, an ``OSError`` whose ``strerror`` is a clause 
 `anaphora.files.unpacking` reads compressed files, `anaphora.files.arrays` files of numbers.
 """
 
-from anaphora.files.limits import Limits, limits
-from anaphora.files.opening import Refused, is_folder, open_plain, read_bytes, streamed
+from anaphora.files.bounds import Limits, limits
+from anaphora.files.opening import Refused, is_folder, open_plain, open_stream, read_bytes, streamed
 from anaphora.files.parsing import parse_json
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "is_folder",
     "limits",
     "open_plain",
+    "open_stream",
     "parse_json",
     "read_bytes",
     "streamed",

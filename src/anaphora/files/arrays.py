@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from anaphora.files.limits import human, limits
+from anaphora.files.bounds import human, limits
 from anaphora.files.opening import Refused, open_plain
 
 Numbers = np.ndarray[Any, Any]
@@ -70,9 +70,9 @@ def _array(path: str | Path, file: IO[bytes], size: int) -> Numbers:
         raise ValueError("it holds Python objects, which are never loaded")
     if any(length < 0 for length in shape):
         raise ValueError(f"its head names the shape {shape}")
-    wanted = math.prod(shape) * dtype.itemsize
-    if wanted > size:
-        raise ValueError(f"its head promises {human(wanted)} and the file has {human(size)}")
+    wanted, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if wanted > there:
+        raise ValueError(f"its head promises {human(wanted)} and the file has {human(there)}")
     if reason := limits().excess(wanted):
         raise Refused(path, reason, errno.EFBIG)
     if dtype.itemsize == 0:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from anaphora.files.limits import human, limits
+from anaphora.files.bounds import human, limits
 
 _CHUNK = 1 << 24
 _KINDS = (
@@ -23,7 +23,7 @@ _KINDS = (
 )
 
 
-class Refused(OSError):
+class Refused(OSError):  # noqa: N818  (it says what the door did)
     """A file that is not opened or read further; ``strerror`` is a clause, ``filename`` the path."""
 
     def __init__(self, path: str | Path, reason: str, number: int = errno.EINVAL):
@@ -53,6 +53,17 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = Tru
         os.close(descriptor)
         raise
     return descriptor
+
+
+def open_stream(path: str | Path) -> int:
+    """A descriptor of a file, a pipe or a terminal, for inputs that are answered as they arrive."""
+    try:
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+            _check(path, mode)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except ValueError:
+        raise Refused(path, "its name is not one of a file") from None
 
 
 def read_bytes(path: str | Path, *, most: int | None = None, follow: bool = True) -> bytes:

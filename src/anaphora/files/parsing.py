@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -18,25 +19,32 @@ Pairs = list[tuple[str, Any]]
 
 
 def parse_json(
-    text: str | bytes, *, most: int = LARGEST, pairs: Callable[[Pairs], Any] | None = None
+    text: str | bytes,
+    *,
+    most: int = LARGEST,
+    pairs: Callable[[Pairs], Any] | None = None,
+    numbers: bool = True,
 ) -> Any:
     """The document in ``text``; a ``ValueError`` whose text is a clause where it cannot be used.
 
     Refused are documents over ``most`` bytes or nested too deeply, numbers that do not fit 64 bits (1e999, 23 digits),
-    NaN and Infinity, and texts with half a character. ``pairs`` makes each object of its (name, value) pairs.
+    NaN and Infinity, and texts with half a character. ``pairs`` makes each object of its (name, value) pairs;
+    ``numbers=False``, where only texts are taken from the document, leaves numbers and texts to the caller.
     """
     if len(text) > most:
         raise ValueError(f"it is longer than {most} bytes")
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")
-        document = _DECODER.decode(text) if pairs is None else _decoder(pairs).decode(text)
+        document = _decoder(pairs, numbers).decode(text)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 text") from None
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
     if text.count("[") + text.count("{") > DEEPEST and _depth(document) > DEEPEST:
-        raise ValueError("it is nested too deeply")
+        raise ValueError("nested too deeply")
+    if not numbers:
+        return document
     if _HALF.search(text) or (_ESCAPED_HALF.search(text) and _HALF.search(_texts(document))):
         raise ValueError("a text in it holds half a character (lone surrogate)")
     return document
@@ -63,13 +71,13 @@ def _short(digits: str) -> str:
     return digits if len(digits) <= 24 else f"{digits[:20]}…"
 
 
-def _decoder(pairs: Callable[[Pairs], Any] | None) -> json.JSONDecoder:
+@functools.cache
+def _decoder(pairs: Callable[[Pairs], Any] | None, numbers: bool) -> json.JSONDecoder:
+    if not numbers:
+        return json.JSONDecoder(object_pairs_hook=pairs)
     return json.JSONDecoder(
         parse_int=_integer, parse_float=_float, parse_constant=_constant, object_pairs_hook=pairs
     )
-
-
-_DECODER = _decoder(None)
 
 
 def _inside(value: Any) -> list[Any]:

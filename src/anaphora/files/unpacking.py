@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from anaphora.files.limits import limits
+from anaphora.files.bounds import limits
 from anaphora.files.opening import Refused, open_plain
 
 _CHUNK = 1 << 20

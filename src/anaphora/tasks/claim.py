@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anaphora.errors import RunError
+from anaphora.files import read_bytes
 from anaphora.training.durable import writing
 
 
@@ -15,7 +16,7 @@ def claim(folder: Path, command: str) -> None:
     """
     mark, text = folder / command, f"A {command} run: `anaphora {command}` may replace this folder.\n"
     with writing(folder):
-        if mark.is_file() and mark.read_bytes() == text.encode():
+        if mark.is_file() and read_bytes(mark) == text.encode():
             return
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise RunError(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.errors import DataError, RunError
+from anaphora.files import parse_json
 from anaphora.training.run import RunFolder
 
 T = TypeVar("T", Tokenizer, PairTokenizer)
@@ -32,9 +33,9 @@ def write_learnt(run: RunFolder, version: int, facts: Mapping[str, Any]) -> None
 def reading_learnt(run: RunFolder, version: int) -> Iterator[dict[str, Any]]:
     """``learnt.json``; whatever is wrong with it, also while it is taken apart, becomes a `RunError` in one sentence."""
     try:
-        learnt = json.loads(run.read_text("learnt.json"))
+        learnt = parse_json(run.read_text("learnt.json"))
         if learnt["format"] != version:
             raise ValueError(f"its format is {learnt['format']!r}, this version reads {version}")
         yield learnt
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise RunError(f"{run.learnt} cannot be used ({error}); restore it from a copy of the run.") from None

@@ -125,7 +125,9 @@ class RunFolder:
         """A link in place of a folder leads out of the run; nothing is written or removed there."""
         for folder in (self.checkpoints, self.path / "data"):
             if folder.is_symlink():
-                raise RunError(f"{folder}: is a link, not a folder; put the folder itself there and try again.")
+                raise RunError(
+                    f"{folder}: is a link, not a folder; put the folder itself there and try again."
+                )
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of the folder in one step."""
@@ -155,8 +157,10 @@ class RunFolder:
     def check_files(self, facts: Mapping[str, Any], *, changed: frozenset[str] = frozenset()) -> None:
         """Refuse a folder whose files are not those that weights with these ``facts`` name, except those that may
         have ``changed``; without facts nothing is known and nothing refused."""
-        mine, named = self.fingerprints(), facts.get("files")
-        for name in sorted(mine.keys() | named.keys()) if named is not None else ():
+        if "files" not in facts:
+            return
+        mine, named = self.fingerprints(), dict(facts["files"])
+        for name in sorted(mine.keys() | named.keys()):
             if name in mine and (name in changed or mine[name] == named.get(name)):
                 continue
             state = "is missing" if name not in mine else "is not the one these weights were trained with"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import torch
 
 from anaphora.data.audio.resample import resample
 from anaphora.errors import DataError
+from anaphora.files import Refused, streamed
 
 Wave = np.ndarray[Any, np.dtype[np.float32]]
 """One channel of samples, (n,), in −1 … 1 for files of integers."""
@@ -23,6 +23,8 @@ LARGEST = 1 << 28
 """Most samples of one channel that are read from a file: a gibibyte as float32, 4½ hours at 16 kHz."""
 FASTEST = 1 << 20
 """Highest rate in Hz that is believed."""
+_STRETCH, _SMALL = 100, 1 << 24
+"""How many times as many samples a file may become at another rate, if those are more than a few."""
 _BEGINNINGS = (b"RIFF", b"RIFX", b"RF64", b"fLaC")
 _BLOCK = 1 << 20
 _STREAMED = 0x7FFF_0000
@@ -44,7 +46,7 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
         raise DataError(f"{path} holds NaN or infinity; record or convert it again.")
     if rate is None or rate == own:
         return wave, own
-    if frames * rate > LARGEST * own:
+    if frames * rate > min(LARGEST, max(_SMALL, _STRETCH * frames)) * own:
         raise DataError(f"{path} would be too long at {rate} Hz; cut it, or correct its rate of {own} Hz.")
     return resample(torch.from_numpy(wave), own, rate).numpy(), rate
 
@@ -82,11 +84,15 @@ def _opened(path: str | Path) -> Iterator[Any]:
             f"{path}: reading sound needs soundfile; install it with `pip install anaphora[audio]`."
         ) from None
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise DataError(f"{path} is not a file; give a WAV, FLAC or OGG file.")
-        _check_head(path)
-        with soundfile.SoundFile(os.fspath(path)) as file:
-            yield file
+        with streamed(path) as raw:
+            _check_head(path, raw)
+            os.lseek(
+                raw.fileno(), 0, os.SEEK_SET
+            )  # behind the buffer of `raw`, which the library does not see
+            with soundfile.SoundFile(raw.fileno(), closefd=False) as file:
+                yield file
+    except Refused as error:
+        raise DataError(f"{path} is not a file ({error.strerror}); give a WAV, FLAC or OGG file.") from None
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; check the path.") from None
     except OSError as error:
@@ -129,19 +135,18 @@ def _cut_off(path: str | Path) -> DataError:
     return DataError(f"{path} is damaged or was cut off: it does not hold what it promises; make it again.")
 
 
-def _check_head(path: str | Path) -> None:
+def _check_head(path: str | Path, file: BinaryIO) -> None:
     """A `DataError` for a file whose head or end cannot be true, in words clearer than the library's."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size == 0:
-            raise DataError(f"{path} is empty; give a WAV, FLAC or OGG file.")
-        head = file.read(12)
-        if head[:4] == b"RIFF" and head[8:] == b"WAVE":
-            _check_wav(path, file, size)
-        elif head[:4] == b"OggS":
-            _check_ogg(path, file, size)
-        elif head[:4] not in _BEGINNINGS:
-            raise DataError(f"{path} is not a sound file; give a WAV, FLAC or OGG file.")
+    size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        raise DataError(f"{path} is empty; give a WAV, FLAC or OGG file.")
+    head = file.read(12)
+    if head[:4] == b"RIFF" and head[8:] == b"WAVE":
+        _check_wav(path, file, size)
+    elif head[:4] == b"OggS":
+        _check_ogg(path, file, size)
+    elif head[:4] not in _BEGINNINGS:
+        raise DataError(f"{path} is not a sound file; give a WAV, FLAC or OGG file.")
 
 
 def _check_wav(path: str | Path, file: BinaryIO, size: int) -> None:

@@ -17,6 +17,7 @@ from anaphora.data.audio.resample import resample
 from anaphora.data.vectors import Array, as_sequence
 from anaphora.data.vectors_files import read_arrays, read_numbers
 from anaphora.errors import DataError
+from anaphora.files import streamed
 
 _ENDS = 1 << 16
 
@@ -112,7 +113,7 @@ Item = Sound | Frames
 def fingerprint(path: Path) -> str:
     """SHA-256 of a file's size and of its first and last 64 KiB: enough to notice another file in its place."""
     try:
-        with path.open("rb") as file:
+        with streamed(path) as file:
             size = file.seek(0, 2)
             digest = hashlib.sha256(str(size).encode())
             for place in sorted({0, max(size - _ENDS, 0)}):

@@ -13,6 +13,7 @@ from typing import Any
 
 from anaphora.data.corpora.corpus import CORPUS_SEED, Embedded
 from anaphora.errors import DataError
+from anaphora.files import read_bytes
 
 _LEFT_OUT = {
     "test",
@@ -58,7 +59,7 @@ class PythonSource(Embedded):
     def _lines(self, variant: str, split: str) -> Iterator[str]:
         seen: set[str] = set()
         for path in _files(split if variant == "code" else None):
-            content = path.read_text(encoding="utf-8", errors="replace")
+            content = read_bytes(path).decode("utf-8", errors="replace")
             if variant == "code":
                 yield from content.splitlines()
                 continue

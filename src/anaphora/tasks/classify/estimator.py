@@ -18,6 +18,7 @@ from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError, RunError
+from anaphora.files import parse_json
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.nn.embedding import Embedding
@@ -201,7 +202,7 @@ class Classifier(Estimator):
 
     def _read_learnt(self, run: RunFolder) -> None:
         try:
-            learnt = json.loads(run.read_text("learnt.json"))
+            learnt = parse_json(run.read_text("learnt.json"))
             if learnt["format"] != FORMAT:
                 raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
             self.targets_ = Targets.from_json(learnt["targets"])
@@ -211,7 +212,7 @@ class Classifier(Estimator):
             if learnt["inputs"]["kind"] == "ngrams":
                 self.inputs_ = NGramInputs.from_json(learnt["inputs"])
                 return
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise RunError(
                 f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
             ) from None

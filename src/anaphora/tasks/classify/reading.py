@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import is_array_file, read_array
 from anaphora.data.vectors_readers import read_file, read_npz
 from anaphora.errors import DataError
+from anaphora.files import parse_json
 
 
 def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
@@ -50,10 +50,10 @@ def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
 
 def _parsed(line: str, where: str, scan: str) -> Any:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = parse_json(line)
+    except ValueError as error:
         raise DataError(
-            f"{where}: this is not JSON; give one sequence a line, as [[0.1, 2], [0.3, 4]]."
+            f"{where}: this is not JSON ({error}); give one sequence a line, as [[0.1, 2], [0.3, 4]]."
         ) from None
     if isinstance(found, dict):
         found = found.get("sequence")

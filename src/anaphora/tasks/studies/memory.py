@@ -15,6 +15,7 @@ from typing import Any
 
 from anaphora.data.labelled import open_labelled
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.files import parse_json, read_bytes
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.settings.base import suggestion
 from anaphora.tasks.claim import claim
@@ -105,7 +106,7 @@ def _prepare(folder: Path, corpus: str, given: Mapping[str, Any]) -> None:
     asked = json.dumps({"study": "memory", "corpus": corpus, "settings": chosen}, sort_keys=True) + "\n"
     mark = folder / "memory.json"
     with writing(folder):
-        if mark.is_file() and mark.read_text(encoding="utf-8") == asked:
+        if mark.is_file() and read_bytes(mark).decode() == asked:
             return
         for part in folder.iterdir():
             if part.is_dir() and part.name.partition("-")[0] in MODELS:
@@ -116,7 +117,7 @@ def _prepare(folder: Path, corpus: str, given: Mapping[str, Any]) -> None:
 def _finished(part: Path) -> dict[str, Any] | None:
     """What a part came to, if it was finished."""
     try:
-        found = json.loads((part / "result.json").read_text(encoding="utf-8"))
+        found = parse_json(read_bytes(part / "result.json"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

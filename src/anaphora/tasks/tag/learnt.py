@@ -10,6 +10,7 @@ from typing import Any
 
 from anaphora.data.conll import form_of
 from anaphora.errors import DataError, RunError
+from anaphora.files import parse_json
 from anaphora.tasks.tag.schemes import infer_scheme, misfit
 
 FORMAT = 1
@@ -78,7 +79,7 @@ class Learnt:
     @classmethod
     def from_json(cls, text: str, path: Path) -> Learnt:
         try:
-            given = json.loads(text)
+            given = parse_json(text)
             if given["format"] != FORMAT:
                 raise RunError(
                     f"{path} has format {given['format']!r}, but this version reads {FORMAT}; upgrade Anaphora."
@@ -91,7 +92,7 @@ class Learnt:
                 tuple(given["words"]),
                 tuple(Context(**one) for one in given.get("context", ())),
             )
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             raise RunError(f"{path} is damaged; restore it from a copy of the run.") from None
 
 

@@ -57,7 +57,7 @@ def human(size: int) -> str:
 
 
 def _read(name: str, default: int) -> int:
-    text = os.environ.get(name, "").strip().upper().removesuffix("B").removesuffix("I")
+    text = os.environ.get(name, "").upper().replace(" ", "").removesuffix("B").removesuffix("I")
     if not text:
         return default
     unit = text[-1] if text[-1] in _UNITS else ""

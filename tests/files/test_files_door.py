@@ -1,0 +1,322 @@
+"""The one door for files: what is refused, what is bounded, and that nothing goes around it."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import gzip
+import io
+import json
+import os
+import socket
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+
+import anaphora
+from anaphora.errors import SettingsError
+from anaphora.files import Refused, limits, open_plain, open_stream, parse_json, read_bytes, streamed
+from anaphora.files.arrays import load_arrays, load_npy, load_npz
+from anaphora.files.unpacking import unpacked, unpacked_to_disk
+
+SOURCE = Path(anaphora.__file__).parent
+
+
+# ---------------------------------------------------------------- opening
+
+
+def test_a_plain_file_is_read(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 100_000)
+    assert read_bytes(path) == b"x" * 100_000
+    (tmp_path / "b").symlink_to(path)
+    assert read_bytes(tmp_path / "b") == read_bytes(path)
+    with streamed(path) as file:
+        assert file.read(3) == b"xxx"
+
+
+@pytest.mark.parametrize("reader", [read_bytes, open_plain, load_npy, load_npz, load_arrays, unpacked])
+def test_what_is_no_plain_file_is_refused_by_name(tmp_path, monkeypatch, reader):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind("socket")
+    os.symlink("/dev/zero", "zeros")
+    os.symlink("pipe", "link")
+    for name, kind in {
+        "pipe": "a named pipe",
+        "link": "a named pipe",
+        "folder": "a folder",
+        "socket": "a socket",
+        "zeros": "a device",
+        "/dev/null": "a device",
+    }.items():
+        with pytest.raises(Refused) as caught:
+            reader(name)
+        assert caught.value.strerror == f"is {kind}, not a plain file"
+        assert caught.value.filename == name
+
+
+def test_a_link_is_refused_where_it_must_not_be_followed(tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    (tmp_path / "c").symlink_to(tmp_path / "nowhere")
+    for name in ("b", "c"):
+        for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT):
+            with pytest.raises(Refused, match="is a link"):
+                open_plain(tmp_path / name, flags, follow=False)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "half \ud800", "n" * 300, "none", "file/below"])
+def test_names_that_are_none(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_bytes(b"")
+    for reader in (read_bytes, open_stream):
+        with pytest.raises(OSError):
+            reader(name)
+
+
+def test_a_size_is_refused_before_memory_is_taken(tmp_path, monkeypatch):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(Refused, match=r"holds 1\.0 TiB, more than the .* set ANAPHORA_MAX_BYTES"):
+        read_bytes(tmp_path / "sparse")
+    (tmp_path / "a").write_bytes(b"x" * 2000)
+    with pytest.raises(Refused, match="more than 100 bytes") as caught:
+        read_bytes(tmp_path / "a", most=100)
+    assert caught.value.errno == errno.EFBIG
+    monkeypatch.setenv("ANAPHORA_MAX_BYTES", "1K")
+    with pytest.raises(Refused, match=r"holds 2\.0 KiB, more than the 1\.0 KiB"):
+        read_bytes(tmp_path / "a")
+    monkeypatch.setenv("ANAPHORA_MAX_BYTES", "1 MiB")
+    assert len(read_bytes(tmp_path / "a")) == 2000
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5G", "9" * 30, "٣"])
+def test_a_limit_that_is_no_number(monkeypatch, text):
+    monkeypatch.setenv("ANAPHORA_MAX_BYTES", text)
+    with pytest.raises(
+        SettingsError, match=r"ANAPHORA_MAX_BYTES=.* is not a number; write ANAPHORA_MAX_BYTES=8G"
+    ):
+        limits()
+
+
+# ---------------------------------------------------------------- JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("[" * 200 + "]" * 200, "nested too deeply"),
+        ('{"a":' * 200 + "1" + "}" * 200, "nested too deeply"),
+        ("12345678901234567890123", "12345678901234567890123 is too large"),
+        ("-9223372036854775809", "too large"),
+        ("1e999", "1e999 is too large"),
+        ("1" * 6000, "too large"),
+        ("NaN", "NaN is not a number of JSON"),
+        ("[-Infinity]", "-Infinity is not"),
+        ('"\\ud800"', "half a character"),
+        ('{"\\uDFFF": 1}', "half a character"),
+        ('"\ud800"', "half a character"),
+        (b'"\xff"', "not UTF-8"),
+        (b'"' + b"x" * 100 + b'"', "longer than 90 bytes"),
+        ("[1, 2,]", ""),
+        ("", ""),
+    ],
+)
+def test_json_that_is_refused(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        parse_json(text, most=90 if isinstance(text, bytes) else 1 << 20)
+
+
+def test_json_that_is_read():
+    assert parse_json(b'\xef\xbb\xbf{"a": [1, -2.5, "\\ud83d\\ude00", null, true]}') == {
+        "a": [1, -2.5, "😀", None, True]
+    }
+    assert parse_json("[" * 100 + "]" * 100)
+    assert parse_json('["' + "[" * 5000 + '"]') == ["[" * 5000]
+    assert parse_json("1" * 30, numbers=False) == int("1" * 30)
+    assert parse_json('{"a": 1, "a": 2}', pairs=len) == 2
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(exclude_categories=["Cs"])),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+        ),
+    )
+)
+def test_json_comes_back_as_it_was(document):
+    assert parse_json(json.dumps(document)) == document
+
+
+# ---------------------------------------------------------------- compressed files
+
+
+def test_a_gzip_bomb_is_stopped(tmp_path, monkeypatch):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(1 << 22)))
+    assert unpacked(path) == bytes(1 << 22)  # few enough, whatever the ratio
+    monkeypatch.setattr("anaphora.files.bounds.SMALL", 1 << 20)
+    for reader in (unpacked, lambda path: unpacked_to_disk(path, tmp_path)):
+        with pytest.raises(
+            Refused, match=r"unpacks to \d\.0 MiB or more, over 100 times its size; .* ANAPHORA_MAX_RATIO"
+        ):
+            reader(path)
+    assert os.listdir(tmp_path) == ["a.gz"]
+    monkeypatch.setenv("ANAPHORA_MAX_RATIO", "2000")
+    assert len(unpacked(path)) == 1 << 22
+    monkeypatch.setenv("ANAPHORA_MAX_BYTES", "1M")
+    with pytest.raises(Refused, match="more than the 1"):
+        unpacked(path)
+
+
+# ---------------------------------------------------------------- arrays
+
+
+@given(
+    arrays_of.arrays(
+        st.sampled_from(["<f4", ">f8", "|u1", "<i8", "<U3", "|b1", "<c8"]),
+        arrays_of.array_shapes(min_dims=0, min_side=0),
+    )
+)
+def test_arrays_come_back_as_they_were(tmp_path_factory, array):
+    path = tmp_path_factory.mktemp("npy") / "a.npy"
+    for one in (array, np.asfortranarray(array)):
+        np.save(path, one)
+        found = load_npy(path)
+        assert (found.dtype, found.shape) == (one.dtype, one.shape)
+        np.testing.assert_array_equal(found, one)
+
+
+def test_archives_come_back_as_they_were(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(6).reshape(2, 3), y=np.array(["a", "bc"]))
+    found = load_arrays(tmp_path / "a.npz")
+    assert found["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert found["y"].tolist() == ["a", "bc"]
+
+
+def head(shape, dtype="<f8", version=1):
+    text = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode()
+    length = len(text).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (head((1 << 50,)), "promises 8192.0 TiB and the file has"),
+        (head((1 << 40, 1 << 40)), "promises"),
+        (head((-1,)), "shape"),
+        (head((4,)) + b"1234", "promises 32 bytes"),
+        (head((2,), "|O") + bytes(64), "Python objects"),
+        (head((1 << 40,), "|V0"), "empty"),
+        (head((2,), version=2)[:9], ""),
+        (b"\x93NUMPY\x09\x00", "9.0"),
+        (b"no array", ""),
+        (b"", ""),
+    ],
+)
+def test_arrays_whose_heads_lie(tmp_path, content, reason):
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises((ValueError, EOFError), match=reason):
+        load_npy(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises((ValueError, EOFError), match=reason.replace("the file has", "")):
+        load_npz(tmp_path / "a.npz")
+
+
+def test_an_archive_bomb_is_refused_by_its_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr("anaphora.files.bounds.SMALL", 1 << 20)
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(1 << 18))
+    with pytest.raises(Refused, match=r"unpacks to 2\.0 MiB or more, over 100 times its size"):
+        load_npz(tmp_path / "a.npz")
+    twice = io.BytesIO()
+    with zipfile.ZipFile(twice, "w") as archive:
+        archive.writestr("a.npy", b"1")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("a.npy", b"2")
+    (tmp_path / "b.npz").write_bytes(twice.getvalue())
+    with pytest.raises(ValueError, match="same name"):
+        load_npz(tmp_path / "b.npz")
+
+
+# ---------------------------------------------------------------- nothing goes around the door
+
+READING = {
+    ("np", "load"), ("np", "loadtxt"), ("np", "fromfile"), ("np", "memmap"), ("os", "open"), ("io", "open"),
+    ("gzip", "open"), ("zipfile", "ZipFile"), ("json", "load"), ("json", "loads"), ("torch", "load"),
+    ("Image", "open"), ("soundfile", "SoundFile"),
+}  # fmt: skip
+AROUND = {
+    "data/pictures.py": {"Image.open"},  # of a file that the door opened
+    "data/audio/files.py": {"soundfile.SoundFile"},  # of a descriptor that the door opened
+    "data/text_stream.py": {"np.memmap"},  # of a file without a name that it has just written
+    "data/vocabularies.py": {"json.loads"},  # these parse what the program itself wrote a moment ago
+    "data/tokenizers.py": {"json.loads"},
+    "training/saving.py": {"json.loads"},
+    "training/durable.py": {"os.open"},  # makes new files (O_EXCL) and opens folders to sync them
+    "studio/app.py": {".read_bytes()"},  # the page's own files, inside the package
+}
+
+
+def calls(tree):
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "open":
+            yield "open"
+        if not isinstance(function, ast.Attribute):
+            continue
+        owner = function.value.id if isinstance(function.value, ast.Name) else ""
+        first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if (owner, function.attr) in READING:
+            writes = function.attr == "open" and isinstance(first, str) and set(first) & set("wax")
+            if not writes:
+                yield f"{owner}.{function.attr}"
+        elif function.attr in ("read_text", "read_bytes") and not node.args:
+            yield f".{function.attr}()"
+        elif function.attr == "open" and (
+            not node.args or (isinstance(first, str) and first.startswith("r"))
+        ):
+            mark = {keyword.arg for keyword in node.keywords} if not node.args else {"mode"}
+            if owner not in ("journal", "self", "again") and (node.args or mark):
+                yield ".open()"
+
+
+@pytest.mark.parametrize("package", ["data", "training", "tasks", "studio"])
+def test_files_are_read_through_the_door_only(package):
+    around = {}
+    for path in (SOURCE / package).rglob("*.py"):
+        name = str(path.relative_to(SOURCE))
+        found = set(calls(ast.parse(path.read_text(encoding="utf-8")))) - AROUND.get(name, set())
+        if found:
+            around[name] = sorted(found)
+    assert around == {}
+
+
+def test_the_check_of_the_door_sees_what_it_forbids():
+    for text in ("open('x')", "np.load(p)", "p.read_text()", "p.read_bytes()", "p.open('rb')", "gzip.open(p)", "json.loads(s)", "p.open(encoding='utf-8')"):  # fmt: skip
+        assert list(calls(ast.parse(text))), text
+    for text in (
+        "journal.open(mark)",
+        "RunFolder.open(path)",
+        "p.open('wb')",
+        "run.read_text('config.json')",
+    ):
+        assert not list(calls(ast.parse(text))), text
