@@ -40,7 +40,9 @@ def test_a_link_is_refused_and_its_target_keeps_every_byte(run, tmp_path, name):
     target.write_bytes(PRECIOUS)
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(target)
-    with pytest.raises(RunError, match=rf"{name}: cannot be written \(is a link, not a plain file\); move it"):
+    with pytest.raises(
+        RunError, match=rf"{name}: cannot be written \(is a link, not a plain file\); move it"
+    ):
         finish(run, steps=20)
     assert target.read_bytes() == PRECIOUS
     (run / name).unlink()

@@ -17,9 +17,7 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 Pairs = list[tuple[str, Any]]
 
 
-def parse_json(
-    text: str | bytes, *, most: int = LARGEST, pairs: Callable[[Pairs], Any] | None = None
-) -> Any:
+def parse_json(text: str | bytes, *, most: int = LARGEST, pairs: Callable[[Pairs], Any] | None = None) -> Any:
     """The document in ``text``; a ``ValueError`` whose text is a clause where it cannot be used.
 
     Refused are documents over ``most`` bytes or nested too deeply, numbers that do not fit 64 bits (1e999, 23 digits),

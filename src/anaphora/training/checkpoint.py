@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import uuid
@@ -75,7 +74,9 @@ class CheckpointFolder:
                 aside.mkdir()
                 self._fill(aside, step, files)
                 final = self.path / name_of(step)
-                if os.path.lexists(final):  # one that was found damaged on resume, else we would have gone on from it
+                if os.path.lexists(
+                    final
+                ):  # one that was found damaged on resume, else we would have gone on from it
                     os.rename(final, self.path / f".tmp-{uuid.uuid4().hex}")
                 os.rename(aside, final)
             except BaseException:

@@ -86,7 +86,9 @@ class Lock:
                 mine, there = os.fstat(descriptor), os.lstat(self.path)
                 if mine.st_ino == there.st_ino and mine.st_nlink == 1:
                     return descriptor
-                if mine.st_ino == there.st_ino:  # it has a second name elsewhere, where nothing may be written
+                if (
+                    mine.st_ino == there.st_ino
+                ):  # it has a second name elsewhere, where nothing may be written
                     self.path.unlink()
             except FileNotFoundError:
                 pass

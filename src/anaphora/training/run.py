@@ -125,7 +125,9 @@ class RunFolder:
         """A link in place of a folder leads out of the run; nothing is written or removed there."""
         for folder in (self.checkpoints, self.path / "data"):
             if folder.is_symlink():
-                raise RunError(f"{folder}: is a link, not a folder; put the folder itself there and try again.")
+                raise RunError(
+                    f"{folder}: is a link, not a folder; put the folder itself there and try again."
+                )
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of the folder in one step."""
