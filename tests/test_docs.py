@@ -3,6 +3,9 @@
 ``python`` blocks of a page share one namespace; ``bash`` blocks run with ``anaphora`` on the path; ``toml``,
 ``json`` and ``jsonl`` blocks must parse, and one that opens with ``# file: NAME`` is written to that file for the blocks below.
 Other fences (``text``) show output and are not run.
+
+In ``make test`` the pages call the command out of a process that has imported torch already (`warm_command`), except the
+README; ``make test-all`` also runs every page with the command as installed.
 """
 
 from __future__ import annotations
@@ -13,9 +16,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from warm_command import commands_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -27,8 +33,18 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return [(text[: m.start()].count("\n") + 1, m[1], m[2]) for m in FENCE.finditer(text)]
 
 
-def run_shell(code: str, folder: Path) -> None:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+@pytest.fixture(scope="module")
+def warm() -> Iterator[list[Path]]:
+    """The folder of an ``anaphora`` that starts at once; forking a process that has imported torch is safe on Linux only."""
+    if sys.platform != "linux":
+        yield []
+        return
+    with commands_folder() as folder:
+        yield [folder]
+
+
+def run_shell(code: str, folder: Path, first: list[Path]) -> None:
+    path = os.pathsep.join([*map(str, first), str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
@@ -52,8 +68,24 @@ def run_make(code: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_runs(
+    page: Path, warm: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    run_page(page, tmp_path, [] if page.name == "README.md" else warm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.name)
+def test_every_block_runs_with_the_command_as_installed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page, tmp_path, [])
+
+
+def run_page(page: Path, folder: Path, first: list[Path]) -> None:
+    """Run the blocks of a page in order; ``first``: folders ahead of all others on the path."""
     namespace: dict[str, object] = {"__name__": "__page__"}
     for line, kind, code in blocks(page):
         if kind == "python":
@@ -63,7 +95,7 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             if re.search(r"^(make|git clone) ", code, re.MULTILINE):
                 run_make(code)
             else:
-                run_shell(code, tmp_path)
+                run_shell(code, folder, first)
         elif kind == "toml":
             tomllib.loads(code)
         elif kind == "json":
@@ -74,7 +106,7 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             assert kind in {"text", "markdown", ""}, f"{page.name}:{line}: what is a {kind!r} block?"
         named = re.match(r"# file: (\S+)\n", code)
         if named:
-            (tmp_path / named[1]).write_text(code, encoding="utf-8")
+            (folder / named[1]).write_text(code, encoding="utf-8")
 
 
 def prose(page: Path) -> str:
