@@ -159,7 +159,8 @@ def test_further_columns_are_left_out_and_said(tmp_path: Path) -> None:
 def test_named_fields(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id;de;en\n1;ja;yes\n")
     assert open_pairs(tmp_path / "a.csv", source_field="en", target_field="de")[0] == ("yes", "ja")
-    assert open_pairs(tmp_path / "a.csv")[0] == ("1", "ja")
+    with pytest.raises(DataError, match="has the columns id, de, en; name the input and the output"):
+        open_pairs(tmp_path / "a.csv")
     (tmp_path / "b.jsonl").write_text('{"tgt": "ja", "n": NaN, "src": "yes"}\n')
     assert open_pairs(tmp_path / "b.jsonl")[0] == ("yes", "ja")
     with pytest.raises(DataError, match="has no field sorce; did you mean src"):

@@ -98,6 +98,8 @@ def test_conversion_refuses_what_pytorch_lacks() -> None:
         nn.Recurrent(nn.LSTM(I, H), zoneout=0.1).to_torch()
     with pytest.raises(ValueError, match="proj_size"):
         nn.Recurrent.from_torch(torch.nn.LSTM(I, H, proj_size=3))
+    with pytest.raises(ValueError, match=r"reads \(time, batch, features\), a Recurrent reads \(batch, time"):
+        nn.Recurrent.from_torch(torch.nn.LSTM(I, H))
     with pytest.raises(ValueError, match=r"expected nn\.RNN"):
         nn.Recurrent.from_torch(torch.nn.Linear(2, 3))
 

@@ -47,7 +47,7 @@ def open_sentences(
     source_field, target_field: the columns, see `Columns`; of a CSV or JSONL file, the fields.
     spill: folder into which an iterable is written, so that it can be opened again.
     """
-    named = {"source_field": source_field, "target_field": target_field}
+    named: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
     if isinstance(data, str | Path):
         name = str(data).partition(":")[0]
         if isinstance(data, Path) or name not in corpora.CORPORA:

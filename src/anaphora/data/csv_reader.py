@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import itertools
 from array import array
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from anaphora.data.fields import choose_fields
+from anaphora.data.fields import INPUTS, OUTPUTS, choose_fields
 from anaphora.data.file_pairs import FilePairs, FileRows
 from anaphora.data.files import LONGEST_ROW, TextFile, Verdict
 from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.pairs import Pair
 from anaphora.errors import DataError
+
+LOOK = 1 << 16
+"""Bytes below the first row that are compared with it."""
 
 
 class _LineFeed:
@@ -57,24 +61,99 @@ class _LineFeed:
         self.place += len(line)
 
 
-def read_csv(file: TextFile, bad_rows: str, source: str | None, target: str | None) -> FilePairs:
+class CsvRecords:
+    """The header of a file and its records in order, as the csv module parses them.
+
+    ``named``: columns the caller names; by number (``"2"``) when the file has no header. A first row that looks like data
+    is an error otherwise.
+    """
+
+    def __init__(self, file: TextFile, stream: BinaryIO, named: Sequence[str]):
+        self.lines = _LineFeed(file, stream)
+        feed = iter(self.lines)
+        first = next(feed, "")
+        self.delimiter = max(",;\t", key=first.count)
+        # The first line again: a header may go on over several lines like any record.
+        self.records = csv.reader(itertools.chain([first], feed), delimiter=self.delimiter, strict=True)
+        self.header = _header(file.name, self.records, self.lines)
+        self._settle_header(file, stream, named)
+        for title in self.header:
+            if self.header.count(title) > 1:
+                raise DataError(
+                    f"{file.name}:1: the header names {title or '(nothing)'} twice; give each column its own name."
+                )
+
+    def _settle_header(self, file: TextFile, stream: BinaryIO, named: Sequence[str]) -> None:
+        """Keep the first row as the header, or number the columns and begin with the first row again."""
+        if set(named) & set(self.header):
+            return
+        numbered = bool(named) and all(name.isdecimal() for name in named)
+        usual = [title for title in self.header if title.lower() in (*INPUTS, *OUTPUTS)]
+        if numbered and usual:
+            raise DataError(
+                f"{file.name}:1: the first row is a header ({', '.join(self.header[:20])}); name the columns by it, "
+                "since numbers are for files without one."
+            )
+        if not numbered:
+            reason = self._looks_like_data(file)
+            if reason is not None:
+                raise DataError(
+                    f"{file.name}:1: the first row looks like data, not like a header ({reason}); add a row of names, or "
+                    "give the columns by number, from 1: --source-field 2 --target-field 1."
+                )
+            return
+        self.header = [str(number) for number in range(1, len(self.header) + 1)]
+        file.digest = hashlib.sha256()
+        self.lines = _LineFeed(file, stream)
+        self.records = csv.reader(iter(self.lines), delimiter=self.delimiter, strict=True)
+
+    def _looks_like_data(self, file: TextFile) -> str | None:
+        """What makes the first row look like data rather than names, if anything does."""
+        text = file.at(self.lines.place, LOOK).decode("utf-8", errors="replace").splitlines(keepends=True)
+        try:
+            below = list(itertools.islice(csv.reader(text, delimiter=self.delimiter), 200))
+        except csv.Error:
+            return None
+        below = [row for row in below if len(row) == len(self.header)]
+        for column, title in enumerate(self.header):
+            values = [row[column].strip() for row in below]
+            if is_number(title) and values and all(map(is_number, values)):
+                return f"{title} stands above numbers"
+            if len(title) > 60 or len(title.split()) > 8:
+                return f"{title[:24]!r} … is a sentence"
+            if title and values.count(title) > 1 and len(set(values)) <= len(values) / 2:
+                return f"{title} is also a value below"
+        return None
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_csv(
+    file: TextFile,
+    bad_rows: str,
+    source: str | None,
+    target: str | None,
+    learnt: Mapping[str, Any] | None = None,
+) -> FilePairs:
     """Index the records of ``file``; none of its text is held."""
     verdict = Verdict(file.name, bad_rows)
-    with contextlib.closing(file.stream()) as stream, _large_fields():
-        lines = _LineFeed(file, stream)
-        feed = iter(lines)
-        first = next(feed, "")
-        delimiter = max(",;\t", key=first.count)
-        # The first line again: a header may go on over several lines like any record.
-        records = csv.reader(itertools.chain([first], feed), delimiter=delimiter, strict=True)
-        header = _header(file.name, records, lines)
-        names = choose_fields(file.name, header, source, target)
+    with contextlib.closing(file.stream()) as stream, large_fields():
+        trained = [(learnt or {}).get(key) for key in ("source_field", "target_field")]
+        read = CsvRecords(file, stream, [n for n in (source, target) if n] or [n for n in trained if n])
+        header, delimiter = read.header, read.delimiter
+        names = choose_fields(file.name, header, source, target, learnt)
         columns = header.index(names[0]), header.index(names[1])
-        starts, sizes = _index(records, lines, verdict, len(header), columns)
+        starts, sizes = _index(read.records, read.lines, verdict, len(header), columns)
     verdict.require(len(starts))
 
     def parse(rows: list[str]) -> list[Pair]:
-        with _large_fields():
+        with large_fields():
             found = [next(csv.reader([row], delimiter=delimiter, strict=True)) for row in rows]
         return [(row[columns[0]], row[columns[1]]) for row in found]
 
@@ -125,16 +204,11 @@ def _header(name: str, records: Iterator[list[str]], lines: _LineFeed) -> list[s
     if lines.problem:
         reason, detail = lines.problem
         raise DataError(f"{name}:1: {reason} in the header ({detail}); save the file as UTF-8 with a header.")
-    for title in header:
-        if header.count(title) > 1:
-            raise DataError(
-                f"{name}:1: the header names {title or '(nothing)'} twice; give each column its own name."
-            )
     return header
 
 
 @contextlib.contextmanager
-def _large_fields() -> Iterator[None]:
+def large_fields() -> Iterator[None]:
     """The csv module's limit on a field is one number for the whole process; put it back afterwards."""
     before = csv.field_size_limit(LONGEST_ROW)
     try:

@@ -20,14 +20,21 @@ def hold_examples(examples: Iterable[Pair], role: str, bad_rows: str) -> MemoryP
     return MemoryPairs(pairs, {"kind": "memory", "skipped": dict(verdict.skipped)})
 
 
-def spill_examples(examples: Iterable[Pair], role: str, bad_rows: str, folder: Path) -> tuple[Path, Verdict]:
-    """Write the examples to ``folder/<role>.jsonl``; the file appears when it is complete, or not at all."""
+def spill_examples(
+    examples: Iterable[Pair],
+    role: str,
+    bad_rows: str,
+    folder: Path,
+    names: tuple[str, str] = ("source", "target"),
+) -> tuple[Path, Verdict]:
+    """Write the examples to ``folder/<role>.jsonl``, its two fields called ``names``; the file appears when it is
+    complete, or not at all."""
     verdict = Verdict(f"{role} examples", bad_rows)
     path = folder / f"{role}.jsonl"
     rows = 0
     with written_whole(path) as file:
         for source, target in _checked(examples, verdict):
-            row = {"source": source, "target": target}
+            row = {names[0]: source, names[1]: target}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             rows += 1
         verdict.require(rows)

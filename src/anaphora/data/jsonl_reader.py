@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from anaphora.data.fields import choose_fields
@@ -32,8 +33,8 @@ def _decoded(text: str) -> Any:
 class _Objects:
     """Rejects lines that are no object with two texts; the first object decides which fields they are in."""
 
-    def __init__(self, name: str, source: str | None, target: str | None):
-        self._name, self._source, self._target = name, source, target
+    def __init__(self, name: str, source: str | None, target: str | None, learnt: Mapping[str, Any] | None):
+        self._name, self._wanted = name, (source, target, learnt)
         self.fields: tuple[str, str] | None = None
 
     def __call__(self, lines: Lines) -> None:
@@ -54,7 +55,7 @@ class _Objects:
         if not isinstance(row, dict):
             return "not a JSON object", f"a {type(row).__name__}"
         if self.fields is None:
-            self.fields = choose_fields(self._name, list(row), self._source, self._target)
+            self.fields = choose_fields(self._name, list(row), *self._wanted)
         for name in self.fields:
             if name not in row:
                 return "a missing field", name
@@ -80,9 +81,15 @@ def text_problem(text: str) -> str | None:
     return None
 
 
-def read_jsonl(file: TextFile, bad_rows: str, source: str | None, target: str | None) -> FilePairs:
+def read_jsonl(
+    file: TextFile,
+    bad_rows: str,
+    source: str | None,
+    target: str | None,
+    learnt: Mapping[str, Any] | None = None,
+) -> FilePairs:
     """Index the rows of ``file``; none of its text is held."""
-    verdict, objects = Verdict(file.name, bad_rows), _Objects(file.name, source, target)
+    verdict, objects = Verdict(file.name, bad_rows), _Objects(file.name, source, target, learnt)
     table = scan(file, verdict, objects)
     verdict.require(len(table.starts))
     assert objects.fields is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import numpy as np
 from anaphora.data import vectors_readers as arrays
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.vector_corpus import VectorCorpus
+from anaphora.data.fields import choose_fields
 from anaphora.data.holdout import hold_out
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import open_pairs, reopen_pairs
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.tables import column_of, columns_of
 from anaphora.data.vectors import VectorRows, hold_out_vectors
 from anaphora.data.vectors_files import is_array_file
 from anaphora.errors import DataError
@@ -34,15 +36,16 @@ def open_labelled(
     scan: str = "rows",
     source_field: str | None = None,
     target_field: str | None = None,
+    learnt: Mapping[str, Any] | None = None,
 ) -> Labelled:
     """The examples that ``data`` names.
 
     Texts: all that `open_pairs` takes, the second side being the label. Sequences of vectors: an ``.npz`` with X
     and y; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files or
     pictures with their labels; a folder with a folder per label; JSON lines with the fields ``sequence`` and ``label``; an
-    embedded corpus of vectors; from Python pairs (array, label), or two arrays (X, y).
+    embedded corpus of vectors; from Python pairs (array, label), two arrays (X, y), or a table with named columns.
     """
-    fields = {"source_field": source_field, "target_field": target_field}
+    fields: dict[str, Any] = {"source_field": source_field, "target_field": target_field, "learnt": learnt}
     if isinstance(data, str | Path):
         return _named(data, role, bad_rows, spill, scan, fields)
     if isinstance(data, tuple) and len(data) == 2:
@@ -51,6 +54,19 @@ def open_labelled(
             return arrays.read_array_files(Path(first), Path(second), scan=scan)
         if isinstance(first, np.ndarray):
             return arrays.hold_vectors(_together(first, second), role, spill, scan=scan)
+    columns = columns_of(data)
+    if columns is not None:
+        chosen = choose_fields(f"the {role} table", columns, source_field, target_field, learnt)
+        given, labels = (column_of(data, name, f"the {role} table") for name in chosen)
+        if given and not isinstance(given[0], str):
+            return arrays.hold_vectors(_together(given, labels), role, spill, scan=scan)
+        data = [
+            {chosen[0]: x, chosen[1]: arrays.label_text(label)}
+            for x, label in zip(given, labels, strict=True)
+        ]
+        return open_pairs(
+            data, role=role, bad_rows=bad_rows, spill=spill, source_field=chosen[0], target_field=chosen[1]
+        )
     if isinstance(data, Iterable) and not _two_paths(data):
         examples = iter(data)
         head = list(itertools.islice(examples, 1))
@@ -95,7 +111,7 @@ def _named(
     bad_rows: str,
     spill: Path | None,
     scan: str,
-    fields: dict[str, str | None],
+    fields: dict[str, Any],
 ) -> Labelled:
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None

@@ -48,10 +48,10 @@ class Targets:
             raise DataError(
                 f"All {len(labels)} examples have {only}; a classifier needs at least two classes."
             )
-        if kind == "class" and len(names) == len(labels) > 20:
+        if kind == "class" and len(labels) > 20 and len(names) > len(labels) / 2:
             raise DataError(
-                f"Each of the {len(labels)} examples has a label of its own ({names[0]}, {names[1]} …); name the column "
-                'of the labels, or set target="number" to predict a number.'
+                f"The {len(labels)} examples have {len(names)} different labels ({names[0]}, {names[1]} …), so this is hardly "
+                'the column of the labels; name it (--target-field), or set target="number" to predict a number.'
             )
         return cls(kind, tuple(names))
 

@@ -279,7 +279,8 @@ class Recurrent(nn.Module):
     # ------------------------------------------------------------------ PyTorch's layers
     @classmethod
     def from_torch(cls, module: nn.RNNBase) -> Recurrent:
-        """The same network as an ``nn.RNN``, ``nn.LSTM`` or ``nn.GRU``, with a copy of its weights."""
+        """The same network as an ``nn.RNN``, ``nn.LSTM`` or ``nn.GRU`` made with ``batch_first=True``, with a copy of its
+        weights. A time-major layer is refused: the shapes would fit and the numbers would not."""
         return recurrent_native.from_torch(cls, module)
 
     def to_torch(self) -> nn.RNNBase:

@@ -145,6 +145,11 @@ def from_torch(made: type[Recurrent], module: nn.RNNBase) -> Recurrent:
         )
     if getattr(module, "proj_size", 0):
         raise ValueError("Recurrent.from_torch: a projected LSTM (proj_size) has no counterpart here.")
+    if not module.batch_first:
+        raise ValueError(
+            "Recurrent.from_torch: this layer reads (time, batch, features), a Recurrent reads (batch, time, features); "
+            "set module.batch_first = True and give both x.transpose(0, 1)."
+        )
     sizes = (module.input_size, module.hidden_size)
     cell: Cell
     if isinstance(module, nn.LSTM):

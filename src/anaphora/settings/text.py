@@ -9,6 +9,15 @@ from pydantic import Field
 from anaphora.settings.base import Settings
 
 
+class InputColumn(Settings):
+    """Which column of a table is the input of ``predict``."""
+
+    source_field: str | None = Field(
+        None,
+        description="Column of a CSV or JSONL file that holds the input; by default the one the model was trained on.",
+    )
+
+
 class TextSettings(Settings):
     tokens: Literal["char", "word", "bpe"] = Field(
         "bpe",

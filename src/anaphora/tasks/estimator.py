@@ -41,10 +41,13 @@ class Estimator(Task):
 
     result_: TrainingResult
     _trained_with: Any
+    _trained_on: Mapping[str, Any]
+    """What the training data said of themselves: which column was the input, for one."""
 
     def __init__(self, model: str | None = None, **settings: Any):
         self._given: dict[str, Any] = dict(settings) if model is None else {"model": model, **settings}
         self.settings_: Any = resolve(self.task(), self._given)
+        self._trained_on = {}
 
     @classmethod
     def task(cls) -> TaskInfo:
@@ -181,6 +184,7 @@ class Estimator(Task):
             raise
         self._write_learnt(run)
         config = RunConfig(self.task(), self.settings_, {"train": data.describe(), "valid": dev.describe()})
+        self._trained_on = config.data["train"]
         warn_of_skipped(config.data)
         run.write_text("config.json", config.to_json())
         return data, dev
@@ -274,7 +278,7 @@ class Estimator(Task):
         tensors, _ = run.load_model()  # first: it verifies the files the rest is built from
         self._read_learnt(run)
         self._take_weights(run, tensors, choose_device(device))
-        self._trained_with = self.settings_
+        self._trained_with, self._trained_on = self.settings_, config.data.get("train", {})
         return self
 
     def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor], device: torch.device) -> None:

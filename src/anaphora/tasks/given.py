@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.fields import choose_input
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
+from anaphora.data.tables import column_of, columns_of
 from anaphora.errors import DataError
 
 
-def given_texts(texts: Iterable[str]) -> list[str]:
-    """The texts as a list."""
-    if isinstance(texts, str):
+def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
+    """The inputs as a list; of a table (a data frame, dictionaries), the column the model was trained on.
+
+    ``learnt``: what `describe` said of the training data.
+    """
+    if isinstance(data, str):
         raise DataError("predict takes a list of texts: write [text] for a single one.")
-    given = list(texts)
+    names = columns_of(data)
+    if names is None:
+        return list(data)
+    return column_of(data, choose_input("the table", names, learnt, None))
+
+
+def given_texts(texts: Iterable[str], learnt: Mapping[str, Any]) -> list[str]:
+    """The texts as a list, out of what `given_inputs` takes."""
+    given = given_inputs(texts, learnt)
     for number, text in enumerate(given, start=1):
         if not isinstance(text, str):
             raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option, skip_bad_option
+from anaphora.cli.options import json_option, skip_bad_option, source_field_option
 
 EXAMPLES = """
 anaphora predict runs/numbers inputs.txt > outputs.txt
@@ -28,6 +28,7 @@ anaphora predict runs/numbers inputs.txt --set decode=sample --set temperature=0
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of predicting; repeatable."
 )
+@source_field_option
 @skip_bad_option
 @json_option
 def command(
@@ -51,6 +52,8 @@ def command(
         raise click.UsageError(f"--skip-bad has no meaning for a {config.task.name}; leave it out.")
     if skip_bad:
         flags["bad_rows"] = "skip"
+    if flags["source_field"] is not None and "source_field" not in config.task.predicting.model_fields:
+        raise click.UsageError(f"--source-field has no meaning for a {config.task.name}; leave it out.")
     options = read_options(config.task, flags, assignments)
     if file != "-":
         check_readable(file, folders=config.task.folders)  # a missing file is told before torch is loaded

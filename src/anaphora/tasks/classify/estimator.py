@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
+from anaphora.data.asked import asked_batches
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
 from anaphora.data.labelled_batches import Input, labelled_batches
 from anaphora.data.labelled_targets import Targets
-from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError, RunError
@@ -34,6 +35,7 @@ from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.classify.reading import sequence_batches
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.given import given_inputs
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import (
@@ -269,6 +271,7 @@ class Classifier(Estimator):
             target_field=target_field,
             bad_rows=bad_rows or self.settings_.bad_rows,
             scan=self.settings_.scan,
+            learnt=self._trained_on,
         )
         given, labels = zip(*rows.read(range(len(rows))), strict=True)
         found = answers(self.targets_, self._scores(given), chosen["threshold"])
@@ -285,16 +288,22 @@ class Classifier(Estimator):
         self._check_trained()
         chosen = self._options(**options)
         number = 0
-        vectors = self.inputs_.kind == "vectors"
-        for asked in sequence_batches(source, self.settings_.scan) if vectors else line_batches(source):
-            filled = [x for x in asked if vectors or x.strip()]
-            scores = iter(self._scores(filled) if filled else [])
-            for x in asked:
+        if self.inputs_.kind == "vectors":
+            for sequences in sequence_batches(source, self.settings_.scan):
+                for scores in self._scores(sequences) if sequences else ():
+                    number += 1
+                    yield self._response(number, None, scores[None], chosen)
+            return
+        for asked in asked_batches(source, self._trained_on, chosen["source_field"]):
+            filled = [one.text for one in asked if one.text.strip()]
+            rows = iter(self._scores(filled) if filled else [])
+            for one in asked:
                 number += 1
-                if not vectors and not x.strip():
-                    yield Response("", {"line": number, "input": x, "output": None})
+                if not one.text.strip():
+                    yield Response(one.with_answer(""), {"line": number, "input": one.text, "output": None})
                     continue
-                yield self._response(number, None if vectors else x, next(scores)[None], chosen)
+                found = self._response(number, one.text, next(rows)[None], chosen)
+                yield found if chosen["top"] > 1 else replace(found, text=one.with_answer(found.text))
 
     def _inputs(self) -> Literal["text", "numbers", "file"]:
         if not isinstance(self.inputs_, VectorInputs):
@@ -343,10 +352,10 @@ class Classifier(Estimator):
 
     def _scores(self, inputs: Iterable[Any]) -> Any:
         self._check_trained()
-        if isinstance(inputs, str):
-            raise DataError("predict takes a list of texts: write [text] for a single one.")
         self.model_.eval()
-        return score_inputs(self.model_, cut(self._encode(list(inputs)), self._longest))
+        return score_inputs(
+            self.model_, cut(self._encode(given_inputs(inputs, self._trained_on)), self._longest)
+        )
 
     @property
     def _longest(self) -> int:

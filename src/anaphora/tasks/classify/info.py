@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import NetworkSettings, PretrainedSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings import NetworkSettings, PretrainedSettings, TextSettings, TrainingSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.network import transformer_problem
+from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo
 
 PICTURES = ("glimpse", "draw", "grid-lstm")
@@ -124,7 +125,7 @@ class ClassifierSettings(
         return self
 
 
-class ClassifyOptions(Settings):
+class ClassifyOptions(InputColumn):
     """What ``predict`` takes."""
 
     top: int = Field(1, ge=1, le=1000, description="Classes given for each input, the most probable first.")

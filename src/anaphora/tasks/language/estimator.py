@@ -212,7 +212,7 @@ class LanguageModel(Estimator):
         """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
         self._check_one_way("the probability of a line")
         back = -1 if self.settings_.backward else 1
-        given = given_texts(texts)
+        given = given_texts(texts, self._trained_on)
         rows = [[*row[::back], self.end] for row in self.tokenizer_.encode_batch(given)]
         if self._direct:
             found = ngram.line_log_probs(self.model_, rows, self.begin)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.asked import asked_batches
 from anaphora.data.batching import PairBatches
 from anaphora.data.holdout import open_training_pairs, reopen_all
 from anaphora.data.pairs import Pairs
 from anaphora.data.readers import Data, open_pairs
-from anaphora.data.streams import line_batches
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.seq2seq import probe_seq2seq
@@ -161,6 +162,7 @@ class Translator(Estimator):
             source_field=source_field,
             target_field=target_field,
             bad_rows=bad_rows or self.settings_.bad_rows,
+            learnt=self._trained_on,
         )
         rows = list(pairs)
         outputs = self.predict([source for source, _ in rows], **search)
@@ -199,18 +201,20 @@ class Translator(Estimator):
 
         With ``n_best`` above 1 each output is a line ``number⇥score⇥text``.
         """
-        many = options.get("n_best", 1) > 1
+        options = dict(options)
+        field, many = options.pop("source_field", None), options.get("n_best", 1) > 1
         number = 0
-        for lines in line_batches(source):
-            asked = [line for line in lines if line.strip()]
-            found = iter(self.search(asked, **options) if asked else [])
-            for line in lines:
+        for asked in asked_batches(source, self._trained_on, field):
+            texts = [one.text for one in asked if one.text.strip()]
+            found = iter(self.search(texts, **options) if texts else [])
+            for one in asked:
                 number += 1
-                outputs = next(found) if line.strip() else []
-                yield output_response(number, {"input": line}, outputs, many=many)
+                outputs = next(found) if one.text.strip() else []
+                response = output_response(number, {"input": one.text}, outputs, many=many)
+                yield response if many else replace(response, text=one.with_answer(response.text))
 
     def _encode(self, texts: Iterable[str]) -> list[list[int]]:
         self._check_trained()
-        given = given_texts(texts)
+        given = given_texts(texts, self._trained_on)
         self.model_.eval()
         return encode_sources(self.tokenizer_, given, self.settings_.max_tokens)

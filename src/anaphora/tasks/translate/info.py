@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from anaphora.settings import SearchSettings, Seq2SeqSettings, TextSettings, TrainingSettings
 from anaphora.settings.network import transformer_problem
 from anaphora.settings.search import search_problem
+from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo
 
 
@@ -42,7 +43,7 @@ class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, Search
         return self
 
 
-class TranslateOptions(SearchSettings):
+class TranslateOptions(SearchSettings, InputColumn):
     """What ``predict`` takes: how to search, and how many outputs to give."""
 
     n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")
