@@ -24,7 +24,8 @@ import torch
 
 from anaphora.data.batching import PairBatch, ordered_batches
 from anaphora.data.text_stream import StreamBatch
-from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.kernels.recurrence.backends.base import BackendName
+from anaphora.kernels.recurrence.dispatch import force
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.tasks.registry import TASKS, resolve
@@ -129,14 +130,14 @@ def stepping(model: torch.nn.Module, objective: Any, settings: Any) -> Step:
     return step
 
 
-SIDES: tuple[Way | None, ...] = (None, "cudnn")
+SIDES: tuple[BackendName | None, ...] = (None, "cudnn")
 MODELS = {
     "LSTM language model, 2×640, tinyshakespeare": language,
     "lstm-attention, Multi30k": translation,
 }
 
 
-def seconds(step: Step, data: Sequence[Any], steps: int, way: Way | None, at: int) -> float:
+def seconds(step: Step, data: Sequence[Any], steps: int, way: BackendName | None, at: int) -> float:
     with force(way):
         torch.cuda.synchronize()
         begun = time.perf_counter()
@@ -146,7 +147,7 @@ def seconds(step: Step, data: Sequence[Any], steps: int, way: Way | None, at: in
     return (time.perf_counter() - begun) / steps
 
 
-def curve(step: Step, data: Sequence[Any], steps: int, way: Way | None) -> list[float]:
+def curve(step: Step, data: Sequence[Any], steps: int, way: BackendName | None) -> list[float]:
     """The mean loss of every tenth of so many steps."""
     with force(way):
         losses = [step(data[number % len(data)]) for number in range(steps)]

@@ -26,8 +26,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from anaphora import nn
+from anaphora.kernels.recurrence.backends.base import BackendName, LayerRun, Result
 from anaphora.kernels.recurrence.backends.reference import reverse_rows, run_reference
-from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.kernels.recurrence.dispatch import force
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.nn.recurrent_native import native_form
 from anaphora.nn.recurrent_run import run_layer
@@ -118,6 +119,10 @@ def products_of(precision: Precision) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before
 
 
+def by_reference(run: LayerRun) -> Result:
+    return run_reference(run.step, run.params or {}, *run[2:7])
+
+
 class Layer:
     """A drawn configuration with random numbers in it, on the GPU."""
 
@@ -158,7 +163,7 @@ class Layer:
         params = dict(zip(own, leaves(own.values()), strict=True))
         steps = (x, *(e.to(dtype) for e in self.extra))
         rows = tuple(r.to(dtype) for r in self.rows)
-        y, last = run(self.step, params, steps, rows, start, self.lengths, self.drawn.reverse)
+        y, last = run(LayerRun(self.step, params, steps, rows, start, self.lengths, self.drawn.reverse))
         wanted = [x, *start, *params.values()]
         weights = [w.to(dtype) for w in self.weights]
         grads = torch.autograd.grad([y, *last], wanted, weights, allow_unused=True)
@@ -180,14 +185,14 @@ class Layer:
         gradient: the slopes are those of the run.
         """
         if getattr(self.cell, "activation", "") != "relu":
-            return self.results(run_reference, torch.float64, params) if params else self._smooth
+            return self.results(by_reference, torch.float64, params) if params else self._smooth
         slopes = reverse_rows(y, self.lengths) if self.drawn.reverse else y
         with _Slopes(slopes.gt(0).unbind(1)):
-            return self.results(run_reference, torch.float64, params)
+            return self.results(by_reference, torch.float64, params)
 
     @cached_property
     def _smooth(self) -> list[Tensor]:
-        return self.results(run_reference, torch.float64)
+        return self.results(by_reference, torch.float64)
 
     @staticmethod
     def relative(found: list[Tensor], exact: list[Tensor]) -> list[float]:
@@ -200,7 +205,7 @@ class Layer:
         """The relative error of each tensor."""
         return self.relative(found, self.exact(found[0]))
 
-    def ours(self, way: Way | None = None) -> list[float]:
+    def ours(self, way: BackendName | None = None) -> list[float]:
         with products_of(self.drawn.precision), force(way):
             return self.errors(self.results(run_layer, self.dtype))
 
@@ -218,7 +223,7 @@ class Layer:
         """The errors of the plain loop."""
         shorter = _Shortened() if self.drawn.precision == "tf32" else nullcontext()
         with products_of("fp32"), recurrent_precision(), shorter:
-            found = self.results(run_reference, self.dtype)
+            found = self.results(by_reference, self.dtype)
         return self.errors(found)
 
     @cached_property
@@ -242,10 +247,10 @@ class Layer:
         self.x, self.initial = kept[:2]
         return [max(t**0.5, unit) for t in total]
 
-    def less_exact(self, way: Way | None = None) -> list[str]:
+    def less_exact(self, way: BackendName | None = None) -> list[str]:
         """What is less exact than the peer's, in words; torch's operations recorded as a graph have the loop for a peer."""
         times = ROUNDINGS[self.drawn.precision]
-        peer = self.loop() if way == "graph" else self.peer
+        peer = self.loop() if way == "cuda_graph" else self.peer
         compared = zip(self.names, self.ours(way), peer, self.one_rounding, strict=True)
         return [
             f"{self.drawn.name}: {name} is off by {a:.2e}, the peer's by {b:.2e}, one rounding is {one:.2e}"

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.reference import run_reference
-from anaphora.kernels.recurrence.engine import Engine
+from anaphora.kernels.recurrence.dispatch import run_layer
+from anaphora.kernels.recurrence.prepare import Engine, Prepared
 from anaphora.nn.recurrent_step import LayerStep
 
 I, H = 3, 4
@@ -29,8 +31,21 @@ CELLS = {
 }
 
 
-def make_engine(cell: nn.Cell) -> Engine:
-    return Engine(LayerStep(cell), type(cell).__name__)
+class Run:
+    """An engine that is called as the reference is."""
+
+    def __init__(self, step: LayerStep):
+        self.engine = Engine(step, type(step.cell).__name__)
+
+    def __call__(self, *arguments: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return run_layer(self.engine, LayerRun(self.engine.function, *arguments))
+
+    def prepared(self, *arguments: Any) -> Prepared:
+        return self.engine.prepared(LayerRun(self.engine.function, *arguments))
+
+
+def make_engine(cell: nn.Cell) -> Run:
+    return Run(LayerStep(cell))
 
 
 def inputs(
@@ -63,6 +78,6 @@ def reference(cell: nn.Cell) -> Any:
     return lambda *arguments: run_reference(LayerStep(cell), *arguments)
 
 
-def is_compiled(engine: Engine) -> bool:
-    ready = [p for p in engine._prepared.values() if p is not None]
+def is_compiled(run: Run) -> bool:
+    ready = [p for p in run.engine._prepared.values() if p.plan is not None]
     return bool(ready) and all(p.compiled is not None for p in ready)

@@ -11,7 +11,7 @@ import torch
 
 from anaphora import nn
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence import engine
+from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.c import compiled
 from anaphora.kernels.toolchain import cache as kernel_cache
 from anaphora.kernels.toolchain import compiler, isa
@@ -27,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _fresh_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "_LOADED", {})
-    monkeypatch.setattr(engine, "_said", set())
+    monkeypatch.setattr(prepare, "_warned", set())
 
 
 def test_a_kernel_is_compiled_once_and_then_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from recurrence_results import inputs, reference, results
+from recurrence_results import Run, inputs, reference, results
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import engine
+from anaphora.kernels.recurrence import dispatch, prepare
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import COPIES, Recordings
 from anaphora.kernels.recurrence.backends.reference import run_reference
-from anaphora.kernels.recurrence.engine import Engine
+from anaphora.kernels.recurrence.backends.torch_ops import bptt
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T, I, H = 5, 7, 3, 8
@@ -64,8 +64,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         monkeypatch.setattr(cuda_graph, "recordable", lambda _: True)
         monkeypatch.setattr(cuda_graph, "current_stream", lambda: 0)
         monkeypatch.setattr(cuda_graph, "graph_pool", lambda: None)
-        monkeypatch.setattr(engine, "CompiledPlan", lambda *_: None)
-        monkeypatch.setattr(engine, "run_bptt", cuda_graph.run_graphed)
+        monkeypatch.setattr(prepare, "CompiledPlan", lambda *_: None)
+        monkeypatch.setattr(cuda_graph, "why_not", bptt.why_not)  # captures anywhere
     return str(request.param)
 
 
@@ -103,7 +103,7 @@ def test_every_replay_equals_the_reference(
     """Other inputs, states and weights each time; the first call is the loop, all others are replays."""
     for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 2e-4)):
         cell = CELLS[name]().to(device, dtype)
-        run = Engine(LayerStep(cell))
+        run = Run(LayerStep(cell))
         replays.clear()
         for _ in range(4):
             for p in cell.parameters():
@@ -118,7 +118,7 @@ def test_every_replay_equals_the_reference(
 def test_what_one_pass_has_kept_outlives_the_next(device: str) -> None:
     """Several forward passes before the backward passes, in any order, and one backward pass twice."""
     cell = nn.GRU(I, H).to(device).double()
-    run, params = Engine(LayerStep(cell)), dict(cell.named_parameters())
+    run, params = Run(LayerStep(cell)), dict(cell.named_parameters())
     pairs = [inputs(cell, torch.float64, B, T, device) for _ in range(COPIES + 3)]
     expected = []
     for x, s in pairs:
@@ -162,7 +162,7 @@ def test_without_gradients_and_in_inference_mode(device: str, replays: list[str]
     "options", [{"zoneout": (0.3, 0.2)}, {"recurrent_dropout": 0.4, "weight_dropout": 0.3}]
 )
 def test_noise_is_drawn_outside_and_new_each_time(
-    device: str, options: dict[str, Any], replays: list[str], monkeypatch: pytest.MonkeyPatch
+    device: str, options: dict[str, Any], replays: list[str]
 ) -> None:
     recurrent = nn.Recurrent(nn.LSTM(I, H, coupled=True), layers=2, bidirectional=True, **options).to(device)
     x = torch.randn(B, T, I, device=device, requires_grad=True)
@@ -176,18 +176,13 @@ def test_noise_is_drawn_outside_and_new_each_time(
     for seed in range(3):
         torch.manual_seed(seed)
         ours = run()
-        with monkeypatch.context() as m:
-            m.setattr(Engine, "__call__", _by_reference)
+        with dispatch.force("reference"):
             torch.manual_seed(seed)
             theirs = run()
         _assert_equal(ours, theirs, 1e-5)
         seen.append(ours[0])
     assert replays.count("forward") == replays.count("backward") == 8
     assert not torch.allclose(seen[1], seen[2])
-
-
-def _by_reference(self: Engine, *arguments: Any, peer: Any = None) -> Any:
-    return run_reference(self.function, *arguments)
 
 
 def test_second_derivatives(device: str) -> None:
@@ -202,7 +197,7 @@ def test_a_capture_that_fails_leaves_the_loop(device: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(cuda_graph, "capture", fails)
     cell = nn.MGU(I, H).to(device)
-    run = Engine(LayerStep(cell))
+    run = Run(LayerStep(cell))
     for _ in range(3):
         x, initial = inputs(cell, torch.float32, B, T, device)
         _assert_equal(results(run, cell, x, initial), results(reference(cell), cell, x, initial), 1e-5)

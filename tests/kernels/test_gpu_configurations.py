@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from recurrence_errors import CELLS, Layer, drawn_at_random
 
-from anaphora.kernels.recurrence.choose import Way
+from anaphora.kernels.recurrence.backends.base import BackendName
 
 pytestmark = pytest.mark.cuda
 COUNT, AT_ONCE = 200, 10
@@ -25,9 +25,9 @@ def test_random_configurations(first: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("way", ["triton", "graph"])
+@pytest.mark.parametrize("way", ["triton", "cuda_graph"])
 @pytest.mark.parametrize("cell", CELLS)
-def test_ways_that_are_not_chosen_first(cell: str, way: Way) -> None:
+def test_ways_that_are_not_chosen_first(cell: str, way: BackendName) -> None:
     """The first time as it comes, then recorded, then replayed."""
     for drawn in [d for d in DRAWN if d.cell == cell and d.hidden < 1000][::6]:
         layer = Layer(drawn)

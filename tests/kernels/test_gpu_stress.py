@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.kernels.recurrence.backends.base import BackendName, LayerRun
+from anaphora.kernels.recurrence.dispatch import force
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -58,9 +59,9 @@ def test_a_thousand_layers_on_several_streams_beside_other_work() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("way", [None, "triton", "graph"])
+@pytest.mark.parametrize("way", [None, "triton", "cuda_graph"])
 @pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.Elman, nn.MGU])
-def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: Way | None, dtype: torch.dtype) -> None:
+def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: BackendName | None, dtype: torch.dtype) -> None:
     """From a row's step on, in this row alone; its gradient reaches the weights."""
     cell = make(8, 16).to("cuda", dtype)
     x = torch.randn(4, 6, 8, device="cuda", dtype=dtype)
@@ -79,10 +80,10 @@ def test_nan_travels_as_in_pytorch(make: type[nn.Cell], way: Way | None, dtype: 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("way", [None, "triton", "graph"])
+@pytest.mark.parametrize("way", [None, "triton", "cuda_graph"])
 @pytest.mark.parametrize("both", [False, True])
 def test_what_lies_past_the_end_of_a_row_changes_nothing(
-    both: bool, way: Way | None, dtype: torch.dtype
+    both: bool, way: BackendName | None, dtype: torch.dtype
 ) -> None:
     """Neither numbers nor NaN: the same bits, outputs and gradients."""
     recurrent = nn.Recurrent(nn.LSTM(8, 512, peephole=True), bidirectional=both).to("cuda", dtype)
@@ -107,7 +108,7 @@ def test_nan_in_an_initial_state_does_not_hang() -> None:
     start = torch.full((3, 64), -1, device="cuda", dtype=torch.int16).view(torch.bfloat16)
     zeros = torch.zeros(3, 64, device="cuda", dtype=torch.bfloat16)
     x = torch.randn(3, 5, 8, device="cuda", dtype=torch.bfloat16)
-    y, _ = run_layer(LayerStep(cell), None, (x,), (), (start, zeros), None, False)
+    y, _ = run_layer(LayerRun(LayerStep(cell), None, (x,), (), (start, zeros)))
     assert y.isnan().all()
 
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.backends.base import Params
 from anaphora.kernels.recurrence.backends.persistent import both
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose, cost
-from anaphora.kernels.recurrence.backends.reference import Params, run_reference
+from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.front.plan import make_plan
 from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.nn.recurrent_step import LayerStep

@@ -11,8 +11,9 @@ import torch
 from recurrence_errors import CELLS, SLACK, Drawn, Layer, Precision, products_of
 from torch import Tensor
 
+from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.persistent import run
-from anaphora.nn.recurrent_run import LayerRun, run_both_layers, run_layer
+from anaphora.nn.recurrent_run import run_both_layers, run_layer
 
 pytestmark = pytest.mark.cuda
 LARGE: tuple[Precision, int, int, bool] = ("bf16", 64, 512, False)

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.backends.base import Params, States
 from anaphora.kernels.recurrence.backends.persistent import passes as passes_module
 from anaphora.kernels.recurrence.backends.persistent import run
 from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable
-from anaphora.kernels.recurrence.backends.reference import Params, States, run_reference
+from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.kernels.toolchain import compiler

@@ -14,7 +14,7 @@ from recurrence_results import inputs
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.backends.base import Case
 from anaphora.kernels.recurrence.backends.persistent import run
 from anaphora.kernels.recurrence.backends.persistent.clusters import (
     MOST_BLOCKS,
@@ -102,9 +102,8 @@ def test_values_that_do_not_divide_into_columns_are_refused() -> None:
 
 
 def test_without_a_gpu_there_is_a_reason() -> None:
-    cell = nn.LSTM(6, 16)
-    x, initial = inputs(cell, torch.float32, 2, 3)
-    assert run.why_not(_plan(cell), Arguments((), (), (x,), (), initial)) == "there is no NVIDIA GPU"
+    case = Case(torch.device("cpu"), torch.float32, 2, 3, 16, _plan(nn.LSTM(6, 16)))
+    assert run.why_not(case) == "the tensors are not on an NVIDIA GPU"
 
 
 # ---------------------------------------------------------------------- tilings

@@ -10,7 +10,7 @@ from recurrence_results import H, I, inputs, is_compiled, make_engine
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import engine as engine_module
+from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -82,7 +82,7 @@ def test_rows_that_meet_are_refused() -> None:
 
     recurrent = nn.Recurrent(Mixing(I, H))
     x = torch.randn(3, 4, I)
-    engine_module._said.clear()
+    prepare._warned.clear()
     with pytest.warns(UserWarning, match="plain torch"):
         y, _ = recurrent(x)
     h = torch.zeros(3, H)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from recurrence_results import Run
 
 from anaphora import nn
 from anaphora.kernels.recurrence.backends.triton.passes import programs
 from anaphora.kernels.recurrence.backends.triton.stages import CannotPrint, forward_stages
 from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
-from anaphora.kernels.recurrence.engine import Engine
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -46,8 +46,9 @@ def _plan(cell: nn.Cell, masked: bool = False) -> Plan:
     x = torch.zeros(2, 4, cell.inputs, requires_grad=True)
     rows = (torch.ones(2, cell.hidden),) if masked else ()
     states = tuple(torch.zeros(2, cell.hidden) for _ in cell.state)
-    ready = Engine(LayerStep(cell, masked=masked)).prepared(dict(cell.named_parameters()), (x,), rows, states)
-    assert ready is not None
+    ready = Run(LayerStep(cell, masked=masked)).prepared(dict(cell.named_parameters()), (x,), rows, states)
+    assert ready.plan is not None
+    assert ready.trace is not None
     return ready.plan
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 
 import torch
+from recurrence_results import Run
 from test_triton_source import CELLS, H, I
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES
 from anaphora.kernels.recurrence.backends.triton import passes
-from anaphora.kernels.recurrence.engine import Engine
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T = 3, 3
@@ -31,8 +31,9 @@ def difference(cell: nn.Cell, masked: bool, lengths: Tensor | None, reverse: boo
     for p in cell.parameters():
         p.data += 0.1 * torch.randn_like(p)
     params = dict(cell.named_parameters())
-    ready = Engine(LayerStep(cell, masked=masked)).prepared(params, (x,), rows, states)
-    assert ready is not None
+    ready = Run(LayerStep(cell, masked=masked)).prepared(params, (x,), rows, states)
+    assert ready.plan is not None
+    assert ready.trace is not None
     matrices, vectors = ready.trace.boundary(params)
     stacked = [torch.cat([matrices[k] for k in m.parts]).detach() for m in ready.plan.matrices]
     given = Arguments(stacked, [v.detach() for v in vectors], (x.detach(),), rows, states)

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from anaphora import nn
-from anaphora.nn import recurrent_run
+from anaphora.kernels.recurrence.backends.base import BackendName
+from anaphora.kernels.recurrence.dispatch import force
 
 
 def _their_gradients(
@@ -37,18 +38,13 @@ def _as_theirs(cell: nn.Cell) -> list[Tensor]:
     return [affine.weights[0].grad, affine.weights[1].grad, affine.bias.grad, affine.bias.grad]
 
 
-@pytest.mark.parametrize("path", ["generated", "native", "eager"])
+@pytest.mark.parametrize("backend", [None, "cudnn", "torch", "reference"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "both"), [(1, False), (1, True), (2, True), (3, False), (3, True)])
 @pytest.mark.parametrize("ragged", [False, True])
 def test_equals_pytorch(
-    kind: str, layers: int, both: bool, ragged: bool, path: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, layers: int, both: bool, ragged: bool, backend: BackendName | None
 ) -> None:
-    if path == "native":
-        monkeypatch.setattr(recurrent_run, "_engine_serves", lambda *_: False)
-    elif path == "eager":
-        monkeypatch.setattr(recurrent_run, "_engine_serves", lambda *_: False)
-        monkeypatch.setattr(recurrent_run, "native_form", lambda *_: None)
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         theirs = torch_layer(kind, layers, both, dtype)
         ours = nn.Recurrent.from_torch(theirs)
@@ -58,7 +54,8 @@ def test_equals_pytorch(
         names = 2 if kind == "lstm" else 1
         initial = tuple(torch.randn(layers * directions, B, H, dtype=dtype) for _ in range(names))
         lengths = LENGTHS if ragged else None
-        y, last = ours(x, lengths, initial)
+        with force(backend):
+            y, last = ours(x, lengths, initial)
         hx = initial if kind == "lstm" else initial[0]
         if ragged:
             packed = pack_padded_sequence(x2, LENGTHS, batch_first=True, enforce_sorted=False)
@@ -207,9 +204,7 @@ def test_variational_masks_are_the_same_at_every_step_and_other_masks_are_not() 
     assert torch.equal(stack(x)[0], stack(x)[0])
 
 
-def test_recurrent_dropout_zoneout_and_weight_dropout_run_alike_by_every_path(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_recurrent_dropout_zoneout_and_weight_dropout_run_alike_by_every_path() -> None:
     options = {"recurrent_dropout": 0.4, "zoneout": (0.3, 0.2), "weight_dropout": 0.3}
     for chosen in itertools.chain(({k: v} for k, v in options.items()), [options]):
         recurrent = nn.Recurrent(nn.LSTM(I, H), bidirectional=True, **chosen).double()
@@ -222,8 +217,7 @@ def test_recurrent_dropout_zoneout_and_weight_dropout_run_alike_by_every_path(
             return [y, *last, *torch.autograd.grad(y.square().sum() + last[1].sum(), leaves)]
 
         fast = run()
-        with monkeypatch.context() as m:
-            m.setattr(recurrent_run, "_engine_serves", lambda *_: False)
+        with force("reference"):
             slow = run()
         for a, b in zip(fast, slow, strict=True):
             torch.testing.assert_close(a, b)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.kernels.recurrence.backends.base import BackendName
+from anaphora.kernels.recurrence.dispatch import force
 
 pytestmark = pytest.mark.cuda
 B, T, I, H = 7, 12, 24, 64
@@ -36,9 +37,9 @@ def _trained(recurrent: nn.Recurrent, x: Tensor, lengths: Tensor) -> list[Tensor
     return [y, *last, *torch.autograd.grad(loss, list(recurrent.parameters()))]
 
 
-@pytest.mark.parametrize("way", [None, "triton", "graph"])
+@pytest.mark.parametrize("way", [None, "triton", "cuda_graph"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_whole_training_step_is_recorded(dtype: torch.dtype, way: Way | None) -> None:
+def test_a_whole_training_step_is_recorded(dtype: torch.dtype, way: BackendName | None) -> None:
     """Three layers in both directions, forward and backward; replayed with other inputs and lengths."""
     recurrent, x, lengths = _made(dtype)
     with force(way):

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.kernels.recurrence.backends.base import BackendName
+from anaphora.kernels.recurrence.dispatch import force
 
 CELLS = {
     "tanh": lambda: nn.Elman(I, H),
@@ -61,10 +62,10 @@ def _one_rounding(recurrent: nn.Recurrent, x: Tensor, lengths: Tensor | None) ->
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("way", [None, "triton", "graph"])
+@pytest.mark.parametrize("way", [None, "triton", "cuda_graph"])
 @pytest.mark.parametrize("kind", ["layer norm", "gru before"])
 @pytest.mark.parametrize("ragged", [False, True])
-def test_float32_is_as_exact_as_it_can_be(kind: str, ragged: bool, way: Way | None) -> None:
+def test_float32_is_as_exact_as_it_can_be(kind: str, ragged: bool, way: BackendName | None) -> None:
     """Layer norms enlarge rounding up to a thousandfold, so no fixed distance between two devices is right.
 
     Measured in what one rounding of inputs and weights does to exact results, the CPU's loop and its compiled kernels are off
@@ -117,15 +118,15 @@ def test_cuda_autocast_gives_the_precision_asked_for(make, dtype: torch.dtype) -
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize(("age", "left"), [((8, 6), "triton"), ((6, 1), "graph")])
+@pytest.mark.parametrize(("age", "left"), [((8, 6), "triton"), ((6, 1), "cuda_graph")])
 def test_an_older_gpu_is_served_another_way(age: tuple[int, int], left: str, monkeypatch) -> None:
     """What it is too old for is said when it is asked for; everything else runs."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: age)
     recurrent = nn.Recurrent(nn.MGU(I, H)).to("cuda", torch.bfloat16)
     x = torch.randn(B, T, I, device="cuda", dtype=torch.bfloat16)
-    with force("persistent"), pytest.raises(AnaphoraError, match=r"asked for, but the GPU is no Hopper"):
+    with force("persistent"), pytest.raises(AnaphoraError, match=r"requested, but the GPU is no Hopper"):
         recurrent(x)
-    if left == "graph":
+    if left == "cuda_graph":
         with force("triton"), pytest.raises(AnaphoraError, match=r"the GPU is older than those Triton"):
             recurrent(x)
         assert recurrent(x)[0].isfinite().all()

@@ -12,7 +12,8 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 
 from anaphora import nn
-from anaphora.kernels.recurrence.choose import Way, force
+from anaphora.kernels.recurrence.backends.base import BackendName
+from anaphora.kernels.recurrence.dispatch import force
 
 pytestmark = pytest.mark.cuda
 B, T, I, H = 4, 6, 8, 16
@@ -32,8 +33,8 @@ def _twice(recurrent: nn.Recurrent, x: Tensor) -> list[Tensor]:
 
 
 # A layer norm would enlarge the shortening. Left to itself, an LSTM in exact float32 goes through cuDNN the first time.
-WAYS: list[tuple[str, Way | None, bool]] = [
-    *((name, way, False) for name in CELLS for way in ("triton", "graph")),
+WAYS: list[tuple[str, BackendName | None, bool]] = [
+    *((name, way, False) for name in CELLS for way in ("triton", "cuda_graph")),
     *((name, None, False) for name in CELLS if name != "lstm"),
     *((name, "persistent", True) for name in CELLS if name != "layer norm"),
 ]
@@ -41,7 +42,7 @@ WAYS: list[tuple[str, Way | None, bool]] = [
 
 @pytest.mark.parametrize(("name", "way", "shortened"), WAYS)
 def test_second_derivatives_after_any_way(
-    name: str, way: Way | None, shortened: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, way: BackendName | None, shortened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", shortened)
     recurrent = nn.Recurrent(CELLS[name](), bidirectional=True)
@@ -61,7 +62,7 @@ def test_cudnn_cannot_be_differentiated_twice() -> None:
     x = torch.randn(B, T, I, device="cuda", requires_grad=True)
     with force("cudnn"), pytest.raises(NotImplementedError, match="not supported for CuDNN"):
         _twice(recurrent, x)
-    with force("graph"):
+    with force("cuda_graph"):
         assert all(g.isfinite().all() for g in _twice(recurrent, x))
 
 

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 
-from anaphora.kernels.recurrence.backends.reference import Params, States
+from anaphora.kernels.recurrence.arguments import checked_lengths
+from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_cuda import entering, weights_of
-from anaphora.nn.recurrent_opaque import number_of, opaque, run_opaque
-from anaphora.nn.recurrent_run import LayerRun, run_both_layers, run_layer, transformed
+from anaphora.nn.recurrent_operator import number_of, opaque, run_operator
+from anaphora.nn.recurrent_run import entering, run_both_layers, run_layer, transformed, weights_of
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
 from anaphora.nn.recurrent_stream_cuda import CudaStream
@@ -125,7 +125,7 @@ class Recurrent(nn.Module):
     ) -> tuple[list[Tensor], States]:
         if x.dim() != 3 or x.shape[2] != self.inputs:
             raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
-        lengths = self._checked_lengths(x, lengths)
+        lengths = checked_lengths(lengths, x)
         alone = torch.compiler.is_compiling() or transformed() or inside.recording()
         weights: list[Params | None] = [None] * len(self.cells)
         if x.is_cuda and not alone:
@@ -143,7 +143,8 @@ class Recurrent(nn.Module):
                 y, ends = run_both_layers(runs[0], runs[1], inner=layer < self.layers - 1)
             else:
                 numbers = self._numbers[layer * self.directions :]
-                results = [_run(number, run) for number, run in zip(numbers, runs, strict=False)]
+                pairs = zip(runs, numbers, strict=False)
+                results = [run_operator(run, n) if opaque() else run_layer(run) for run, n in pairs]
                 y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
                 ends = [final for _, final in results]
             last += ends
@@ -288,18 +289,6 @@ class Recurrent(nn.Module):
         return recurrent_native.to_torch(self)
 
     # ------------------------------------------------------------------ checks
-    def _checked_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor | None:
-        if lengths is None:
-            return None
-        lengths = torch.as_tensor(lengths)
-        if lengths.shape != x.shape[:1]:
-            raise ValueError(f"Recurrent: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
-        # Looking at the values would make a GPU wait, and an export cannot look at them.
-        seen = x.shape[0] and not lengths.is_cuda and not torch.compiler.is_compiling()
-        if seen and not 0 <= int(lengths.min()) <= int(lengths.max()) <= x.shape[1]:
-            raise ValueError(f"Recurrent: lengths must lie between 0 and the {x.shape[1]} steps of x.")
-        return lengths
-
     def _checked_initial(self, x: Tensor, initial: States | None) -> States:
         if initial is None:
             nothing = x.new_zeros(self.layers * self.directions, x.shape[0], self.hidden)
@@ -318,16 +307,6 @@ class Recurrent(nn.Module):
     def extra_repr(self) -> str:
         said = {"layers": self.layers, "bidirectional": self.bidirectional, "dropout": self.dropout}
         return ", ".join(f"{k}={v}" for k, v in said.items() if v not in (False, 0.0))
-
-
-def _run(number: int, run: LayerRun) -> tuple[Tensor, States]:
-    """One layer in one direction, whose cell is known as ``number`` in compiled programs."""
-    if not opaque():
-        return run_layer(*run)
-    step, params, steps, rows, initial, lengths, reverse = run
-    cell = step.cell
-    named = {**dict(cell.named_parameters()), **dict(cell.named_buffers()), **(params or {})}
-    return run_opaque(step, number, list(named.values()), steps, rows, initial, lengths, reverse)
 
 
 def _carry_gate(width: int) -> Affine:

@@ -1,4 +1,4 @@
-"""Cells that PyTorch has too: its own kernels (cuDNN on CUDA) for them, and conversion both ways."""
+"""Cells that PyTorch has too: which they are, their weights in PyTorch's order, and conversion both ways."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.backends.reference import Params, States, reverse_rows
-from anaphora.nn.cell import Cell
+from anaphora.kernels.recurrence.backends.base import Params
+from anaphora.nn.cell import Cell, named_tensors
 from anaphora.nn.cells.elman import Elman
 from anaphora.nn.cells.gru import GRU
 from anaphora.nn.cells.lstm import LSTM
@@ -34,8 +34,8 @@ def native_form(cell: Cell) -> str | None:
 
 
 def native_weights(cell: Cell, params: Params | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The cell's parameters as PyTorch orders them: W_ih, W_hh, b_ih, b_hh; ``params`` replaces some, by name."""
-    given = {**dict(cell.named_parameters()), **(params or {})}
+    """The cell's parameters as PyTorch orders them: W_ih, W_hh, b_ih, b_hh; ``params``: all of them, in place of its own."""
+    given = params or named_tensors(cell)
     if isinstance(cell, GRU):
         # Our update gate u is 1 − z of PyTorch: negate that block's weights.
         w, u, bias = given["gates.weights.0"], given["gates.weights.1"], given["gates.bias"]
@@ -56,85 +56,6 @@ def native_weights(cell: Cell, params: Params | None = None) -> tuple[Tensor, Te
 def _bias(affine: Any) -> Tensor:
     assert isinstance(affine.bias, Tensor)
     return affine.bias
-
-
-def run_native(
-    cell: Cell,
-    x: Tensor,
-    initial: States,
-    lengths: Tensor | None,
-    reverse: bool,
-    params: Params | None = None,
-) -> tuple[Tensor, States]:
-    """Run a cell by PyTorch's own kernel, ragged rows without packing; ``params`` replaces some of its parameters.
-
-    Rows are run padded: what comes after a row's end cannot change what came before, so the output is zeroed
-    and the last states are taken at each row's end. The backward direction turns each row round
-    within its length.
-    """
-    kind = native_form(cell)
-    assert kind is not None
-    weights = list(native_weights(cell, params))
-    if x.is_cuda and torch.is_autocast_enabled("cuda"):
-        # Autocast would take float16 here whatever was asked for.
-        dtype = torch.get_autocast_dtype("cuda")
-        with torch.autocast("cuda", enabled=False):
-            x, weights = x.to(dtype), [w.to(dtype) for w in weights]
-            return _run_kernel(kind, weights, x, initial, lengths, reverse)
-    return _run_kernel(kind, weights, x, initial, lengths, reverse)
-
-
-def _run_kernel(
-    kind: str, weights: list[Tensor], x: Tensor, initial: States, lengths: Tensor | None, reverse: bool
-) -> tuple[Tensor, States]:
-    if reverse:
-        x = reverse_rows(x, lengths)
-    live = None
-    if lengths is not None:
-        lengths = lengths.to(x.device)
-        live = (torch.arange(x.shape[1], device=x.device) < lengths[:, None]).unsqueeze(-1)
-        if kind == "lstm":
-            x, weights[0] = _hold_past_end(x, weights[0], live)
-    if x.is_cuda:
-        weights = _one_chunk(weights)
-    states = [s.unsqueeze(0).to(x.dtype).contiguous() for s in initial]
-    hx: Any = states if kind == "lstm" else states[0]
-    y, *final = getattr(torch._VF, kind)(x, hx, weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)
-    last = [s[0] for s in final]
-    if live is not None and lengths is not None:
-        last[0] = _at_end(y, states[0][0], lengths)
-        y = torch.where(live, y, y.new_zeros(()))
-    return (reverse_rows(y, lengths) if reverse else y), tuple(last)
-
-
-def _hold_past_end(x: Tensor, weight: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """Make an LSTM keep its cell past each row's end, which its kernel does not hand out step by step.
-
-    One more input is 1 there and 0 elsewhere; its weights open the forget gate and shut the input gate, so
-    that c_t = c_{t−1} to the last bit. Seven more zeros keep the width one that fast products like.
-    """
-    past = torch.zeros(*x.shape[:2], 8, dtype=x.dtype, device=x.device)
-    past[:, :, :1] = (~live).to(x.dtype)
-    held = torch.zeros(weight.shape[0], 8, dtype=weight.dtype, device=weight.device)
-    hidden = weight.shape[0] // 4
-    held[:hidden, 0] = -120.0
-    held[hidden : 2 * hidden, 0] = 120.0
-    return torch.cat((torch.where(live, x, x.new_zeros(())), past), -1), torch.cat((weight, held), 1)
-
-
-def _at_end(y: Tensor, initial: Tensor, lengths: Tensor) -> Tensor:
-    """y at each row's last real step; the initial state for an empty row."""
-    if not y.shape[1]:
-        return initial
-    index = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, y.shape[2])
-    return torch.where((lengths > 0)[:, None], y.gather(1, index)[:, 0], initial)
-
-
-def _one_chunk(weights: list[Tensor]) -> list[Tensor]:
-    """The weights as views of one buffer, which is how cuDNN wants them."""
-    flat = torch.cat([w.reshape(-1) for w in weights])
-    parts = torch.split(flat, [w.numel() for w in weights])
-    return [part.view(w.shape) for part, w in zip(parts, weights, strict=True)]
 
 
 def from_torch(made: type[Recurrent], module: nn.RNNBase) -> Recurrent:

@@ -1,118 +1,69 @@
-"""How one layer is run: by the fastest way that computes the same."""
+"""How one layer is run: what the backends are given, and the types they compute in."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C import _get_tracing_state
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from anaphora.kernels.recurrence.backends.reference import Params, States, reverse_rows, run_reference
-from anaphora.kernels.recurrence.choose import forced
-from anaphora.kernels.recurrence.engine import Engine
+from anaphora.kernels.recurrence import dispatch
+from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, Result, States
+from anaphora.kernels.recurrence.backends.reference import reverse_rows
+from anaphora.kernels.recurrence.prepare import COMPILED, Engine
 from anaphora.nn import inside
-from anaphora.nn.cell import Cell, named_tensors
-from anaphora.nn.recurrent_cuda import Side, run_both_cuda, run_cuda, side_by_side
-from anaphora.nn.recurrent_native import native_form, run_native
+from anaphora.nn.casting import cast_all
+from anaphora.nn.cell import named_tensors
+from anaphora.nn.recurrent_native import native_form, native_weights
 from anaphora.nn.recurrent_step import LayerStep
 
 
-class LayerRun(NamedTuple):
-    """What :func:`run_layer` is given."""
+def run_layer(run: LayerRun) -> Result:
+    """Run one layer in one direction. ``params`` replaces some of the cell's parameters (weight dropout)."""
+    if inside.recording():
+        return _with_noted(run)
+    run = _complete(run)
+    if run.plain is not None:
+        return dispatch.run_layer(None, run)
+    engine, dtype = engine_of(_step(run)), _autocast_type(run)
+    if dtype is None:
+        return dispatch.run_layer(engine, _in_type(run, None))
+    with torch.autocast(run.steps[0].device.type, enabled=False):
+        return dispatch.run_layer(engine, _in_type(run, dtype))
 
-    step: LayerStep
-    params: Params | None
-    steps: States
-    rows: States
-    initial: States
-    lengths: Tensor | None
-    reverse: bool
+
+def explain_layer(run: LayerRun) -> dispatch.Decision:
+    """What :func:`run_layer` would choose, by the same steps."""
+    step = _step(run)
+    run = _complete(run._replace(plain=LOOKED_INTO) if inside.recording() else run)
+    if run.plain is not None:
+        return dispatch.decide(None, run)[0]
+    return dispatch.decide(engine_of(step), _in_type(run, _autocast_type(run)))[0]
 
 
 def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Tensor, list[States]]:
-    """Both directions of a layer on a GPU at the same time: y ``(B, T, 2H)`` and either's last states.
+    """Both directions of a layer on a GPU at the same time: y ``(B, T, 2H)`` and each direction's last states.
 
-    ``inner``: y goes to another layer, so that how it lies in memory does not matter.
+    They read the same x. ``inner``: y goes to another layer, so that how it lies in memory does not matter.
     """
-    if forced() not in (None, "persistent"):
-        return _one_and_other(first, second)
-    sides = [
-        Side(engine_of(r.step), r.step, _all(r.step.cell, r.params), r.steps, r.rows, r.initial)
-        for r in (first, second)
-    ]
-    found = run_both_cuda(sides[0], sides[1], first.lengths, inner)
-    if found is not None:
-        return found[0], list(found[1])
-    return _one_and_other(first, second)
-
-
-def _one_and_other(first: LayerRun, second: LayerRun) -> tuple[Tensor, list[States]]:
-    results = side_by_side(partial(run_layer, *first), partial(run_layer, *second))
-    return torch.cat([y for y, _ in results], -1), [last for _, last in results]
-
-
-def run_layer(
-    step: LayerStep,
-    params: Params | None,
-    steps: States,
-    rows: States,
-    initial: States,
-    lengths: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, States]:
-    """Run ``step`` over time. ``params`` replaces some of the cell's parameters (weight dropout).
-
-    Shapes as in :func:`~anaphora.kernels.recurrence.backends.reference.run_reference`.
-    """
-    if inside.recording():
-        return _run_recorded(step, params, steps, rows, initial, lengths, reverse)
-    x = steps[0]
-    plain = not rows and not step.zoneout
-    native = plain and not transformed() and native_form(step.cell) is not None
-    if x.is_cuda and not transformed():
-        found = run_cuda(
-            engine_of(step), step, _all(step.cell, params), steps, rows, initial, lengths, reverse
-        )
-        if found is not None:
-            return found
-    elif _engine_serves(step.cell, x) and not transformed():
-        engine = engine_of(step)
-        given = _all(step.cell, params)
-        if torch.is_autocast_enabled("cpu"):  # compiled kernels keep to the weights' precision
-            dtype = _weight_type(step.cell, x)
-            steps, rows, initial = (tuple(t.to(dtype) for t in group) for group in (steps, rows, initial))
-        ready = engine.prepared(given, steps, rows, initial)
-        if not (native and (ready is None or ready.compiled is None)):
-            return engine(given, steps, rows, initial, lengths, reverse)
-    if native:
-        return run_native(step.cell, x, initial, lengths, reverse, params)
-    return _run_eager(step, params, steps, rows, initial, lengths, reverse)
-
-
-def _all(cell: Cell, params: Params | None) -> Params:
-    """Every parameter and buffer of the cell by name, those in ``params`` replaced."""
-    found = named_tensors(cell)
-    return {**found, **params} if params else found
-
-
-def _engine_serves(cell: Cell, x: Tensor) -> bool:
-    """On CPU the engine computes in the weights' precision."""
-    return x.device.type == "cpu" and _weight_type(cell, x) in (torch.float32, torch.float64)
-
-
-def _weight_type(cell: Cell, x: Tensor) -> torch.dtype:
-    weight = next(cell.parameters(), x)
-    return weight.dtype
+    engines = engine_of(_step(first)), engine_of(_step(second))
+    dtype = _autocast_type(first)
+    one = _in_type(_complete(first), dtype)
+    other = _complete(second)
+    other = _in_type(other._replace(steps=(one.steps[0], *other.steps[1:])), dtype)  # x is cast once
+    with nullcontext() if dtype is None else torch.autocast("cuda", enabled=False):
+        return dispatch.run_both(engines, (one, other), inner)
 
 
 def engine_of(step: LayerStep) -> Engine:
-    """The engine that runs this cell in this mode; it lives as long as the cell."""
+    """The engine that traces this cell in this mode; it lives as long as the cell."""
     engines: dict[object, Engine] = step.cell.__dict__.setdefault("_engines", {})
     key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else (), step.cell.training)
     if key not in engines:
@@ -120,59 +71,9 @@ def engine_of(step: LayerStep) -> Engine:
     return engines[key]
 
 
-def _run_eager(
-    step: LayerStep,
-    params: Params | None,
-    steps: States,
-    rows: States,
-    initial: States,
-    lengths: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, States]:
-    if params is None:
-        step = replace(step, substitute=False)
-    return run_reference(step, params or {}, steps, rows, initial, lengths, reverse)
-
-
-def _run_recorded(
-    step: LayerStep,
-    params: Params | None,
-    steps: States,
-    rows: States,
-    initial: States,
-    lengths: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, States]:
-    """The reference loop, with what the cell notes at each step joined over time to ``(B, T, ·)``."""
-    every_step: list[States] = []
-
-    def watched(params: Params, now: States, constant: States, states: States) -> States:
-        new = step(params, now, constant, states)
-        every_step.append(new)
-        return new
-
-    with inside.record() as notes:
-        if params is None:
-            step = replace(step, substitute=False)
-        y, last = run_reference(watched, params or {}, steps, rows, initial, lengths, reverse)
-
-    def over_time(values: list[Tensor]) -> Tensor:
-        joined = torch.stack(values, 1)
-        if lengths is not None:
-            time = torch.arange(joined.shape[1], device=joined.device)
-            live = (time < lengths.to(joined.device)[:, None]).unsqueeze(-1)
-            joined = torch.where(live, joined, joined.new_zeros(()))
-        return reverse_rows(joined, lengths) if reverse else joined
-
-    for i, name in enumerate(step.cell.state):
-        if every_step:
-            inside.note(step.cell, name, over_time([new[i] for new in every_step]))
-    named: dict[tuple[int, str], list[inside.Note]] = {}
-    for note in notes:
-        named.setdefault((id(note.module), note.name), []).append(note)
-    for group in named.values():
-        inside.note(group[0].module, group[0].name, over_time([n.value for n in group]))
-    return y, last
+# ---------------------------------------------------------------------- what a backend is given
+LOOKED_INTO = "its internals are being recorded"
+TRANSFORMED = "torch.func, forward-mode derivatives or an export need plain torch operations"
 
 
 def transformed() -> bool:
@@ -183,3 +84,118 @@ def transformed() -> bool:
         or is_compiling()
         or _get_tracing_state() is not None
     )
+
+
+def _step(run: LayerRun) -> LayerStep:
+    step = run.step
+    assert isinstance(step, LayerStep)
+    return step
+
+
+def _complete(run: LayerRun) -> LayerRun:
+    """The run with all that a backend may need: every parameter by name, and PyTorch's own layer where there is one."""
+    step = _step(run)
+    if run.plain is not None or transformed():
+        own = replace(step, substitute=False) if run.params is None else step
+        rest = (run.steps, run.rows, run.initial, run.lengths, run.reverse)
+        return LayerRun(own, run.params, *rest, plain=run.plain or TRANSFORMED)
+    params = named_tensors(step.cell)
+    if run.params:
+        params.update(run.params)
+    kind = None if run.rows or step.zoneout else native_form(step.cell)
+    native = None if kind is None else Native(kind, partial(native_weights, step.cell))
+    return run._replace(params=params, native=native)
+
+
+def _autocast_type(run: LayerRun) -> torch.dtype | None:
+    """The type a layer computes in under autocast; None where it keeps its own.
+
+    On a GPU that is autocast's, the states included (sums and everything between the products are float32 all the
+    same), as PyTorch's own layers do it. On the CPU it is the type of the weights.
+    """
+    kind = run.steps[0].device.type
+    if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
+        return None
+    if kind == "cuda":
+        return torch.get_autocast_dtype("cuda")
+    dtype = next((p.dtype for p in (run.params or {}).values() if p.is_floating_point()), None)
+    return dtype if dtype in COMPILED else None
+
+
+def _in_type(run: LayerRun, dtype: torch.dtype | None) -> LayerRun:
+    x = run.steps[0]
+    if dtype is None:
+        return run._replace(initial=_cast(run.initial, x.dtype)) if x.is_cuda else run
+    params = run.params or {}
+    return run._replace(
+        params=dict(zip(params, _cast(tuple(params.values()), dtype), strict=True)),
+        steps=_cast(run.steps, dtype),
+        rows=_cast(run.rows, dtype),
+        initial=_cast(run.initial, dtype),
+    )
+
+
+def _cast(values: States, dtype: torch.dtype) -> States:
+    return tuple([v.to(dtype) if v.is_floating_point() else v for v in values])
+
+
+# ---------------------------------------------------------------------- a stack of layers on a GPU
+def entering(x: Tensor) -> Tensor:
+    """x ``(B, T, ·)`` in the type its layers compute in: cast once for all directions, and time first in memory, which is
+    how kernels read it."""
+    if not torch.is_autocast_enabled("cuda") or not x.is_floating_point():
+        return x
+    dtype = torch.get_autocast_dtype("cuda")
+    if x.dtype == dtype:
+        return x
+    return x.transpose(0, 1).to(dtype, memory_format=torch.contiguous_format).transpose(0, 1)
+
+
+def weights_of(cells: Iterable[nn.Module], directions: int) -> list[Params | None]:
+    """For each cell the tensors that stand for its weights, made here: autograd then adds their gradients on this stream,
+    wherever they are used. Under autocast all are cast at once; otherwise the first direction, which runs on this stream,
+    takes its own."""
+    named = [named_tensors(cell) for cell in cells]
+    if not torch.is_autocast_enabled("cuda"):
+        return [
+            {name: p.view_as(p) for name, p in found.items()} if k % directions else None
+            for k, found in enumerate(named)
+        ]
+    found = [{name: p for name, p in one.items() if p.is_floating_point()} for one in named]
+    tensors = [p for one in found for p in one.values()]
+    cast = iter(cast_all(tensors, torch.get_autocast_dtype("cuda")))
+    return [{name: next(cast) for name in one} for one in found]
+
+
+# ---------------------------------------------------------------------- looking inside
+def _with_noted(run: LayerRun) -> Result:
+    """The reference loop, with what the cell notes at each step joined over time to ``(B, T, ·)``."""
+    cell, lengths = _step(run).cell, run.lengths
+    run = _complete(run._replace(plain=LOOKED_INTO))
+    every_step: list[States] = []
+
+    def watched(params: Params, now: States, constant: States, states: States) -> States:
+        new = run.step(params, now, constant, states)
+        every_step.append(new)
+        return new
+
+    with inside.record() as notes:
+        y, last = dispatch.run_layer(None, run._replace(step=watched))
+
+    def over_time(values: list[Tensor]) -> Tensor:
+        joined = torch.stack(values, 1)
+        if lengths is not None:
+            time = torch.arange(joined.shape[1], device=joined.device)
+            live = (time < lengths.to(joined.device)[:, None]).unsqueeze(-1)
+            joined = torch.where(live, joined, joined.new_zeros(()))
+        return reverse_rows(joined, lengths) if run.reverse else joined
+
+    for i, name in enumerate(cell.state):
+        if every_step:
+            inside.note(cell, name, over_time([new[i] for new in every_step]))
+    named: dict[tuple[int, str], list[inside.Note]] = {}
+    for note in notes:
+        named.setdefault((id(note.module), note.name), []).append(note)
+    for group in named.values():
+        inside.note(group[0].module, group[0].name, over_time([n.value for n in group]))
+    return y, last

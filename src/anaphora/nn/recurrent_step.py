@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from anaphora.kernels.recurrence.backends.reference import Params, States
+from anaphora.kernels.recurrence.backends.base import Params, States
 from anaphora.nn.cell import Cell
 
 

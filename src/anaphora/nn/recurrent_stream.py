@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.c.stepping import CHANGED, FIRST, StepCall, Stepper
-from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import engine_of, transformed
 from anaphora.nn.recurrent_step import LayerStep

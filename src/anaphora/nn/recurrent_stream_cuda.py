@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from anaphora.kernels.recurrence.backends.base import LayerRun, States
 from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
     capture,
     current_stream,
     graph_pool,
     recordable,
 )
-from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer, transformed
@@ -102,7 +102,7 @@ class CudaStream:
         for layer, cell in enumerate(self.cells):
             step = LayerStep(cell, zoneout="mean" if any(self.keep) else "", keep=self.keep)
             old = tuple(s[layer] for s in state)
-            _, new = run_layer(step, None, (value[:, None],), (), old, None, False)
+            _, new = run_layer(LayerRun(step, None, (value[:, None],), (), old))
             found.append(torch.stack(new))
             value = new[0]
         return torch.stack(found, 1).to(state[0].dtype)

@@ -1,4 +1,7 @@
-"""What a run of a recurrence is given, and the part of a call that holds no tensors."""
+"""What a run of a recurrence is given: its tensors in order, and checks that they go together.
+
+Kernels index memory by the shape of x and by the lengths, so nothing may reach them unchecked.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.base import LayerRun, States
 
 
 class Arguments(NamedTuple):
@@ -42,3 +46,51 @@ class Call:
             groups.append(tuple(tensors[at : at + count]))
             at += count
         return Arguments(*groups)
+
+
+def checked_lengths(lengths: Tensor | None, x: Tensor, where: str = "Recurrent") -> Tensor | None:
+    """``lengths`` ``(B,)`` of the rows of x ``(B, T, ·)``, all within 0 … T, beside x where looking at them needs it.
+
+    On a GPU the values are checked by the GPU itself, which does not wait: a wrong one stops it with an assertion before
+    any kernel that follows can use it. While a program is compiled they cannot be looked at; its operators do that.
+    """
+    if lengths is None:
+        return None
+    lengths = torch.as_tensor(lengths)
+    if lengths.shape != x.shape[:1]:
+        raise ValueError(f"{where}: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
+    if lengths.dtype not in INTEGERS:
+        if lengths.numel():
+            raise ValueError(f"{where}: lengths must be integers, got {lengths.dtype}.")
+        lengths = lengths.to(torch.int64)  # an empty list
+    if torch.compiler.is_compiling() or not lengths.numel():
+        return lengths
+    if lengths.is_cuda and not x.is_cuda:
+        lengths = lengths.to(x.device)
+    if lengths.is_cuda:
+        within = lengths.clamp(0, x.shape[1]).eq(lengths).all()
+        torch._assert_async(within, f"{where}: lengths must lie between 0 and the {x.shape[1]} steps of x.")
+    elif lengths.device.type == "cpu":
+        least, most = torch.aminmax(lengths)
+        if int(least) < 0 or int(most) > x.shape[1]:
+            raise ValueError(f"{where}: lengths must lie between 0 and the {x.shape[1]} steps of x.")
+    return lengths
+
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def check_shapes(run: LayerRun) -> None:
+    """Whether all tensors of a run have as many rows and steps as x; a ValueError otherwise."""
+    shape = run.steps[0].shape
+    if len(shape) != 3:
+        raise ValueError(f"a recurrence needs x (batch, time, width), got {tuple(shape)}.")
+    for t in run.steps:
+        if t.shape[:2] != shape[:2] or t.dim() != 3:
+            raise ValueError(f"a step input must be {tuple(shape[:2])} and its width, got {tuple(t.shape)}.")
+    for t in (*run.rows, *run.initial):
+        if t.dim() != 2 or t.shape[0] != shape[0]:
+            raise ValueError(f"a state or row input must be ({shape[0]}, width), got {tuple(t.shape)}.")
+    if run.lengths is not None and (run.lengths.shape != shape[:1] or run.lengths.dtype not in INTEGERS):
+        found = f"{tuple(run.lengths.shape)} of {run.lengths.dtype}"
+        raise ValueError(f"lengths must be {shape[0]} integers, got {found}.")

@@ -1,6 +1,6 @@
-"""The recurrence as plain torch operations: the definition every faster way must equal.
+"""The recurrence as plain torch operations: the definition every faster backend must equal.
 
-It also serves whatever the faster ways do not: double backward, forward-mode derivatives, vmap, and looking
+It also serves whatever the faster backends do not: double backward, forward-mode derivatives, vmap, and looking
 inside a cell.
 
 Axes: B batch, T time, I input width, H state width.
@@ -8,20 +8,40 @@ Axes: B batch, T time, I input width, H state width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-Params: TypeAlias = "dict[str, Tensor]"
-States: TypeAlias = "tuple[Tensor, ...]"
-# function(parameters, inputs of this step, inputs of the whole row, states) -> new states
-StepFunction: TypeAlias = "Callable[[Params, States, States, States], States]"
+from anaphora.kernels.recurrence.backends.base import (
+    BackendName,
+    Case,
+    Job,
+    Params,
+    Result,
+    States,
+    StepFunction,
+)
+
+name: BackendName = "reference"
+about = "a loop of plain torch operations"
+planned = False
+
+
+def why_not(case: Case) -> None:
+    """It can always serve."""
+
+
+def run(job: Job) -> Result:
+    """Run the step function itself."""
+    run = job.run
+    return run_reference(
+        run.step, run.params or {}, run.steps, run.rows, run.initial, run.lengths, run.reverse
+    )
 
 
 def reverse_rows(value: Tensor, lengths: Tensor | None) -> Tensor:
-    """Turn each row of ``(B, T, …)`` round within its own length; what lies past the end stays in place."""
+    """Reverse each row of ``(B, T, …)`` within its own length; what lies past the end stays in place."""
     if lengths is None:
         return value.flip(1)
     time = torch.arange(value.shape[1], device=value.device)

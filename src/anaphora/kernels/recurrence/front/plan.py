@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from anaphora.kernels.recurrence.front.derive import Derivative, derive
 from anaphora.kernels.recurrence.front.graph import COSTLY, POINTWISE, REDUCTIONS, Graph, Node, ancestors
 from anaphora.kernels.recurrence.front.trace import Trace
 
 GIVEN = frozenset({"step", "row", "vector", "const"})  # at hand in both passes without being kept
+
+
+Made = TypeVar("Made")
+
+
+class Cache:
+    """What backends and the dispatcher have made for a plan, by key; the first part of a key names its owner.
+
+    Everything goes when there is too much of it: shapes that never come again must not stay for ever.
+    """
+
+    LIMIT = 4096
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What is kept under ``key``, made when it is not there; what ``make`` raises is not kept."""
+        found: Made | None = self._made.get(key)
+        if found is None:
+            found = make()
+            if len(self._made) >= self.LIMIT:
+                self._made.clear()
+            self._made[key] = found
+        return found
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._made
 
 
 @dataclass
@@ -39,6 +68,7 @@ class Plan:
     operands: list[tuple[int, Node]] = field(
         default_factory=list
     )  # (matrix, what it multiplies), to be kept too
+    cache: Cache = field(default_factory=Cache, repr=False, compare=False)
 
     @cached_property
     def products(self) -> list[Node]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from anaphora.kernels.recurrence.backends.reference import Params, StepFunction
+from anaphora.kernels.recurrence.backends.base import Params, StepFunction
 from anaphora.kernels.recurrence.front import operations_rows  # noqa: F401  (adds its rules)
 from anaphora.kernels.recurrence.front.graph import CannotTrace, Graph, Node
 from anaphora.kernels.recurrence.front.operations import write_down

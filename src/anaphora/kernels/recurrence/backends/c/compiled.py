@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Result, States, no_plan
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import make_program
-from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.toolchain import compiler
 
+name: BackendName = "c"
+about = "the plan compiled as C"
+planned = True
 _LOADED: dict[tuple[str, str], ctypes.CDLL] = {}  # by source and what it is compiled for
 ROWS_PER_THREAD = 8
 
@@ -44,8 +47,10 @@ class CompiledPlan:
         )
 
     def check(self, tensors: Sequence[Tensor], matrices: Sequence[Tensor], vectors: Sequence[Tensor]) -> None:
-        """Machine code does not notice a tensor of another type or size, so this does."""
+        """Machine code does not notice a tensor of another type, size or device, so this does."""
         dtype = self.constants.dtype
+        if not all(t.is_cpu for t in tensors):
+            raise RuntimeError("expected all tensors of a recurrence on the CPU, got one on another device")
         wrong = next((t.dtype for t in tensors if t.dtype != dtype), None)
         if wrong is not None:
             raise RuntimeError(f"expected all tensors of a recurrence to have dtype {dtype}, got {wrong} too")
@@ -106,9 +111,10 @@ def row_table(batch: int, time: int, lengths: Tensor | None) -> Tensor:
     """Rows from the longest to the shortest, and their lengths: ``(2, B)``."""
     if lengths is None:
         return _equal_rows(batch, time)
-    ends = lengths.to("cpu", torch.int64)
-    order = torch.argsort(ends, descending=True, stable=True)
-    return torch.stack((order, ends[order]))
+    ends, order = torch.sort(lengths.to("cpu", torch.int64), descending=True, stable=True)
+    if len(ends) != batch or int(ends[-1]) < 0 or int(ends[0]) > time:  # machine code would read past the end
+        raise ValueError(f"a recurrence needs {batch} lengths between 0 and its {time} steps.")
+    return torch.stack((order, ends))
 
 
 def real_rows(time: int, lengths: Tensor | None) -> Tensor | None:
@@ -150,7 +156,7 @@ class CompiledRun:
         table = row_table(x.shape[0], x.shape[1], self.call.lengths)
         arrays: dict[str, Tensor | None] = {}
         for name, group in zip(("vector", "step", "row", "init"), given[1:], strict=True):
-            arrays.update({f"{name}{i}": t.contiguous() for i, t in enumerate(group)})
+            arrays.update({f"{name}{i}": t.resolve_neg().contiguous() for i, t in enumerate(group)})
         head = [x.shape[1], x.shape[0], int(self.call.reverse), threads_for(x.shape[0])]
         return arrays, table, head
 
@@ -232,6 +238,21 @@ class CompiledRun:
                 operand = operands[m].contiguous().view(-1, plan.matrices[m].width)
                 result[m] = self.compiled.outer(g, operand, real)
         return result
+
+
+def why_not(case: Case) -> str | None:
+    """Why a compiled program cannot serve; None when it can."""
+    if case.device.type != "cpu":
+        return "the tensors are not on the CPU"
+    return no_plan(case) or case.no_c
+
+
+def run(job: Job) -> Result:
+    """Run a plan by its compiled program."""
+    assert job.prepared is not None
+    assert job.prepared.compiled is not None
+    assert job.given is not None
+    return run_compiled(job.prepared.compiled, job.given, job.run.lengths, job.run.reverse)
 
 
 def run_compiled(

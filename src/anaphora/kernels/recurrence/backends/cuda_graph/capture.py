@@ -16,14 +16,28 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, States, no_plan
+from anaphora.kernels.recurrence.backends.base import Result as LayerResult
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Recordings
-from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch, run_bptt
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
 
 Result = TypeVar("Result")
+name: BackendName = "cuda_graph"
+about = "the plan as torch operations, captured as a CUDA graph and replayed"
+planned = True
+
+
+def why_not(case: Case) -> str | None:
+    """Why a run cannot be captured; None when it can."""
+    return no_plan(case) or (None if case.device.type == "cuda" else "the tensors are not on an NVIDIA GPU")
+
+
+def run(job: Job) -> LayerResult:
+    """Run a plan by captured torch operations."""
+    return run_graphed(*job.plan_and_tensors(), job.run.lengths, job.run.reverse, LOOP_PASSES, job.stand_in)
 
 
 def run_graphed(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from anaphora.kernels.gpu.ragged import longest_first, turned_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.persistent.ahead import reductions_ahead
 from anaphora.kernels.recurrence.backends.persistent.columns import Program
 from anaphora.kernels.recurrence.backends.persistent.layout import Gradient, Layout, Packed
@@ -24,7 +25,6 @@ from anaphora.kernels.recurrence.backends.persistent.packing import pack_depth, 
 from anaphora.kernels.recurrence.backends.persistent.program import Programs
 from anaphora.kernels.recurrence.backends.persistent.source import NAME, Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import Tiling, cost
-from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.kernels.recurrence.order import turned
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.kernels.toolchain import nvrtc

@@ -1,8 +1,7 @@
-"""A plan run by its persistent kernels, and when it cannot be."""
+"""The entry of the persistent backend: one kernel for all steps, and when it cannot serve."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -10,14 +9,14 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Result, States, no_plan
 from anaphora.kernels.recurrence.backends.persistent.both import Sides, run_sides
 from anaphora.kernels.recurrence.backends.persistent.clusters import closer, clusters_at_once
 from anaphora.kernels.recurrence.backends.persistent.columns import Program, Unsuitable
 from anaphora.kernels.recurrence.backends.persistent.passes import Pass, Passes
-from anaphora.kernels.recurrence.backends.persistent.program import Programs, make_programs
+from anaphora.kernels.recurrence.backends.persistent.program import make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
-from anaphora.kernels.recurrence.backends.reference import States
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
@@ -25,28 +24,38 @@ from anaphora.kernels.toolchain import nvrtc
 from anaphora.kernels.toolchain.compiler import CannotCompile
 
 SECOND_LAUNCH = 300.0  # µs of the host for another forward and backward pass
+name: BackendName = "persistent"
+about = "one kernel for all steps that keeps the recurrent weights on the chip"
+planned = True
 _KINDS = {torch.float32: "tf32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
-def why_not(plan: Plan, given: Arguments) -> str | None:
-    """Why persistent kernels cannot serve this plan with these tensors; None when they can."""
-    x = given.steps[0]
-    if not x.is_cuda or torch.version.hip:
-        return "there is no NVIDIA GPU"
-    if torch.cuda.get_device_capability(x.device)[0] != 9:
+def why_not(case: Case) -> str | None:
+    """Why persistent kernels cannot serve; None when they can."""
+    if case.device.type != "cuda" or torch.version.hip:
+        return "the tensors are not on an NVIDIA GPU"
+    reason = no_plan(case)
+    if reason is not None or case.plan is None:
+        return reason
+    if torch.cuda.get_device_capability(case.device)[0] != 9:
         return "the GPU is no Hopper (compute capability 9)"
-    if x.dtype not in _KINDS or any(t.dtype != x.dtype for t in given.flat()):
+    if case.dtype not in _KINDS or not case.one_type:
         return "its numbers are not all float32, all bfloat16 or all float16"
-    if x.dtype == torch.float32 and not tf32_allowed():
+    if case.dtype == torch.float32 and not tf32_allowed():
         return "float32 products must be exact (torch.backends.cudnn.allow_tf32 is off)"
     reason = _no_compiler()
     if reason is not None:
         return reason
     try:
-        _passes(plan, x.shape[0], x.dtype, x.device)
-    except Unsuitable as reason_found:
-        return str(reason_found)
+        _passes(case.plan, case.batch, case.dtype, case.device)
+    except Unsuitable as found:
+        return str(found)
     return None
+
+
+def run(job: Job) -> Result:
+    """Run a plan by one kernel."""
+    return run_persistent(*job.plan_and_tensors(), job.run.lengths, job.run.reverse)
 
 
 @cache
@@ -73,25 +82,23 @@ def run_persistent(
     return y, ends
 
 
-def run_both(
-    plans: tuple[Plan, Plan], first: Arguments, second: Arguments, lengths: Tensor | None, turned: bool
-) -> tuple[Tensor, States, States] | None:
-    """Both directions of a layer at once: y ``(B, T, 2H)`` and either's last states. None where one after the other takes
-    less time, that of the host to launch it twice included.
+def run_both(first: Job, second: Job, time_first: bool) -> tuple[Tensor, list[States]] | None:
+    """Both directions of a layer at once: y ``(B, T, 2H)`` and each direction's last states. None where one after the
+    other takes less time, the host's time for a second launch included.
 
-    ``why_not`` must have had nothing against either. ``turned``: y has the time first in memory.
+    ``why_not`` must have found nothing against either. ``time_first``: y has the time first in memory.
     """
-    x = first.steps[0]
-    known: dict[Hashable, Any] = plans[0].__dict__.setdefault("_both", {})
-    key = (id(plans[1]), x.shape[0], x.dtype, x.device)
-    if key not in known:
-        if len(known) > 1024:
-            known.clear()
-        known[key] = (*_sides(plans, x.shape[0], x.dtype, x.device), plans[1])
-    sides, more, _ = known[key]
+    (plan, given), (other, theirs) = first.plan_and_tensors(), second.plan_and_tensors()
+    x = given.steps[0]
+    # The other plan is kept as well: its identity is a part of the key.
+    key = ("persistent", "both", id(other), x.shape[0], x.dtype, x.device)
+    sides, more, _ = plan.cache.get(
+        key, lambda: (*_sides((plan, other), x.shape[0], x.dtype, x.device), other)
+    )
     if sides is None or more * x.shape[1] > SECOND_LAUNCH:
         return None
-    return run_sides(sides, first, second, lengths, turned)
+    y, *ends = run_sides(sides, given, theirs, first.run.lengths, time_first)
+    return y, ends
 
 
 def _sides(
@@ -130,22 +137,12 @@ class _Persistent(torch.autograd.Function):
 
 def _passes(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device, sides: int = 1) -> Passes:
     """The kernels for a plan, batch and type, for one direction or both; raises :class:`Unsuitable`."""
-    known: dict[Hashable, Any] = plan.__dict__.setdefault("_persistent", {})
-    key = (batch, dtype, device, sides)
-    if key not in known:
-        if len(known) > 1024:
-            known.clear()
-        known[key] = _made(plan, known, batch, dtype, device, sides)
-    found: Passes = known[key]
-    return found
+    key = ("persistent", "passes", batch, dtype, device, sides)
+    return plan.cache.get(key, lambda: _made(plan, batch, dtype, device, sides))
 
 
-def _made(
-    plan: Plan, known: dict[Hashable, Any], batch: int, dtype: torch.dtype, device: torch.device, sides: int
-) -> Passes:
-    if "programs" not in known:
-        known["programs"] = make_programs(plan)
-    programs: Programs = known["programs"]
+def _made(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device, sides: int) -> Passes:
+    programs = plan.cache.get(("persistent", "programs"), lambda: make_programs(plan))
     facts = torch.cuda.get_device_properties(device)
     processors, kind = facts.multi_processor_count, _KINDS[dtype]
     architecture = f"sm_{facts.major}{facts.minor}a"
@@ -158,11 +155,16 @@ def _made(
         if tiling is None:
             raise Unsuitable(f"recurrent weights of {programs.hidden} units do not fit on the GPU's chip")
         tiling = closer(program, tiling, batch, kind != "tf32", processors // sides, clusters)
-        same = ("pass", id(program), tiling, before and before.tiling, kind, device, sides)
-        if same not in known:
-            kernel = Kernel(program, tiling, kind, before, sides)
-            known[same] = Pass(kernel, device, architecture, processors)
-        found: Pass = known[same]
+        earlier = before and before.tiling
+        # Equal programs share a kernel; the program is kept with it, since its identity is a part of the key.
+        key = ("persistent", "pass", id(program), tiling, earlier, kind, device, sides)
+        found, _ = plan.cache.get(
+            key,
+            lambda: (
+                Pass(Kernel(program, tiling, kind, before, sides), device, architecture, processors),
+                program,
+            ),
+        )
         return found
 
     forward = made(programs.forward)

@@ -9,9 +9,23 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Result, States, no_plan
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes, forward_loop
 from anaphora.kernels.recurrence.front.plan import Plan
+
+name: BackendName = "torch"
+about = "the plan as a loop of torch operations"
+planned = True
+
+
+def why_not(case: Case) -> str | None:
+    """Why the plan cannot be run by torch operations; None when it can."""
+    return no_plan(case)
+
+
+def run(job: Job) -> Result:
+    """Run a plan by torch operations, one by one."""
+    return run_bptt(*job.plan_and_tensors(), job.run.lengths, job.run.reverse)
 
 
 def run_bptt(

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.backends.reference import States, live_rows, reverse_rows
+from anaphora.kernels.recurrence.backends.base import States
+from anaphora.kernels.recurrence.backends.reference import live_rows, reverse_rows
 from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator, leaves, wide
 from anaphora.kernels.recurrence.front.graph import Node
 from anaphora.kernels.recurrence.front.plan import Plan

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.backends.reference import States
+from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.torch_ops.passes import Kept, Passes, gradients_after, values_ahead
 from anaphora.kernels.recurrence.backends.triton.source import Part, Program, print_pass
 from anaphora.kernels.recurrence.backends.triton.stages import backward_stages, forward_stages
@@ -30,10 +30,9 @@ Arrays = dict[str, Tensor]
 
 def programs(plan: Plan) -> tuple[Program, Program]:
     """The kernels of both passes; raises CannotPrint."""
-    found: list[tuple[Program, Program]] = plan.__dict__.setdefault("_triton_programs", [])
-    if not found:
-        found.append((print_pass(forward_stages(plan)), print_pass(backward_stages(plan))))
-    return found[0]
+    return plan.cache.get(
+        ("triton", "programs"), lambda: (print_pass(forward_stages(plan)), print_pass(backward_stages(plan)))
+    )
 
 
 def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[Tensor, States, Kept]:
@@ -105,15 +104,13 @@ def backward_pass(
     return [*matrices, *vectors, dx, *nothing, *dstates]
 
 
-def printed_before(plan: Plan, given: Arguments, lengths: Tensor | None) -> bool:
+def ran_before(plan: Plan, dtype: torch.dtype, ragged: bool, grad: bool) -> bool:
     """Whether a plan's kernels have run for such tensors, so that nothing of them has to be compiled."""
-    grad = torch.is_grad_enabled() and any(t.requires_grad for t in given.flat())
-    return (given.steps[0].dtype, lengths is not None, grad) in plan.__dict__.get("_printed", ())
+    return ("triton", "ran", dtype, ragged, grad) in plan.cache
 
 
 def _note(plan: Plan, call: Call, given: Arguments, grad: bool) -> None:
-    ran: set[tuple[torch.dtype, bool, bool]] = plan.__dict__.setdefault("_printed", set())
-    ran.add((given.steps[0].dtype, call.lengths is not None, grad))
+    plan.cache.get(("triton", "ran", given.steps[0].dtype, call.lengths is not None, grad), lambda: True)
 
 
 def _live(call: Call, time: int) -> Tensor | None:

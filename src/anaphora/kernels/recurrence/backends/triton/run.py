@@ -1,51 +1,56 @@
-"""The printed kernels over time, recorded and replayed as CUDA graphs."""
+"""The entry of the Triton backend: kernels generated for the plan, a few per step, captured and replayed as CUDA graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
 
-from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, LayerRun, Result, no_plan
 from anaphora.kernels.recurrence.backends.cuda_graph.capture import run_graphed
-from anaphora.kernels.recurrence.backends.reference import States
-from anaphora.kernels.recurrence.backends.triton.passes import PRINTED_PASSES, programs
+from anaphora.kernels.recurrence.backends.triton.passes import PRINTED_PASSES, programs, ran_before
 from anaphora.kernels.recurrence.backends.triton.stages import CannotPrint
 from anaphora.kernels.recurrence.front.plan import Plan
 
+name: BackendName = "triton"
+about = "kernels generated for the cell, a few per step, captured as a CUDA graph"
+planned = True
 OLDEST = (7, 0)  # compute capability Triton makes kernels for
 
 
-def run_triton(
-    plan: Plan,
-    given: Arguments,
-    lengths: Tensor | None,
-    reverse: bool,
-    peer: Callable[[], tuple[Tensor, States]] | None = None,
-) -> tuple[Tensor, States]:
-    """Run a plan over time by printed kernels; same contract as ``run_graphed``."""
-    return run_graphed(plan, given, lengths, reverse, PRINTED_PASSES, peer)
-
-
-def why_not(plan: Plan, given: Arguments) -> str | None:
-    """Why these kernels cannot serve, in words; None when they can."""
-    x = given.steps[0]
-    if not x.is_cuda:
+def why_not(case: Case) -> str | None:
+    """Why these kernels cannot serve; None when they can."""
+    if case.device.type != "cuda":
         return "the tensors are not on an NVIDIA GPU"
-    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        return f"Triton's kernels are not made for {x.dtype}"
+    reason = no_plan(case)
+    if reason is not None or case.plan is None:
+        return reason
+    if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"Triton's kernels are not made for {case.dtype}"
     if not _installed():
         return "Triton is not installed"
-    if torch.cuda.get_device_capability(x.device) < OLDEST:
+    if torch.cuda.get_device_capability(case.device) < OLDEST:
         return "the GPU is older than those Triton makes kernels for"
     try:
-        programs(plan)
-    except CannotPrint as reason:
-        return f"the step has {reason}"
+        programs(case.plan)
+    except CannotPrint as found:
+        return f"the step has {found}"
     return None
+
+
+def run(job: Job) -> Result:
+    """Run a plan by generated kernels; a shape that is not captured yet is left to the stand-in."""
+    return run_graphed(
+        *job.plan_and_tensors(), job.run.lengths, job.run.reverse, PRINTED_PASSES, job.stand_in
+    )
+
+
+def compiled_before(plan: Plan, run: LayerRun) -> bool:
+    """Whether the kernels have run for such tensors, so that nothing has to be compiled."""
+    tensors = (*run.steps, *run.rows, *run.initial, *(run.params or {}).values())
+    grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return ran_before(plan, run.steps[0].dtype, run.lengths is not None, grad)
 
 
 @cache

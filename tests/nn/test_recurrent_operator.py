@@ -12,8 +12,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from anaphora import nn
-from anaphora.nn import recurrent_opaque
-from anaphora.nn.recurrent_opaque import number_of, recurrence, recurrence_backward, run_opaque
+from anaphora.kernels.recurrence.backends.base import LayerRun
+from anaphora.nn import recurrent_operator
+from anaphora.nn.recurrent_operator import number_of, recurrence, recurrence_backward, run_operator
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -29,17 +30,17 @@ def _gradients(y: Tensor, last: tuple[Tensor, ...], leaves: list[Tensor]) -> lis
 @pytest.mark.parametrize("waiting", [256, 0])
 def test_the_operator_computes_what_the_layer_does(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when what the forward pass has kept is gone and has to be computed again."""
-    monkeypatch.setattr(recurrent_opaque, "WAITING", waiting)
+    monkeypatch.setattr(recurrent_operator, "WAITING", waiting)
     cell = nn.GRU(I, H)
     x = torch.randn(B, T, I, requires_grad=True)
     h = torch.randn(B, H, requires_grad=True)
     params = list(cell.parameters())
-    step = LayerStep(cell)
-    expected = _gradients(*run_layer(step, None, (x,), (), (h,), LENGTHS, True), [x, h, *params])
-    found = run_opaque(step, number_of(cell), params, (x,), (), (h,), LENGTHS, True)
+    run = LayerRun(LayerStep(cell), None, (x,), (), (h,), LENGTHS, True)
+    expected = _gradients(*run_layer(run), [x, h, *params])
+    found = run_operator(run, number_of(cell))
     for a, b in zip(_gradients(*found, [x, h, *params]), expected, strict=True):
         assert torch.equal(a, b)
-    assert not recurrent_opaque._waiting
+    assert not recurrent_operator._waiting
 
 
 def test_the_operator_keeps_torch_s_rules() -> None:
@@ -110,17 +111,17 @@ def test_nothing_waits_for_a_backward_pass_that_cannot_come() -> None:
     x = torch.randn(B, T, I)
     for _ in range(4):
         y, _ = compiled(x)
-        assert len(recurrent_opaque._waiting) <= 2 * len(layer.cells)  # this pass's and the one's before
+        assert len(recurrent_operator._waiting) <= 2 * len(layer.cells)  # this pass's and the one's before
     y.sum().backward()
     with torch.no_grad():
         compiled(x)
-    assert not recurrent_opaque._waiting
+    assert not recurrent_operator._waiting
 
 
 @pytest.mark.parametrize("kept", [256, 0])
 def test_results_lie_as_compiled_programs_expect(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the usual order and apart from one another, however the arguments and what computes them lie."""
-    monkeypatch.setattr(recurrent_opaque, "WAITING", kept)
+    monkeypatch.setattr(recurrent_operator, "WAITING", kept)
     cell = nn.GRU(I, H)
     x = torch.randn(T, I, B).permute(2, 0, 1).requires_grad_()
     tensors = [*cell.parameters(), x, torch.randn(H, B).t().requires_grad_()]
