@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.dispatch import run_layer
@@ -42,6 +44,11 @@ class Run:
 
     def prepared(self, *arguments: Any) -> Prepared:
         return self.engine.prepared(LayerRun(self.engine.function, *arguments))
+
+    def planned(self, *arguments: Any) -> Prepared:
+        """As `prepared`, without compiling C for it; a later run goes without it, too."""
+        with patch.object(prepare, "COMPILED", ()):
+            return self.prepared(*arguments)
 
 
 def make_engine(cell: nn.Cell) -> Run:

@@ -97,7 +97,7 @@ def _check_drawn(program: list[tuple[str, int, int]], states: int, hidden: int, 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         if not compile_it:
-            engine.prepared(dict(cell.named_parameters()), (x,), (), initial).compiled = None
+            engine.planned(dict(cell.named_parameters()), (x,), (), initial)
         lengths = torch.tensor([4, 1, 3, 4, 2])
         ours = results(engine, cell, x, initial, lengths)
     theirs = results(reference(cell), cell, x, initial, lengths)

@@ -36,7 +36,7 @@ def _operations(cell: nn.Cell, time: int) -> tuple[Counter[str], Counter[str]]:
     """Of the forward and of the backward pass over so many steps."""
     x, initial = inputs(cell, torch.float32, 4, time)
     params = dict(cell.named_parameters())
-    ready = make_engine(cell).prepared(params, (x,), (), initial)
+    ready = make_engine(cell).planned(params, (x,), (), initial)
     assert ready is not None
     matrices, vectors = ready.trace.boundary(params)
     stacked = [torch.cat([matrices[p] for p in m.parts]) for m in ready.plan.matrices]

@@ -46,7 +46,7 @@ def _plan(cell: nn.Cell, masked: bool = False) -> Plan:
     x = torch.zeros(2, 4, cell.inputs, requires_grad=True)
     rows = (torch.ones(2, cell.hidden),) if masked else ()
     states = tuple(torch.zeros(2, cell.hidden) for _ in cell.state)
-    ready = Run(LayerStep(cell, masked=masked)).prepared(dict(cell.named_parameters()), (x,), rows, states)
+    ready = Run(LayerStep(cell, masked=masked)).planned(dict(cell.named_parameters()), (x,), rows, states)
     assert ready.plan is not None
     assert ready.trace is not None
     return ready.plan

@@ -31,7 +31,7 @@ def difference(cell: nn.Cell, masked: bool, lengths: Tensor | None, reverse: boo
     for p in cell.parameters():
         p.data += 0.1 * torch.randn_like(p)
     params = dict(cell.named_parameters())
-    ready = Run(LayerStep(cell, masked=masked)).prepared(params, (x,), rows, states)
+    ready = Run(LayerStep(cell, masked=masked)).planned(params, (x,), rows, states)
     assert ready.plan is not None
     assert ready.trace is not None
     matrices, vectors = ready.trace.boundary(params)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import pytest
 from tasks_tiny import pairs, settings
 
 from anaphora.cli import main
@@ -100,6 +101,10 @@ def kill_somewhere(
         wait_for(process, lambda: lines(folder / run) >= enough)
         time.sleep(draw.uniform(0, 0.02))
     return kill(process)
+
+
+KILLS = [1, pytest.param(3, marks=pytest.mark.slow)]
+"""How often a run is killed: once in ``make test``, three times in ``make test-all``."""
 
 
 def kill_and_resume(

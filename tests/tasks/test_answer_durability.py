@@ -6,7 +6,7 @@ import random
 
 import pytest
 from answer_tiny import scenes, settings, write
-from tasks_command import check_same_end, finish, kill_and_resume, setting_words
+from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 
 pytest.importorskip("PIL")
 pytestmark = pytest.mark.xdist_group("answerer durability")
@@ -37,9 +37,11 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_killed_three_times_it_ends_with_the_same_bytes(place):
-    assert kill_and_resume(place, order("run"), random.Random("answer"), times=3, steps=(2, 15)) >= 2
-    check_same_end(place, "run", "whole", FILES)
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed_it_ends_with_the_same_bytes(place, kills):
+    run, draw = f"killed-{kills}", random.Random("answer")
+    assert kill_and_resume(place, order(run), draw, times=kills, steps=(8, 15)) >= min(kills, 2)
+    check_same_end(place, run, "whole", FILES)
 
 
 def test_resuming_after_a_picture_changed_is_refused(place):

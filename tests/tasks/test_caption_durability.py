@@ -6,7 +6,7 @@ import random
 
 import pytest
 from caption_tiny import pictures, settings, write
-from tasks_command import check_same_end, finish, kill_and_resume, setting_words
+from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 
 pytest.importorskip("PIL")
 pytestmark = pytest.mark.xdist_group("captioner durability")
@@ -27,11 +27,12 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.parametrize("preset", ["lstm-hard", pytest.param("transformer", marks=pytest.mark.slow)])
-def test_killed_three_times_it_ends_with_the_same_bytes(place, preset):
-    whole, run = f"whole-{preset}", f"killed-{preset}"
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed_it_ends_with_the_same_bytes(place, preset, kills):
+    whole, run = f"whole-{preset}-{kills}", f"killed-{preset}-{kills}"
     finish(place, *order(whole, preset))
     draw = random.Random(preset)
-    assert kill_and_resume(place, order(run, preset), draw, times=3, steps=(2, 15)) >= 2
+    assert kill_and_resume(place, order(run, preset), draw, times=kills, steps=(8, 15)) >= min(kills, 2)
     check_same_end(place, run, whole, FILES)
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from classify_tiny import PICTURES, bars, settings, texts, waves
-from tasks_command import check_same_end, finish, kill_and_resume, setting_words
+from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 
 pytestmark = pytest.mark.xdist_group("classifier durability")
 FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "learnt.json", "README.md")
@@ -34,11 +34,13 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.parametrize("data", ["texts.tsv", "waves.npz", "glimpse.npz", "grid-lstm.npz"])
-def test_killed_three_times_it_ends_with_the_same_bytes(place, data):
-    whole, run = f"whole-{data}", f"killed-{data}"
+def test_killed_it_ends_with_the_same_bytes(place, data, kills):
+    whole, run = f"whole-{data}-{kills}", f"killed-{data}-{kills}"
     finish(place, *order(data, whole))
-    assert kill_and_resume(place, order(data, run), random.Random(data), times=3, steps=(2, 20)) >= 2
+    draw = random.Random(data)
+    assert kill_and_resume(place, order(data, run), draw, times=kills, steps=(8, 20)) >= min(kills, 2)
     check_same_end(place, run, whole, FILES)
 
 

@@ -20,10 +20,10 @@ def kill_often(folder: Path, kills: int, seed: int) -> dict[str, object]:
     return json.loads(process.stdout)
 
 
-def test_a_run_killed_40_times_ends_the_same(tmp_path):
-    report = kill_often(tmp_path, 40, seed=7)
-    assert report["kills"] >= 40
-    assert len(report["steps"]) >= 5  # it really was killed at different places
+def test_a_run_killed_15_times_ends_the_same(tmp_path):
+    report = kill_often(tmp_path, 15, seed=7)
+    assert report["kills"] >= 15
+    assert len(report["steps"]) >= 4  # it really was killed at different places
 
 
 @pytest.mark.slow
