@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from anaphora.kernels.recurrence.choose import forced
 from anaphora.kernels.recurrence.engine import Engine
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell, named_tensors
+from anaphora.nn.fingerprint import Derived
 from anaphora.nn.recurrent_cuda import Side, run_both_cuda, run_cuda, side_by_side
 from anaphora.nn.recurrent_native import native_form, run_native
 from anaphora.nn.recurrent_step import LayerStep
@@ -112,12 +114,15 @@ def _weight_type(cell: Cell, x: Tensor) -> torch.dtype:
 
 
 def engine_of(step: LayerStep) -> Engine:
-    """The engine that runs this cell in this mode; it lives as long as the cell."""
-    engines: dict[object, Engine] = step.cell.__dict__.setdefault("_engines", {})
-    key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else (), step.cell.training)
-    if key not in engines:
-        engines[key] = Engine(step, type(step.cell).__name__)
-    return engines[key]
+    """The engine that runs this cell, as it is now, in this mode; it lives as long as the cell."""
+    attributes = step.cell.__dict__
+    derived: Derived[dict[Hashable, Engine]] | None = attributes.get("_engines")
+    if derived is None:
+        derived = attributes.setdefault("_engines", Derived(dict))
+    engines = derived.of(step.cell)
+    key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
+    engine = engines.get(key)
+    return engine or engines.setdefault(key, Engine(step, type(step.cell).__name__))
 
 
 def _run_eager(
