@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from anaphora.kernels.recurrence.prepare import COMPILED, Engine
 from anaphora.nn import inside
 from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors
+from anaphora.nn.fingerprint import Derived
 from anaphora.nn.recurrent_native import native_form, native_weights
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -63,12 +64,15 @@ def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Ten
 
 
 def engine_of(step: LayerStep) -> Engine:
-    """The engine that traces this cell in this mode; it lives as long as the cell."""
-    engines: dict[object, Engine] = step.cell.__dict__.setdefault("_engines", {})
-    key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else (), step.cell.training)
-    if key not in engines:
-        engines[key] = Engine(step, type(step.cell).__name__)
-    return engines[key]
+    """The engine that runs this cell, as it is now, in this mode; it lives as long as the cell."""
+    attributes = step.cell.__dict__
+    derived: Derived[dict[Hashable, Engine]] | None = attributes.get("_engines")
+    if derived is None:
+        derived = attributes.setdefault("_engines", Derived(dict))
+    engines = derived.of(step.cell)
+    key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
+    engine = engines.get(key)
+    return engine or engines.setdefault(key, Engine(step, type(step.cell).__name__))
 
 
 # ---------------------------------------------------------------------- what a backend is given

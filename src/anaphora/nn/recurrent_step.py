@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from anaphora.kernels.recurrence.backends.base import Params, States
-from anaphora.nn.cell import Cell
+from anaphora.nn import inside
+from anaphora.nn.cell import Cell, named_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class LayerStep:
         if self.masked:
             seen = (states[0] * rows[0], *states[1:])
         if self.substitute:
-            new: States = functional_call(self.cell, params, (steps[0], *seen))
+            new: States = _call_with(self.cell, params, (steps[0], *seen))
         else:
             new = self.cell.advance(steps[0], seen)
         if self.zoneout == "sample":
@@ -43,6 +44,34 @@ class LayerStep:
             rates = zip(self.keep, states, new, strict=True)
             return tuple(after + p * (before - after) if p else after for p, before, after in rates)
         return new
+
+
+def _call_with(cell: Cell, params: Params, arguments: States) -> States:
+    """The cell called with these tensors in place of its own.
+
+    `functional_call` puts them into the cell for a while, where other threads would find them: a copy takes them here.
+    """
+    if torch.compiler.is_compiling() or inside.recording():  # notes name the cell itself
+        noted: States = functional_call(cell, params, arguments)
+        return noted
+    own = named_tensors(cell)
+    given = {id(own[name]): value for name, value in params.items() if own[name] is not value}
+    called = _copy_with(cell, given, {}) if given else cell
+    new: States = called(*arguments)
+    return new
+
+
+def _copy_with(module: nn.Module, given: dict[int, Tensor], made: dict[int, nn.Module]) -> nn.Module:
+    """A copy that shares all but the tensors ``given`` by the identity of those they replace; ``made``: copies so far."""
+    if id(module) not in made:
+        made[id(module)] = copy = object.__new__(type(module))
+        copy.__dict__.update(module.__dict__)
+        for group in ("_parameters", "_buffers"):
+            held = module.__dict__[group].items()
+            copy.__dict__[group] = {name: given.get(id(value), value) for name, value in held}
+        parts = module._modules.items()
+        copy.__dict__["_modules"] = {n: None if p is None else _copy_with(p, given, made) for n, p in parts}
+    return made[id(module)]
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], rate: float) -> Tensor:

@@ -1,0 +1,242 @@
+"""The one rule for what is derived from a module: it is used as long as the module's fingerprint stays the same.
+
+Traces, packed weights, captured CUDA graphs and compiled steps all depend on more than the arguments of a call:
+
+- on **attributes**: plain values, containers, sub-modules, hooks, the class. They may be baked into a trace. A
+  `Fingerprint` compares every one with the object it was;
+- on **where parameters and buffers lie**: ``.to()``, ``.data = ...`` and replaced parameters. It compares address, shape,
+  strides and type of every one;
+- on **what they hold**. Nothing tells a write through ``.data``, NumPy or a fused optimizer, so nothing here tries to
+  guess: what is derived either reads the parameters in place, or compares their whole `content` before each use.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from argparse import Namespace
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable
+from operator import is_
+from threading import RLock
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch._C._dynamo.guards import TensorGuards
+
+Value = TypeVar("Value")
+
+KEPT = 8  # versions of a module whose derived values are kept, so that a value that is switched to and fro is not made anew
+CACHES = ("_engines", "_number", "_streams")  # attributes that hold derived values themselves
+_REGISTERED = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
+_UNSEEN = frozenset(vars(nn.Module())) - {"training"} | {*CACHES}
+_SIMPLE = (
+    int,
+    str,
+    bytes,
+    type(None),
+    torch.dtype,
+    torch.device,
+)  # equal ones of one type are interchangeable
+_OPAQUE = (Tensor, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+_FIXED = sys.stdlib_module_names | {
+    "torch",
+    "anaphora",
+}  # packages whose classes nobody changes while they run
+_RECORDS = (types.SimpleNamespace, Namespace)
+
+
+class Fingerprint:
+    """What ``module`` is now. ``key`` is equal for equal attributes; `unchanged` looks again, in about a microsecond."""
+
+    def __init__(self, module: nn.Module):
+        walk = _Walk()
+        self.key: Hashable = walk.module(module)
+        self.identities = walk.identities
+        self.tensors = walk.tensors
+        self._same: Callable[[], bool] = walk.comparison()
+        self._addresses = [*map(Tensor.data_ptr, self.tensors)]
+        self._layouts = [*map(_layout, self.tensors)]
+        self._guards = _guards(self.tensors)
+
+    def unchanged(self) -> bool:
+        """Whether the module still has the same attributes, and its tensors lie where they lay."""
+        try:
+            if not self._same():
+                return False
+        except (
+            KeyError,
+            IndexError,
+            RuntimeError,
+        ):  # an attribute is gone, or a container changed size meanwhile
+            return False
+        if [*map(Tensor.data_ptr, self.tensors)] != self._addresses:
+            return False
+        if self._guards.check(*self.tensors):
+            return True
+        # The guards also look at modes such as inference, which do not matter here.
+        self._guards = _guards(self.tensors)
+        return [*map(_layout, self.tensors)] == self._layouts
+
+
+def _guards(tensors: list[Tensor]) -> Any:
+    """Compares type, shape and strides of many tensors in the time that one question takes from Python."""
+    free: list[Any] = [[None] * t.dim() for t in tensors]
+    return TensorGuards(*tensors, dynamic_dims_sizes=free, dynamic_dims_strides=free)
+
+
+def _layout(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride()
+
+
+class Derived(Generic[Value]):
+    """Values made for a module, one for each fingerprint it has had lately; safe among threads."""
+
+    def __init__(self, make: Callable[[], Value]):
+        self.make = make
+        self._lock = RLock()
+        self._now: tuple[Fingerprint, Value] | None = None
+        self._kept: OrderedDict[Hashable, tuple[object, Value]] = OrderedDict()
+
+    def of(self, module: nn.Module) -> Value:
+        """The value that belongs to the module as it is now."""
+        now = self._now
+        if now is not None and now[0].unchanged():
+            return now[1]
+        with self._lock:
+            fingerprint = Fingerprint(module)
+            before = self._kept.pop(fingerprint.key, None)
+            value = self.make() if before is None else before[1]
+            # A key may name objects by their identity, which is theirs only while they live.
+            self._kept[fingerprint.key] = (fingerprint.identities, value)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            self._now = (fingerprint, value)
+            return value
+
+
+class _Walk:
+    """One pass over a module: its key, and the comparison that finds any change of it.
+
+    The comparison is a generated expression, ``d0['hidden'] is v0 and ...``: a loop would take several times as long,
+    and a step of a small network takes but a few microseconds.
+    """
+
+    def __init__(self) -> None:
+        self.terms: list[str] = []
+        self.names: dict[str, object] = {"alike": _alike}
+        self.identities: list[object] = []  # objects that the key names by their identity
+        self.tensors: list[Tensor] = []  # registered ones, each once
+        self.places: dict[object, int] = {}  # of tensors that lie in the same place, one number
+        self.visited: dict[int, int] = {}
+
+    def comparison(self) -> Callable[[], bool]:
+        same: Callable[[], bool] = eval(f"lambda: {' and '.join(self.terms)}", self.names)
+        return same
+
+    def module(self, module: nn.Module) -> Hashable:
+        if (again := self._again(module)) is not None:
+            return again
+        attributes, kind = vars(module), type(module)
+        held = self._name(attributes)
+        self.terms += [
+            f"{self._name(module)}.__class__ is {self._name(kind)}",
+            f"len({held}) == {len(attributes)}",
+        ]
+        found: list[Hashable] = [self._class(kind)]
+        for name, value in attributes.items():
+            if name not in _UNSEEN:
+                self.terms.append(f"{held}[{name!r}] is {self._name(value)}")
+                found.append((name, self.value(value)))
+        for group in _REGISTERED:
+            found.append(self._registered(attributes[group]))
+        return tuple(found)
+
+    def _registered(self, group: dict[Any, Any]) -> Hashable:
+        held = self._name(group)
+        self.terms.append(f"len({held}) == {len(group)}" if group else f"not {held}")
+        found: list[Hashable] = []
+        for name, value in group.items():
+            self.terms.append(f"{held}[{name!r}] is {self._name(value)}")
+            if isinstance(value, Tensor):
+                found.append((name, self._registered_tensor(value)))
+            else:
+                found.append((name, self.value(value)))
+        return tuple(found)
+
+    def _registered_tensor(self, tensor: Tensor) -> Hashable:
+        """Parameters reach a computation by name, so that only which of them are one and the same matters."""
+        if not any(tensor is t for t in self.tensors):
+            self.tensors.append(tensor)
+        place = (tensor.data_ptr(), *_layout(tensor)) if tensor.numel() else id(tensor)
+        return self.places.setdefault(place, len(self.places))
+
+    def value(self, value: Any) -> Hashable:
+        if isinstance(value, _SIMPLE):
+            return type(value), value
+        if isinstance(value, float | complex):
+            return type(value), repr(value)  # tells 0.0 from -0.0, and NaN is NaN
+        if isinstance(value, nn.Module):
+            return self.module(value)
+        if isinstance(value, _OPAQUE):
+            return self._identity(value)
+        if (again := self._again(value)) is not None:
+            return again
+        if isinstance(value, dict):
+            return type(value), self._items(value), self._items(value.values())
+        if isinstance(value, list | tuple | set | frozenset | deque):
+            return type(value), self._items(value)
+        return self._object(value)
+
+    def _object(self, value: Any) -> Hashable:
+        """Any other object: itself, the attributes of a user's one, and its bytes if it shows them (a NumPy array, say)."""
+        found: list[Hashable] = [self._identity(value)]
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict) and (_users(type(value)) or isinstance(value, _RECORDS)):
+            found += [self._items(attributes), self._items(attributes.values())]
+        try:
+            content = memoryview(value).tobytes()
+        except (TypeError, ValueError, BufferError, NotImplementedError):
+            return tuple(found)
+        self.terms.append(f"memoryview({self._name(value)}).tobytes() == {self._name(content)}")
+        return (*found, content)
+
+    def _class(self, kind: type) -> Hashable:
+        """A class; what users put into their own ones may change, too."""
+        found = [self._identity(kind)]
+        for base in filter(_users, kind.__mro__):
+            if self._again(base) is None:
+                attributes = vars(base)
+                found += [self._items(attributes), self._items(attributes.values())]
+        return tuple(found)
+
+    def _items(self, values: Collection[Any]) -> Hashable:
+        known = tuple(values)
+        if not isinstance(values, tuple | frozenset):
+            self.terms.append(f"alike({self._name(values)}, {self._name(known)})")
+        return tuple(map(self.value, known))
+
+    def _identity(self, value: object) -> Hashable:
+        self.identities.append(value)
+        return id(value)
+
+    def _again(self, value: object) -> Hashable | None:
+        """The number of a visit before this one: references may go round in circles."""
+        if id(value) in self.visited:
+            return "again", self.visited[id(value)]
+        self.visited[id(value)] = len(self.visited)
+        return None
+
+    def _name(self, value: object) -> str:
+        name = f"v{len(self.names)}"
+        self.names[name] = value
+        return name
+
+
+def _users(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] not in _FIXED
+
+
+def _alike(values: Collection[object], known: tuple[object, ...]) -> bool:
+    return len(values) == len(known) and all(map(is_, values, known))
