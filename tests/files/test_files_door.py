@@ -268,7 +268,8 @@ AROUND = {
     "data/text_stream.py": {"np.memmap"},  # of a file without a name that it has just written
     "data/vocabularies.py": {"json.loads"},  # these parse what the program itself wrote a moment ago
     "data/tokenizers.py": {"json.loads"},
-    "training/saving.py": {"json.loads"},
+    "training/state.py": {"json.loads"},
+    "training/learner.py": {"json.loads"},
     "training/durable.py": {"os.open"},  # makes new files (O_EXCL) and opens folders to sync them
     "studio/app.py": {".read_bytes()"},  # the page's own files, inside the package
 }

@@ -159,7 +159,9 @@ def name_of(step: int) -> str:
 def read(path: Path) -> Checkpoint:
     """Read and verify one checkpoint, or raise ``Unusable`` with the reason."""
     files = verify(path)
-    state = _state(files.pop("state.json", b""))
+    state, step = _state(files.pop("state.json", b"")), int(path.name.removeprefix("step-"))
+    if state["standing"]["step"] != step:
+        raise Unusable(f"state.json: standing.step is {state['standing']['step']}")
     best = files.pop("best.safetensors", None)
     if best is not None:
         _, facts = _unpacked("best.safetensors", best)
@@ -169,17 +171,14 @@ def read(path: Path) -> Checkpoint:
     for name, content in files.items():
         part = name.removesuffix(".safetensors")
         tensors[part], facts = _unpacked(name, content)
-        if facts.get("step") != state["standing"]["step"]:
-            raise Unusable(f"{name} is not that of step {state['standing']['step']}")
+        if facts.get("step") != step:
+            raise Unusable(f"{name} is not that of step {step}")
     if not {"model", "optimizer"} <= set(tensors):
         raise Unusable("the model's or the optimizer's file is missing")
     for part, values in tensors.items():
         bad = first_not_finite(values)
         if bad is not None:
             raise Unusable(f"{part}.safetensors: {bad} holds NaN or infinity")
-    step = int(path.name.removeprefix("step-"))
-    if state["standing"]["step"] != step:
-        raise Unusable(f"state.json: standing.step is {state['standing']['step']}")
     return Checkpoint(path, step, state, tensors, best)
 
 

@@ -81,7 +81,7 @@ class Trainer:
         found: list[TrainingState] = []
 
         def find() -> tuple[Path | None, list[Skipped]]:
-            path, state, skipped = saving.newest(self.folder, now)
+            path, state, skipped = saving.newest(self.folder, now, lambda state: self._restore(state, now))
             found.extend([state] if state else [])
             return path, skipped
 
@@ -99,14 +99,18 @@ class Trainer:
         state = found[0] if found else saving.load(path)
         saving.check_files(self.folder, state)
         self._report_changes(state, now)
-        try:
-            self.learner.restore(state, now)
-        except RunError as error:
-            raise RunError(f"{folder}: {error}") from None
+        if not found:
+            self._restore(state, now)
         self._marks, self._exported = state.journals, state.exported
         if not self.learner.over():
             self.reporter.say(f"{folder}: goes on from the checkpoint of step {state.step}.")
         return state.step
+
+    def _restore(self, state: TrainingState, now: TrainingState) -> None:
+        try:
+            self.learner.restore(state, now)
+        except RunError as error:
+            raise RunError(f"{self.folder.path}: {error}") from None
 
     def _report_changes(self, state: TrainingState, now: TrainingState) -> None:
         edited = state.edited(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 from torch import Tensor
 
 from anaphora.errors import TrainingError
+from anaphora.files import read_bytes
 from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.run import RunFolder
 from anaphora.training.state import TrainingState
-from anaphora.training.weights import first_not_finite, pack, unpack
+from anaphora.training.weights import first_not_finite, mismatch, pack, unpack
 
 FORMAT = 1
 _NOTED = tuple(field.name for field in fields(TrainingState) if field.name not in ("tensors", "exported"))
@@ -34,11 +35,22 @@ def export(run: RunFolder, weights: Mapping[str, Tensor], facts: Mapping[str, An
     return packed
 
 
-def newest(run: RunFolder, now: TrainingState) -> tuple[Path | None, TrainingState | None, list[Skipped]]:
-    """The newest checkpoint that verifies and is of the same model as ``now``, and those passed over."""
+def newest(
+    run: RunFolder, now: TrainingState, restore: Callable[[TrainingState], None]
+) -> tuple[Path | None, TrainingState | None, list[Skipped]]:
+    """The newest checkpoint that verifies, is of the same model as ``now`` and could be restored, and those passed over.
+
+    A checksum does not prove that values make sense together; so only a checkpoint that ``restore`` took is good.
+    """
 
     def accept(checkpoint: Checkpoint) -> None:
-        _check_same_model(_state_of(checkpoint), now)
+        state = _state_of(checkpoint)
+        _check_same_model(state, now)
+        try:
+            restore(state)
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise Unusable(f"it cannot be restored ({reason[:200]})") from error
 
     found, skipped = CheckpointFolder(run.checkpoints).newest(accept)
     return (found.path, _state_of(found), skipped) if found else (None, None, skipped)
@@ -62,9 +74,16 @@ def put_model_back(run: RunFolder, exported: bytes) -> bytes:
     files = run.fingerprints()
     if facts["files"] != files:  # config.json was changed on purpose, so let the weights name the new one
         exported = pack(tensors, facts={**facts, "files": files})
-    if not run.model.is_file() or run.model.read_bytes() != exported:
+    if not _holds(run.model, exported):
         _write_model(run, exported)
     return exported
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path, follow=False) == content
+    except OSError:
+        return False
 
 
 def last_good(run: RunFolder) -> str:
@@ -89,29 +108,26 @@ def _state_of(checkpoint: Checkpoint) -> TrainingState:
     noted = checkpoint.state
     if noted.get("format") != FORMAT:
         raise Unusable(f"state.json has format {noted.get('format')}, this version reads {FORMAT}")
-    missing = [name for name in _NOTED if name not in noted]
-    if missing:
-        raise Unusable(f"state.json has no {missing[0]}")
-    parts = {name: noted[name] for name in _NOTED}
+    parts = {name: noted.get(name, {}) for name in _NOTED}  # `checkpoint.read` has checked what must be there
     return TrainingState(**parts, tensors=checkpoint.tensors, exported=checkpoint.best)
 
 
 def _check_same_model(found: TrainingState, now: TrainingState) -> None:
-    ours, theirs = now.tensors["model"], found.tensors["model"]
     edited = found.edited(now)
     why = f"; by config.json {', '.join(edited)}" if edited else ""
-    if set(ours) != set(theirs):
-        odd = sorted(set(ours) ^ set(theirs))[0]
-        raise Unusable(f"it is of another model ({odd} is in one of them only{why})")
-    for name, value in ours.items():
-        other = theirs[name]
-        if (value.shape, value.dtype) != (other.shape, other.dtype):
-            raise Unusable(
-                f"it is of another model ({name} is {tuple(other.shape)} {other.dtype} there "
-                f"and {tuple(value.shape)} {value.dtype} here{why})"
-            )
+    model = now.tensors["model"]
+    if odd := mismatch(model, found.tensors["model"]):
+        raise Unusable(f"it is of another model ({odd}{why})")
     if bool(now.tensors.get("ema")) != ("ema" in found.tensors):
         raise Unusable("it was made with another setting of ema or average_after")
+    if odd := mismatch(now.tensors.get("ema", {}), found.tensors.get("ema", {})):
+        raise Unusable(f"ema.safetensors is of another model ({odd})")
+    for key, value in found.tensors["optimizer"].items():
+        name = key.rpartition("/")[0]
+        if name not in model or value.shape not in (model[name].shape, ()) or not value.is_floating_point():
+            raise Unusable(
+                f"optimizer.safetensors is of another model ({key} is {tuple(value.shape)} {value.dtype})"
+            )
 
 
 def _finite(run: RunFolder, tensors: Mapping[str, Tensor], part: str, step: int) -> Mapping[str, Tensor]:

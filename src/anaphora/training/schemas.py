@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(max_length=1000)]
 Number = FiniteFloat | int | None
-_KEPT = ConfigDict(strict=True, extra="allow")
 M = TypeVar("M", bound=BaseModel)
 
 
 class Schema(BaseModel):
-    model_config = _KEPT
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class Exact(BaseModel):
+    """Taken whole by the program, so that no name may be added."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class ListedFile(Schema):
@@ -62,7 +67,7 @@ class Best(Schema):
     metrics: dict[Name, Number]
 
 
-class Standing(Schema):
+class Standing(Exact):
     step: Count
     symbols: Count
     skipped: Count
@@ -75,13 +80,13 @@ class Standing(Schema):
     clipped: Count
 
 
-class Progress(Schema):
+class Progress(Exact):
     halvings: Count
     waited: Count
     since_best: Count
 
 
-class Health(Schema):
+class Health(Exact):
     said: list[Name]
     first_loss: FiniteFloat | None
     streak: Count
@@ -90,7 +95,7 @@ class Health(Schema):
     norms: FiniteFloat
 
 
-class Scale(Schema):
+class Scale(Exact):
     factor: Annotated[FiniteFloat, Field(gt=0)]
     good: Count
 
@@ -112,7 +117,7 @@ class State(Schema):
     progress: Progress
     health: Health
     scale: Scale
-    batches: dict[Name, Any]
+    batches: dict[Name, Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)]]
     journals: dict[Name, Mark]
     made_with: MadeWith
     settings: dict[Name, Any] = {}
@@ -160,7 +165,7 @@ ROWS: dict[str, type[Schema]] = {
 def problem(schema: type[M], document: Any) -> str | None:
     """A clause that names the first field that is not as it must be, or None."""
     try:
-        TypeAdapter(schema).validate_python(document)
+        schema.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])[:100]

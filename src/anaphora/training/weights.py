@@ -108,6 +108,17 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     return None
 
 
+def mismatch(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str | None:
+    """A clause that names the first tensor that differs in name, shape or type, or None."""
+    if set(ours) != set(theirs):
+        return f"{sorted(set(ours) ^ set(theirs))[0]} is in one of them only"
+    for name, value in ours.items():
+        other = theirs[name]
+        if (value.shape, value.dtype) != (other.shape, other.dtype):
+            return f"{name} is {tuple(other.shape)} {other.dtype} there and {tuple(value.shape)} {value.dtype} here"
+    return None
+
+
 def canonical(value: Any) -> str:
     """JSON with one spelling: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
