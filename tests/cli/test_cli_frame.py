@@ -286,3 +286,26 @@ def test_the_next_command_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPat
     (tmp_path / "nowhere").mkdir()
     (tmp_path / "nowhere/anaphora").touch(mode=0o755)
     assert command_name() == "anaphora"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["-h"], ["--help"]),
+        (["help"], ["--help"]),
+        (["help", "train"], ["train", "--help"]),
+        (["train", "-h"], ["train", "--help"]),
+    ],
+)
+def test_help_is_found_however_it_is_typed(capsys, arguments, page):
+    assert main.run(page) == 0
+    expected = capsys.readouterr().out
+    assert main.run(arguments) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_an_unknown_study_names_the_studies(capsys):
+    assert main.run(["study", "nosuch"]) == 2
+    said = capsys.readouterr().err
+    assert "nosuch is not a study (length, memory)." in said
+    assert "explain" not in said

@@ -169,7 +169,7 @@ def test_inspect_shows_which_symbols_are_alike(trained, tmp_path, capsys):
         (["--text", "  "], "--text is empty"),
         (["--text", "a", "--html", "/"], "--html / is a folder"),
         (["--text", "a", "--svg", "/no/where.svg"], "there is no folder /no"),
-        ([], "--text"),
+        (["--view", "alignment"], "--text"),
         (["--view", "embeddings", "--text", "a"], "shows a model's symbols and takes no --text"),
         (["--view", "length"], "`anaphora study length` makes them"),
     ],
@@ -177,3 +177,19 @@ def test_inspect_shows_which_symbols_are_alike(trained, tmp_path, capsys):
 def test_inspect_refuses_in_one_sentence(trained, capsys, options, told):
     assert main.run(["inspect", str(trained), *options]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_resuming_a_finished_run_claims_no_training(run, capsys):
+    assert main.run(["resume", str(run)]) == 0
+    said = capsys.readouterr().err
+    assert "nothing is left to train" in said
+    assert "Trained for" not in said
+
+
+def test_without_a_view_one_is_chosen_that_can_be_drawn(run, capsys):
+    assert main.run(["inspect", str(run)]) == 0
+    assert "Showing curves; --view NAME chooses another: alignment," in capsys.readouterr().err
+    assert main.run(["inspect", str(run), "--text", "a b"]) == 0
+    shown = capsys.readouterr()
+    assert "Showing alignment" in shown.err
+    assert "Alignment" in shown.out

@@ -39,6 +39,7 @@ class FakeEstimator:
         options.pop("reporter")
         FakeEstimator.asked.update(data=data, valid=valid, out=out, **options)
         self.result_ = SimpleNamespace(
+            trained=True,
             steps=20,
             best=50.0,
             best_step=20,

@@ -189,3 +189,8 @@ def test_what_training_accepts_prediction_reads_as_the_same_inputs(tmp_path_fact
     pairs = open_pairs(path)
     asked = [one.text for batch in asked_batches(str(path), pairs.describe()) for one in batch]
     assert asked == [source for source, _ in pairs]
+
+
+def test_inspecting_a_classifier_without_a_view_shows_what_it_has(run, capsys):
+    assert main.run(["inspect", str(run[0]), "--text", "a good film"]) in (0, 2)
+    assert "alignment" not in capsys.readouterr().err.split("Showing")[0]

@@ -66,7 +66,8 @@ class Order(click.Command):
     """A command of the house: its help text first, then its options, then examples as they are typed."""
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any):
-        kwargs.setdefault("context_settings", {"max_content_width": 110})
+        usual = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
+        kwargs.setdefault("context_settings", usual)
         super().__init__(*args, **kwargs)
         self.examples = examples
 

@@ -17,7 +17,7 @@ from anaphora.cli.output import colour_for, may_colour
 
 
 @click.group(cls=House, invoke_without_command=True, add_help_option=False)
-@click.help_option(help="This page.")
+@click.help_option("-h", "--help", help="This page.")
 @click.version_option(__version__, message="anaphora %(version)s", help="The version.")
 @click.option("--debug", is_flag=True, expose_value=False, help="On failure show the whole traceback.")
 @click.pass_context
@@ -31,6 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     debug = "--debug" in arguments
     kept = [argument for argument in arguments if argument != "--debug"]  # it may stand anywhere
+    if kept[:1] == ["help"]:  # `anaphora help train` is `anaphora train --help`
+        kept = [*kept[1:2], "--help"]
     show_warnings_as_sentences()
 
     def work() -> object:

@@ -63,7 +63,8 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
         "patience": "Stopped early at step {}, as the dev metric no longer improved",
         "interrupted": "Interrupted at step {}",
     }
-    say(f"{reasons[ended.stopped].format(number(ended.steps))} ({duration(seconds)}).")
+    if ended.trained:
+        say(f"{reasons[ended.stopped].format(number(ended.steps))} ({duration(seconds)}).")
     result(
         table(
             [(key, f"{value:.4g}") for key, value in ended.metrics.items() if isinstance(value, int | float)]

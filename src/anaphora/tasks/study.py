@@ -17,5 +17,7 @@ STUDIES: dict[str, Callable[..., dict[str, Any]]] = {"length": length, "memory":
 def run(name: str, out: str | Path, **options: Any) -> dict[str, Any]:
     """Run a study by name."""
     if name not in STUDIES:
-        raise AnaphoraError(f"{name} is not a study ({', '.join(STUDIES)}).{suggestion(name, list(STUDIES))}")
+        raise AnaphoraError(
+            f"{name} is not a study ({', '.join(STUDIES)}).{suggestion(name, list(STUDIES), otherwise='')}"
+        )
     return STUDIES[name](out, **options)

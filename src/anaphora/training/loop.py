@@ -39,6 +39,7 @@ class TrainingResult:
     best_step: int
     metrics: dict[str, float]
     stopped: Literal["finished", "patience", "interrupted"]
+    trained: bool = True  # whether there was anything left to do
 
 
 class Trainer:
@@ -148,6 +149,7 @@ class Trainer:
             best_step=best["step"] if best else standing.step,
             metrics=best["metrics"] if best else standing.metrics,
             stopped=stopped,
+            trained=not over,
         )
 
     def _open(self) -> None:

@@ -108,7 +108,8 @@ VIEWS = {
             (),
             flow.READING,
             flow.CAUTION,
-            "it holds no gradients; probe with what=('gradients',), on a model that reads symbols.",
+            "it holds no gradients: a translator, a captioner and a transcriber do not give them; models that read one "
+            "sequence do (classify, tag, language, answer).",
             flow.gradients,
             what=("gradients",),
             any_of=tuple(flow.KINDS),

@@ -27,7 +27,9 @@ anaphora inspect runs/book --view embeddings --svg symbols.svg
 
 @click.command("inspect", cls=Order, examples=EXAMPLES)
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
-@click.option("--view", metavar="VIEW", default="alignment", show_default=True, help="Which picture.")
+@click.option(
+    "--view", metavar="VIEW", help="Which picture; by default one that suits the model and the input."
+)
 @click.option(
     "--text",
     metavar="TEXT",
@@ -44,7 +46,7 @@ anaphora inspect runs/book --view embeddings --svg symbols.svg
 @json_option
 def command(
     runs: tuple[str, ...],
-    view: str,
+    view: str | None,
     text: str | None,
     file: str | None,
     target: str | None,
@@ -61,7 +63,8 @@ def command(
     each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
     how far back the loss reaches; `heads` and `positions` of a Transformer; the hypotheses of a `beam`; what
     `sampling` draws from; `ctc`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
-    `captions` and `glimpses`. What a model cannot show it says.
+    `captions` and `glimpses`. Without --view, an input is shown by the view that says most about the model, and
+    a run without an input by its curves.
     """
     from pathlib import Path
 
@@ -70,6 +73,7 @@ def command(
     from anaphora.errors import DataError, SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
+    from anaphora.views.registry import VIEWS
     from anaphora.views.registry import picture as draw_view
     from anaphora.views.registry import view as find_view
 
@@ -79,9 +83,12 @@ def command(
     options = read_assignments(assignments)
     if options.problems:
         raise SettingsError(options.problems)
-    chosen = find_view(view)
     for run in runs:
         read_config(Path(run))
+    if view is None:
+        view = "curves" if (text or file) is None else _suitable(runs, (text, file), target)
+        say(f"Showing {view}; --view NAME chooses another: {', '.join(VIEWS)}.")
+    chosen = find_view(view)
     if chosen.of == "history":
         trace = _history(runs, text or file)
     elif chosen.of == "vectors":
@@ -103,6 +110,36 @@ def command(
         say(f"Wrote {', '.join(files.values())}.")
     else:
         draw(picture)
+
+
+FIRST = (
+    "alignment",
+    "captions",
+    "glimpses",
+    "ctc",
+    "hmm",
+    "kalman",
+    "heads",
+    "gates",
+    "states",
+    "sampling",
+    "positions",
+)
+"""Views in the order in which they are tried when none is named: those that say most about a model first."""
+
+
+def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], target: str | None) -> str:
+    """The first view that can be drawn of one input."""
+    from anaphora.errors import DataError
+    from anaphora.views.registry import VIEWS
+
+    trace = _probe(runs, VIEWS["states"], given, target)
+    found = next((name for name in FIRST if VIEWS[name].missing(trace) is None), None)
+    if found is None:
+        raise DataError(
+            f"{runs[0]}: no view shows this model at work on one input; --view curves shows its training."
+        )
+    return found
 
 
 def _history(runs: tuple[str, ...], text: str | None) -> Trace:

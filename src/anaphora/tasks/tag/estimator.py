@@ -226,6 +226,10 @@ class Tagger(Estimator):
     ) -> dict[str, Any]:
         """Accuracy, precision, recall and F1 of spans where tags mark spans, and ``by_type`` the same for each; in percent."""
         self._check_trained()
+        if form not in ("auto", form_of_data(data)):
+            raise DataError(
+                f"score reads the form of its data from their ending; rename the file to .{form}, or leave form out."
+            )
         fields = self.learnt_.origin.fields(form_of_data(data), source_field, target_field)
         pairs = open_sentences(
             data,
