@@ -13,8 +13,9 @@ from typing import Any
 
 from anaphora.errors import RunError
 from anaphora.files import open_plain, parse_json, read_bytes, streamed
+from anaphora.files.schemas import problem
 from anaphora.training.durable import replace_file, writing
-from anaphora.training.schemas import ROWS, problem
+from anaphora.training.schemas import ROWS
 
 _CHUNK = 1 << 20
 LONGEST_LINE = 1 << 24
