@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any, TypeVar
 
@@ -23,14 +22,10 @@ def problem(schema: type[BaseModel], document: Any) -> str | None:
 def checked(kind: type[T], document: Any) -> T:
     """A dataclass (or any type that pydantic knows) of a JSON document; ``ValueError`` names the field that is wrong."""
     try:
-        return _adapter(kind).validate_json(json.dumps(document), strict=True)
+        found: T = TypeAdapter(kind).validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise ValueError(_clause(error)) from None
-
-
-@functools.cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+    return found
 
 
 def _clause(error: ValidationError) -> str:
