@@ -17,6 +17,7 @@ from anaphora.data.fields import check_named, choose_input
 from anaphora.data.files import TextFile
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
+from anaphora.files import parse_json
 
 ANSWER = "prediction"
 """The column or field that holds the answer."""
@@ -108,7 +109,7 @@ def _json_rows(source: str, learnt: Mapping[str, Any], field: str | None) -> Ite
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = parse_json(line, numbers=False)
             except (ValueError, RecursionError):
                 raise DataError(f"{source}:{number}: this is not JSON; give one object per line.") from None
             if not isinstance(row, dict):

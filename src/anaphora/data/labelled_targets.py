@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import DataError
+from anaphora.files.schemas import checked
 
 SEPARATOR = "|"
 """Between the labels of an example that has several; ``-`` alone says that it has none."""
@@ -86,9 +88,13 @@ class Targets:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Targets:
-        return cls(
-            str(given["kind"]), tuple(map(str, given["names"])), float(given["mean"]), float(given["scale"])
-        )
+        """What `to_json` wrote; a ValueError where it is something else."""
+        found = checked(cls, given)
+        if found.kind not in ("class", "classes", "number") or (found.kind != "number" and not found.names):
+            raise ValueError(f"kind: {found.kind[:20]!r} with {len(found.names)} names")
+        if not (math.isfinite(found.mean) and math.isfinite(found.scale) and found.scale > 0):
+            raise ValueError("scale: a number above 0 is needed")
+        return found
 
     def _numbers(self, labels: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
         try:

@@ -13,6 +13,7 @@ import numpy as np
 from anaphora.data.series import Floats, SeriesData
 from anaphora.errors import DataError
 from anaphora.files import parse_json
+from anaphora.files.schemas import checked
 
 FORMAT = 1
 Output = Literal["continuous", "count", "binary"]
@@ -104,8 +105,23 @@ class Columns:
         document: dict[str, Any] = parse_json(text)
         if document.pop("format") != FORMAT:
             raise ValueError("another format")
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
-        return cls(**fields)
+        columns = checked(cls, document)
+        columns._check()
+        return columns
+
+    def _check(self) -> None:
+        """A ``ValueError`` where the columns do not fit together."""
+        for field in ("mean", "scale", "gaps"):
+            if len(getattr(self, field)) != len(self.names):
+                raise ValueError(f"{field}: there are {len(self.names)} columns")
+        if len(self.usual) != len(self.targets) or not {*self.targets, *self.known} <= {*self.names}:
+            raise ValueError("targets: not among the names")
+        if (
+            self.period < 1
+            or not np.isfinite([*self.mean, *self.scale, *self.usual]).all()
+            or min(self.scale) <= 0
+        ):
+            raise ValueError("scale: numbers above 0 are needed")
 
 
 def infer_period(series: Sequence[Floats]) -> int:

@@ -11,6 +11,8 @@ from anaphora.probe.trace import Trace
 from anaphora.training.journal import read_journal
 from anaphora.training.run import RunFolder
 
+MOST_BYTES = 1 << 23
+"""Bytes that are read of each journal; of a longer one, pieces from its beginning to its end."""
 STEPS_AT_MOST = 20_000
 """Of a journal with more lines of training every so many-th is taken."""
 
@@ -49,7 +51,7 @@ def _names(paths: list[Path]) -> list[str]:
 
 def _numbered(path: Path) -> Iterator[dict[str, Any]]:
     """The lines that say which step they belong to, as all do that a training wrote."""
-    return (line for line in read_journal(path) if isinstance(line.get("step"), int))
+    return (line for line in read_journal(path, most=MOST_BYTES) if isinstance(line.get("step"), int))
 
 
 def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -68,7 +70,7 @@ def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) ->
             steps.append({"run": name, **numbers})
     tables["steps"] += steps[:: 1 + len(steps) // STEPS_AT_MOST]
     tables["samples"] += [{"run": name, **line} for line in _numbered(run.samples)]
-    for line in read_journal(run.timings):
+    for line in read_journal(run.timings, most=MOST_BYTES):
         if line.get("event") == "resume":
             tables["events"].append({"run": name, "step": line.get("from_step", 0), "event": "resumed"})
         elif "seconds" in line and "step" in line:

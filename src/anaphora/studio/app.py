@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
 from anaphora.studio.guard import Guard
 from anaphora.studio.pictures import Pictures, all_views, read_wanted
-from anaphora.studio.runs import Runs
+from anaphora.studio.runs import Runs, Stamp
+from anaphora.studio.worker import Worker
+from anaphora.training.journal import plain
 from anaphora.views.colour import DARK, LIGHT
 
 WAITING = 12
@@ -28,7 +30,11 @@ WATCHERS = 8
 LONGEST_SENTENCE = 1000
 TICK = 0.5
 """Seconds between looks at the journals."""
+SEARCH = 5.0
+"""Seconds between searches for new runs while a page watches."""
 KEEP_ALIVE = 15.0
+LONGEST_WORK = 45.0
+"""Seconds that one list or picture may take."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -44,7 +50,8 @@ class Studio:
     def __init__(self, folders: Sequence[Path]):
         self.runs = Runs(folders)
         self.pictures = Pictures()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+        self._drawing = Worker("pictures", LONGEST_WORK, self._forget)
+        self._listing = Worker("runs", LONGEST_WORK)
         self._waiting = 0
         self._watching = 0
 
@@ -70,7 +77,7 @@ class Studio:
         return JSONResponse({"version": __version__, "light": colours(LIGHT), "dark": colours(DARK)})
 
     async def list_runs(self, request: Request) -> Response:
-        return await self._work(lambda: [run.facts() for run in self.runs.all()])
+        return await self._work(self.runs.list, self._listing)
 
     async def list_views(self, request: Request) -> Response:
         return JSONResponse(all_views())
@@ -115,29 +122,40 @@ class Studio:
 
     async def _changes(self, request: Request) -> AsyncIterator[str]:
         try:
-            loop = asyncio.get_running_loop()
-            seen = await loop.run_in_executor(None, self._stamps)
-            quiet = 0.0
+            seen = await self._listing.do(self._searched)
+            quiet = searched = 0.0
             yield "event: ready\ndata: {}\n\n"
             while not await request.is_disconnected():
-                await asyncio.sleep(TICK)
-                now = await loop.run_in_executor(None, self._stamps)
+                begun = time.monotonic()
+                search = begun - searched > SEARCH
+                now = await self._listing.do(self._searched if search else self.runs.stamps)
+                searched = begun if search else searched
+                # a look at very many runs takes its time; most of the time is left to others
+                pause = max(TICK, 4 * (time.monotonic() - begun))
                 changed = [key for key, stamp in now.items() if seen.get(key) != stamp]
                 changed += [key for key in seen if key not in now]
-                seen, quiet = now, quiet + TICK
+                seen, quiet = now, quiet + pause
                 if changed:
                     quiet = 0.0
                     yield f"event: changed\ndata: {json.dumps(changed)}\n\n"
                 elif quiet >= KEEP_ALIVE:
                     quiet = 0.0
                     yield ": still here\n\n"
+                await asyncio.sleep(pause)
+        except AnaphoraError:
+            return  # the runs cannot be read in time; the page asks again
         finally:
             self._watching -= 1
 
-    def _stamps(self) -> dict[str, tuple[int, int]]:
-        return {run.id: run.stamp() for run in self.runs.all()}
+    def _searched(self) -> dict[str, Stamp]:
+        self.runs.all()
+        return self.runs.stamps()
 
-    async def _work(self, job: Callable[[], Any]) -> Response:
+    def _forget(self) -> None:
+        """A thread that was given up may still change these pictures, so that others are made from now on."""
+        self.pictures = Pictures()
+
+    async def _work(self, job: Callable[[], Any], worker: Worker | None = None) -> Response:
         """Do ``job`` in the one worker; refuse when too many wait, and answer mistakes with their sentence."""
         if self._waiting >= WAITING:
             return _sentence(
@@ -145,12 +163,12 @@ class Studio:
             )
         self._waiting += 1
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._worker, job)
+            found = await (worker or self._drawing).do(job)
         except AnaphoraError as error:
             return _sentence(422, str(error))
         finally:
             self._waiting -= 1
-        return found if isinstance(found, Response) else JSONResponse(found)
+        return found if isinstance(found, Response) else _json(found)
 
 
 def create_app(folders: Sequence[Path], *, token: str, port: Callable[[], int]) -> Guard:
@@ -164,6 +182,14 @@ def _static(name: str) -> Any:
         return Response(content, media_type=_TYPES[Path(name).suffix])
 
     return serve
+
+
+def _json(found: Any) -> Response:
+    """JSON that every page can read: numbers that are not finite are null, halves of characters escaped."""
+    try:
+        return JSONResponse(found)
+    except ValueError:
+        return Response(json.dumps(plain(found), allow_nan=False), media_type="application/json")
 
 
 def _sentence(status: int, text: str, headers: dict[str, str] | None = None) -> Response:

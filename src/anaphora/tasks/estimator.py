@@ -30,7 +30,7 @@ from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
-from anaphora.training.weights import first_not_finite, save_weights, snapshot
+from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
 
 
 class Estimator(Task):
@@ -79,6 +79,10 @@ class Estimator(Task):
     def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         """Make ``model_`` again of ``_weights``; a RuntimeError where they are another model's."""
         self.model_ = self._fresh_model()
+        if odd := mismatch(
+            self.model_.state_dict(), tensors
+        ):  # torch would take int8 for floats without a word
+            raise RuntimeError(odd)
         self.model_.load_state_dict(tensors)
         self.model_.to(device).eval()
 
@@ -276,7 +280,8 @@ class Estimator(Task):
         self = cls(**meaningful(config.task, config.settings))
         run = RunFolder(folder)
         tensors, _ = run.load_model()  # first: it verifies the files the rest is built from
-        self._read_learnt(run)
+        with _as_told(run.path / run.learnt_names()[0]):
+            self._read_learnt(run)
         self._take_weights(run, tensors, choose_device(device))
         self._trained_with, self._trained_on = self.settings_, config.data.get("train", {})
         return self
@@ -287,9 +292,10 @@ class Estimator(Task):
             raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
         try:
             self._rebuild(tensors, device)
-        except (RuntimeError, KeyError):
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
             raise RunError(
-                f"{run.model}: holds the weights of another model; restore the whole folder."
+                f"{run.model}: holds the weights of another model ({reason}); restore the whole folder."
             ) from None
 
     def _check_trained(self) -> None:

@@ -37,5 +37,5 @@ def reading_learnt(run: RunFolder, version: int) -> Iterator[dict[str, Any]]:
         if learnt["format"] != version:
             raise ValueError(f"its format is {learnt['format']!r}, this version reads {version}")
         yield learnt
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunError(f"{run.learnt} cannot be used ({error}); restore it from a copy of the run.") from None

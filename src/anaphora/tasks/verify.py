@@ -37,6 +37,10 @@ def _tried(name: str, check: Callable[[], str]) -> Finding:
         return Finding(name, True, check())
     except AnaphoraError as error:
         return Finding(name, False, str(error))
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # nonsense in a file is damage
+        return Finding(
+            name, False, f"does not hold what a run wrote ({str(error)[:200]}); restore it from a copy"
+        )
 
 
 def _learnt(run: RunFolder) -> str:

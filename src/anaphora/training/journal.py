@@ -9,14 +9,16 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from anaphora.errors import RunError
 from anaphora.files import open_plain, parse_json, read_bytes, streamed
+from anaphora.files.schemas import problem
 from anaphora.training.durable import replace_file, writing
-from anaphora.training.schemas import ROWS, problem
+from anaphora.training.schemas import ROWS
 
 _CHUNK = 1 << 20
+_PIECES = 64
 LONGEST_LINE = 1 << 24
 """Bytes of one line: what keeps memory bounded."""
 
@@ -72,7 +74,7 @@ class Journal:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add one line. Numbers that are not finite become null, which every JSON reader knows."""
-        data = (json.dumps(_plain(line), ensure_ascii=False, allow_nan=False) + "\n").encode()
+        data = (json.dumps(plain(line), ensure_ascii=False, allow_nan=False) + "\n").encode()
         with writing(self.path):
             if self._descriptor is None:
                 self._descriptor = self._opened(os.O_CREAT)
@@ -104,39 +106,59 @@ class Journal:
             self._descriptor = None
 
 
-def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal; a last line cut off by a crash is left out."""
+def read_journal(path: Path, *, most: int | None = None) -> Iterator[dict[str, Any]]:
+    """The lines of a journal; a last line cut off by a crash is left out.
+
+    Of a file of more than ``most`` bytes, as much is read in pieces from its beginning to its end.
+    """
     if not os.path.lexists(path):
         return
-    schema = ROWS.get(path.name)
     try:
-        with streamed(path, follow=False) as lines:
-            number = 0
-            while line := lines.readline(LONGEST_LINE):
-                number += 1
-                if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
-                    return
-                try:
-                    read = parse_json(line)
-                    reason = "it is not an object" if not isinstance(read, dict) else None
-                    reason = reason or (problem(schema, read) if schema else None)
-                except ValueError as error:
-                    reason = str(error)
-                if reason:
-                    raise RunError(
-                        f"{path}:{number}: not a line of a journal ({reason}), so the file is damaged; restore it from "
-                        "a copy."
-                    )
-                yield read
+        with streamed(path, follow=False) as file:
+            size = os.fstat(file.fileno()).st_size
+            if most is None or size <= most:
+                yield from _lines(path, file, 1)
+                return
+            for number in range(_PIECES):
+                file.seek(number * (size - most // _PIECES) // (_PIECES - 1))
+                if number:
+                    file.readline(LONGEST_LINE)  # the rest of a line that began before
+                yield from _lines(path, file, None, file.tell() + most // _PIECES)
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror}); restore it from a copy.") from error
 
 
-def _plain(value: Any) -> Any:
+def _lines(
+    path: Path, file: BinaryIO, number: int | None, end: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """The lines from the present place on that begin before ``end``; ``number`` is that of the first, if it is known."""
+    schema = ROWS.get(path.name)
+    place = file.tell()
+    while (end is None or place < end) and (line := file.readline(LONGEST_LINE)):
+        if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+            return
+        try:
+            read = parse_json(line)
+            reason = "it is not an object" if not isinstance(read, dict) else None
+            reason = reason or (problem(schema, read) if schema else None)
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            where = f"{path}: byte {place}" if number is None else f"{path}:{number}"
+            raise RunError(
+                f"{where}: not a line of a journal ({reason}), so the file is damaged; restore it from a copy."
+            )
+        yield read
+        place += len(line)
+        number = None if number is None else number + 1
+
+
+def plain(value: Any) -> Any:
+    """A value without numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -6,15 +6,14 @@ Names that are not known here are kept: a later version may add some.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(max_length=1000)]
 Number = FiniteFloat | int | None
-M = TypeVar("M", bound=BaseModel)
 
 
 class Schema(BaseModel):
@@ -55,7 +54,7 @@ class ExportFacts(Schema):
 
     files: dict[Name, Sha256]
     step: Count | None = None
-    chosen: Literal["best", "last", "saved"] | None = None
+    chosen: Name | None = None
     averaged: bool = False
     metric: Name | None = None
     value: Number = None
@@ -160,15 +159,3 @@ ROWS: dict[str, type[Schema]] = {
     "timings.jsonl": TimingsRow,
     "bad-batches.jsonl": BadBatchesRow,
 }
-
-
-def problem(schema: type[M], document: Any) -> str | None:
-    """A clause that names the first field that is not as it must be, or None."""
-    try:
-        schema.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"])[:100]
-        what = first["msg"][:1].lower() + first["msg"][1:100]
-        return f"{field}: {what}" if field else what
-    return None

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.schemas import problem
 from anaphora.training.durable import replace_file, writing
-from anaphora.training.schemas import Note, Schema, problem
+from anaphora.training.schemas import Note, Schema
 
 FORMAT = 1
 KEY = "anaphora"

@@ -14,6 +14,7 @@ from anaphora.data.labelled_targets import UNKNOWN
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.files.schemas import checked
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
@@ -128,7 +129,7 @@ class Answerer(PictureEstimator):
 
     def _read_learnt(self, run: RunFolder) -> None:
         with reading_learnt(run, FORMAT) as learnt:
-            self.answers_ = [str(answer) for answer in learnt["answers"]]
+            self.answers_ = checked(list[str], learnt["answers"])
         self.tokenizer_ = read_tokenizer(run, Tokenizer)
 
     def _vocabulary(self) -> dict[str, int]:

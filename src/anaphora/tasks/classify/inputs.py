@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import FiniteFloat, PositiveInt
 
 from anaphora.data.labelled_batches import Input
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import Array, as_sequence, picture_size
 from anaphora.errors import DataError
+from anaphora.files.schemas import checked
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,7 @@ class NGramInputs:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> NGramInputs:
-        known = tuple(map(str, given["known"]))
-        return cls(NGramSet(int(given["words"]), int(given["characters"]), bool(given["lowercase"]), known))
+        return cls(checked(NGramSet, {name: value for name, value in given.items() if name != "kind"}))
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,11 @@ class VectorInputs:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> VectorInputs:
-        rows, columns = given.get("size", (0, 0))
-        size = (int(rows), int(columns)) if "size" in given else None
-        return cls(np.array(given["mean"], np.float32), np.array(given["scale"], np.float32), size)
+        mean, scale = (checked(list[FiniteFloat], given[name]) for name in ("mean", "scale"))
+        size = checked(tuple[PositiveInt, PositiveInt], given["size"]) if "size" in given else None
+        if not mean or len(mean) != len(scale) or min(scale) <= 0:
+            raise ValueError("scale: a number above 0 for each feature is needed")
+        return cls(np.array(mean, np.float32), np.array(scale, np.float32), size)
 
 
 Inputs = TextInputs | NGramInputs | VectorInputs

@@ -11,6 +11,7 @@ from typing import Any
 from anaphora.data.conll import form_of
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json
+from anaphora.files.schemas import checked
 from anaphora.tasks.tag.schemes import infer_scheme, misfit
 
 FORMAT = 1
@@ -84,16 +85,9 @@ class Learnt:
                 raise RunError(
                     f"{path} has format {given['format']!r}, but this version reads {FORMAT}; upgrade Anaphora."
                 )
-            return cls(
-                tuple(map(str, given["tags"])),
-                str(given["scheme"]),
-                Origin(**given["origin"]),
-                given["letters"],
-                tuple(given["words"]),
-                tuple(Context(**one) for one in given.get("context", ())),
-            )
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise RunError(f"{path} is damaged; restore it from a copy of the run.") from None
+            return checked(cls, {name: value for name, value in given.items() if name != "format"})
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise RunError(f"{path} is damaged ({error}); restore it from a copy of the run.") from None
 
 
 def choose_scheme(asked: str, sequences: list[list[str]]) -> str:

@@ -19,6 +19,7 @@ from anaphora.data.audio.recordings_readers import (
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.files.schemas import checked
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
@@ -151,11 +152,11 @@ class Transcriber(Estimator):
 
     def _read_learnt(self, run: RunFolder) -> None:
         with reading_learnt(run, FORMAT) as learnt:
-            kind, rate, width = learnt["kind"], int(learnt["rate"]), int(learnt["features"])
+            kind, rate, width = learnt["kind"], *(checked(int, learnt[name]) for name in ("rate", "features"))
             if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
                 raise ValueError("it does not say what the model hears")
             self.ear_ = Ear(self.settings_, kind, rate, width)
-            self.words_ = [str(word) for word in learnt["words"]]
+            self.words_ = checked(list[str], learnt["words"])
         self.tokenizer_ = read_tokenizer(run, Tokenizer)
 
     def _vocabulary(self) -> dict[str, int]:
