@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from recurrent_bits import assert_same
 from recurrent_peers import B, H, I, T
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.kernels.toolchain import compiler
 
 
 @pytest.mark.parametrize("zoneout", [0.0, (0.3, 0.1)])
@@ -71,9 +73,12 @@ def test_steps_from_many_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
             for y, e in zip(pool.map(stream, range(8)), expected, strict=True):
-                assert torch.equal(y, e)
+                assert_same(y, e)
 
 
+@pytest.mark.skipif(
+    compiler.compiler() is None, reason="torch's own products round to the type of the context"
+)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_steps_under_autocast_on_the_cpu_equal_the_sequence(dtype: torch.dtype) -> None:
     recurrent = nn.Recurrent(nn.LSTM(I, H), layers=2).eval()
@@ -126,11 +131,11 @@ def test_a_state_may_come_from_anywhere() -> None:
         again = recurrent.step(x, first)[1]
         assert torch.equal(second[0], again[0])
         apart = (first[0].transpose(0, 2).contiguous().transpose(0, 2),)
-        assert torch.equal(recurrent.step(x, apart)[1][0], second[0])
+        assert_same(recurrent.step(x, apart)[1][0], second[0])
         second[0].mul_(2)
         expected = recurrent(x[:, None], initial=second)[1]
         torch.testing.assert_close(recurrent.step(x, second)[1], expected)
-        assert torch.equal(recurrent.step(x[:1], (first[0][:, :1],))[1][0], again[0][:, :1])
+        assert_same(recurrent.step(x[:1], (first[0][:, :1],))[1][0], again[0][:, :1])
 
 
 @pytest.mark.parametrize("hidden", [1, 7, 16, 33, 130])
@@ -144,4 +149,5 @@ def test_one_row_is_the_same_alone_and_among_others(hidden: int, dtype: torch.dt
         together = recurrent.step(x, state)[1]
         for row in range(3):
             alone = recurrent.step(x[row : row + 1], tuple(s[:, row : row + 1] for s in state))[1]
-            assert all(torch.equal(a, t[:, row : row + 1]) for a, t in zip(alone, together, strict=True))
+            for a, t in zip(alone, together, strict=True):
+                assert_same(a, t[:, row : row + 1])

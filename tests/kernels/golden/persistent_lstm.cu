@@ -12,7 +12,7 @@
 #define PART 2176
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X4,const elem*P0,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X3,const elem*P0,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
@@ -28,15 +28,15 @@ most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
 (void)prow;(void)plen;
-float v27_0[EPT];float v17_0[EPT];float v12_0[EPT];float v22_0[EPT];float v8_0[EPT];float v8_1[EPT];float v8_2[EPT];float v8_3[EPT];float v29_0[EPT];float v36_0[EPT];float v19_0[EPT];float v32_0[EPT];float v33_0[EPT];float v14_0[EPT];float v31_0[EPT];float v24_0[EPT];float v30_0[EPT];float v34_0[EPT];float v35_0[EPT];float v37_0[EPT];float v38_0[EPT];
+float v26_0[EPT];float v16_0[EPT];float v11_0[EPT];float v21_0[EPT];float v7_0[EPT];float v7_1[EPT];float v7_2[EPT];float v7_3[EPT];float v28_0[EPT];float v35_0[EPT];float v18_0[EPT];float v31_0[EPT];float v32_0[EPT];float v13_0[EPT];float v30_0[EPT];float v23_0[EPT];float v29_0[EPT];float v33_0[EPT];float v34_0[EPT];float v36_0[EPT];float v37_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
 bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
-elem raw_x4_0[EPT];elem raw_x4_1[EPT];elem raw_x4_2[EPT];elem raw_x4_3[EPT];float x4_0[EPT];float x4_1[EPT];float x4_2[EPT];float x4_3[EPT];
-auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x4_0[i]=X4[r*(4*H_)+0*H_+jc];raw_x4_1[i]=X4[r*(4*H_)+1*H_+jc];raw_x4_2[i]=X4[r*(4*H_)+2*H_+jc];raw_x4_3[i]=X4[r*(4*H_)+3*H_+jc];}};
+elem raw_x3_0[EPT];elem raw_x3_1[EPT];elem raw_x3_2[EPT];elem raw_x3_3[EPT];float x3_0[EPT];float x3_1[EPT];float x3_2[EPT];float x3_3[EPT];
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_x3_0[i]=X3[r*(4*H_)+0*H_+jc];raw_x3_1[i]=X3[r*(4*H_)+1*H_+jc];raw_x3_2[i]=X3[r*(4*H_)+2*H_+jc];raw_x3_3[i]=X3[r*(4*H_)+3*H_+jc];}};
 auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
-auto prepare=[&](){EACH{x4_0[i]=tof(raw_x4_0[i]);x4_1[i]=tof(raw_x4_1[i]);x4_2[i]=tof(raw_x4_2[i]);x4_3[i]=tof(raw_x4_3[i]);}};
+auto prepare=[&](){EACH{x3_0[i]=tof(raw_x3_0[i]);x3_1[i]=tof(raw_x3_1[i]);x3_2[i]=tof(raw_x3_2[i]);x3_3[i]=tof(raw_x3_3[i]);}};
 auto open=[&](){EACH{put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){
@@ -46,43 +46,43 @@ prepare();
 
 look(t+1);
 if(t+1<most){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);}}}
-if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X4[r*(4*H_)+0*H_+jc]);touch(&X4[r*(4*H_)+1*H_+jc]);touch(&X4[r*(4*H_)+2*H_+jc]);touch(&X4[r*(4*H_)+3*H_+jc]);}}}
-EACH{v27_0[i]=(x4_3[i]+p0_3);
-v17_0[i]=(x4_1[i]+p0_1);
-v12_0[i]=(x4_0[i]+p0_0);
-v22_0[i]=(x4_2[i]+p0_2);}
+if(t+2<most)EACH{const int late=place(t+2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X3[r*(4*H_)+0*H_+jc]);touch(&X3[r*(4*H_)+1*H_+jc]);touch(&X3[r*(4*H_)+2*H_+jc]);touch(&X3[r*(4*H_)+3*H_+jc]);}}}
+EACH{v26_0[i]=(x3_3[i]+p0_3);
+v16_0[i]=(x3_1[i]+p0_1);
+v11_0[i]=(x3_0[i]+p0_0);
+v21_0[i]=(x3_2[i]+p0_2);}
 here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v8_0[i]=total<4,1>(here+0,line,0*HS+j);v8_1[i]=total<4,1>(here+0,line,1*HS+j);v8_2[i]=total<4,1>(here+0,line,2*HS+j);v8_3[i]=total<4,1>(here+0,line,3*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v7_0[i]=total<4,1>(here+0,line,0*HS+j);v7_1[i]=total<4,1>(here+0,line,1*HS+j);v7_2[i]=total<4,1>(here+0,line,2*HS+j);v7_3[i]=total<4,1>(here+0,line,3*HS+j);}
 
 float y[EPT];Record<NK> record[EPT];
-EACH{v29_0[i]=(v27_0[i]+v8_3[i]);
-v36_0[i]=r_sigmoid(v29_0[i]);
-v19_0[i]=(v17_0[i]+v8_1[i]);
-v32_0[i]=r_sigmoid(v19_0[i]);
-v33_0[i]=(v32_0[i]*s1[i]);
-v14_0[i]=(v12_0[i]+v8_0[i]);
-v31_0[i]=r_sigmoid(v14_0[i]);
-v24_0[i]=(v22_0[i]+v8_2[i]);
-v30_0[i]=r_tanh(v24_0[i]);
-v34_0[i]=(v31_0[i]*v30_0[i]);
-v35_0[i]=(v33_0[i]+v34_0[i]);
-v37_0[i]=r_tanh(v35_0[i]);
-v38_0[i]=(v36_0[i]*v37_0[i]);
+EACH{v28_0[i]=(v26_0[i]+v7_3[i]);
+v35_0[i]=r_sigmoid(v28_0[i]);
+v18_0[i]=(v16_0[i]+v7_1[i]);
+v31_0[i]=r_sigmoid(v18_0[i]);
+v32_0[i]=(v31_0[i]*s1[i]);
+v13_0[i]=(v11_0[i]+v7_0[i]);
+v30_0[i]=r_sigmoid(v13_0[i]);
+v23_0[i]=(v21_0[i]+v7_2[i]);
+v29_0[i]=r_tanh(v23_0[i]);
+v33_0[i]=(v30_0[i]*v29_0[i]);
+v34_0[i]=(v32_0[i]+v33_0[i]);
+v36_0[i]=r_tanh(v34_0[i]);
+v37_0[i]=(v35_0[i]*v36_0[i]);
 
 record[i].v[0]=toe(s1[i]);
-record[i].v[1]=toe(v30_0[i]);
-record[i].v[2]=toe(v31_0[i]);
-record[i].v[3]=toe(v32_0[i]);
-record[i].v[4]=toe(v36_0[i]);
-record[i].v[5]=toe(v37_0[i]);
+record[i].v[1]=toe(v29_0[i]);
+record[i].v[2]=toe(v30_0[i]);
+record[i].v[3]=toe(v31_0[i]);
+record[i].v[4]=toe(v35_0[i]);
+record[i].v[5]=toe(v36_0[i]);
 record[i].v[6]=toe(0.f);
 record[i].v[7]=toe(0.f);
-const float n0=v38_0[i];
-const float n1=v35_0[i];
+const float n0=v37_0[i];
+const float n1=v34_0[i];
 s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
@@ -126,7 +126,7 @@ most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
 (void)prow;(void)plen;
-float v43_0[EPT];float v44_0[EPT];float v57_0[EPT];float v58_0[EPT];float v54_0[EPT];float v55_0[EPT];float v60_0[EPT];float v61_0[EPT];float v46_0[EPT];float v47_0[EPT];float v42_0[EPT];float v45_0[EPT];float v49_0[EPT];float v50_0[EPT];float v59_0[EPT];float v52_0[EPT];float v56_0[EPT];float v51_0[EPT];float v62_0[EPT];float v41_0[EPT];float v48_0[EPT];float v53_0[EPT];float v64_0[EPT];
+float v44_0[EPT];float v45_0[EPT];float v58_0[EPT];float v59_0[EPT];float v55_0[EPT];float v56_0[EPT];float v61_0[EPT];float v62_0[EPT];float v47_0[EPT];float v48_0[EPT];float v43_0[EPT];float v46_0[EPT];float v50_0[EPT];float v51_0[EPT];float v60_0[EPT];float v53_0[EPT];float v57_0[EPT];float v52_0[EPT];float v63_0[EPT];float v42_0[EPT];float v49_0[EPT];float v54_0[EPT];float v65_0[EPT];
 float s0[EPT];UNROLL for(int i=0;i<EPT;i++)s0[i]=FIRST0?tof(FIRST0[(L)row[i]*H_+jc]):0.f;
 float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+jc]):0.f;
 
@@ -134,20 +134,20 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
 auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
-auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);dy[i]=tof(raw_dy[i]);v43_0[i]=(k0_5[i]*k0_5[i]);v44_0[i]=(K(1.0)-v43_0[i]);v57_0[i]=(K(1.0)-k0_2[i]);v58_0[i]=(k0_2[i]*v57_0[i]);v54_0[i]=(K(1.0)-k0_3[i]);v55_0[i]=(k0_3[i]*v54_0[i]);v60_0[i]=(k0_1[i]*k0_1[i]);v61_0[i]=(K(1.0)-v60_0[i]);v46_0[i]=(K(1.0)-k0_4[i]);v47_0[i]=(k0_4[i]*v46_0[i]);}};
-auto open=[&](){EACH{v42_0[i]=(g0[i]*k0_4[i]);
-v45_0[i]=(v42_0[i]*v44_0[i]);
-v49_0[i]=(s1[i]+v45_0[i]);
-v50_0[i]=(v49_0[i]*k0_1[i]);
-v59_0[i]=(v50_0[i]*v58_0[i]);
-v52_0[i]=(v49_0[i]*k0_0[i]);
-v56_0[i]=(v52_0[i]*v55_0[i]);
-v51_0[i]=(v49_0[i]*k0_2[i]);
-v62_0[i]=(v51_0[i]*v61_0[i]);
-v41_0[i]=(g0[i]*k0_5[i]);
-v48_0[i]=(v41_0[i]*v47_0[i]);
-put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v59_0[i]:0.f),(live[i]&&col?v56_0[i]:0.f),on[i]);
-put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v62_0[i]:0.f),(live[i]&&col?v48_0[i]:0.f),on[i]);}};
+auto prepare=[&](){EACH{k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);dy[i]=tof(raw_dy[i]);v44_0[i]=(k0_5[i]*k0_5[i]);v45_0[i]=(K(1.0)-v44_0[i]);v58_0[i]=(K(1.0)-k0_2[i]);v59_0[i]=(k0_2[i]*v58_0[i]);v55_0[i]=(K(1.0)-k0_3[i]);v56_0[i]=(k0_3[i]*v55_0[i]);v61_0[i]=(k0_1[i]*k0_1[i]);v62_0[i]=(K(1.0)-v61_0[i]);v47_0[i]=(K(1.0)-k0_4[i]);v48_0[i]=(k0_4[i]*v47_0[i]);}};
+auto open=[&](){EACH{v43_0[i]=(g0[i]*k0_4[i]);
+v46_0[i]=(v43_0[i]*v45_0[i]);
+v50_0[i]=(s1[i]+v46_0[i]);
+v51_0[i]=(v50_0[i]*k0_1[i]);
+v60_0[i]=(v51_0[i]*v59_0[i]);
+v53_0[i]=(v50_0[i]*k0_0[i]);
+v57_0[i]=(v53_0[i]*v56_0[i]);
+v52_0[i]=(v50_0[i]*k0_2[i]);
+v63_0[i]=(v52_0[i]*v62_0[i]);
+v42_0[i]=(g0[i]*k0_5[i]);
+v49_0[i]=(v42_0[i]*v48_0[i]);
+put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v60_0[i]:0.f),(live[i]&&col?v57_0[i]:0.f),on[i]);
+put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v63_0[i]:0.f),(live[i]&&col?v49_0[i]:0.f),on[i]);}};
 if(most){look(most-1);fetch();prepare();}
 for(int t=most-1;t>=0;t--){
 UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
@@ -157,22 +157,22 @@ open();
 look(t-1);
 if(t>0){fetch();EACH{if(on[i]&&j*sizeof(elem)%32==0){touch(SHARED+(L)next[i]*SW+jj+0*HP);touch(SHARED+(L)next[i]*SW+jj+1*HP);touch(SHARED+(L)next[i]*SW+jj+2*HP);touch(SHARED+(L)next[i]*SW+jj+3*HP);}}}
 if(t>1)EACH{const int late=place(t-2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);}touch(KEEP+(r*H_+jc)*NK);}}
-EACH{v53_0[i]=(v49_0[i]*k0_3[i]);
-sum0+=live[i]&&on[i]&&col?v59_0[i]:0.f;
-sum1+=live[i]&&on[i]&&col?v56_0[i]:0.f;
-sum2+=live[i]&&on[i]&&col?v62_0[i]:0.f;
-sum3+=live[i]&&on[i]&&col?v48_0[i]:0.f;}
+EACH{v54_0[i]=(v50_0[i]*k0_3[i]);
+sum0+=live[i]&&on[i]&&col?v60_0[i]:0.f;
+sum1+=live[i]&&on[i]&&col?v57_0[i]:0.f;
+sum2+=live[i]&&on[i]&&col?v63_0[i]:0.f;
+sum3+=live[i]&&on[i]&&col?v49_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
 product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
 if(t>0)prepare();
 __syncthreads();
-EACH{const int line=(tid+i*NTH)/HS;v64_0[i]=total<1,1>(here+0,line,0*HS+j);}
+EACH{const int line=(tid+i*NTH)/HS;v65_0[i]=total<1,1>(here+0,line,0*HS+j);}
 
 
 EACH{
-const float n0=v64_0[i];
-const float n1=v53_0[i];
+const float n0=v65_0[i];
+const float n1=v54_0[i];
 s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];}
 

@@ -46,7 +46,7 @@ def derive(
 
     for output, seed in zip(outputs, seeds, strict=True):
         flow(output, seed)
-    result = Derivative([graph.const(0) for _ in state_widths], {}, {})
+    result = Derivative([graph.spread(graph.const(0), w) for w in state_widths], {}, {})
     for node in reversed(ancestors(outputs)):
         if node.number not in flows or node.op == "slice":
             continue
@@ -62,6 +62,10 @@ def derive(
             result.products.append((node, gradient))
             if node.args[0].op != "step":
                 flow(node.args[0], graph.product(gradient, -1 - node.index, matrix_widths[node.index]))
+        elif node.number in graph.peaks:
+            parts = graph.peaks[node.number]
+            for part, own in zip(parts, _peak(graph, node, parts, gradient), strict=True):
+                flow(part, own)
         elif node.op == "cat":
             at = 0
             for part in node.args:
@@ -82,19 +86,17 @@ def _assembled(graph: Graph, width: int, flows: list[tuple[int, Node]]) -> Node:
     """The sum of gradients of parts of a value, as one value of the whole width."""
     sized = [(start, g, _reach(start, g, width)) for start, g in flows]
     if all(start == 0 and end == width for start, _, end in sized):
-        total = sized[0][1]
-        for _, g, _ in sized[1:]:
-            total = graph.pointwise("add", total, g)
+        total = graph.total(g for _, g, _ in sized)
         return graph.spread(total, width) if total.width != width else total
     edges = sorted({0, width, *(s for s, _, _ in sized), *(e for _, _, e in sized)})
     parts = []
     for low, high in pairwise(edges):
-        total = graph.const(0)
-        for start, g, end in sized:
-            if start <= low and high <= end:
-                part = g if g.width == 1 and end - start > 1 else graph.slice(g, low - start, high - low)
-                total = graph.pointwise("add", total, part)
-        parts.append(graph.spread(total, high - low))
+        here = [
+            g if g.width == 1 and end - start > 1 else graph.slice(g, low - start, high - low)
+            for start, g, end in sized
+            if start <= low and high <= end
+        ]
+        parts.append(graph.spread(graph.total(here), high - low))
     return graph.cat(parts)
 
 
@@ -113,14 +115,14 @@ def _rules(graph: Graph, node: Node, g: Node) -> list[Node | None]:
         "add": lambda: [g, g],
         "sub": lambda: [g, f("neg", g)],
         "mul": lambda: [f("mul", g, b), f("mul", g, a)],
-        "div": lambda: [f("div", g, b), f("neg", f("div", f("mul", g, node), b))],
+        "div": lambda: [f("div", g, b), f("neg", f("mul", g, f("div", node, b)))],
         "neg": lambda: [f("neg", g)],
         "exp": lambda: [f("mul", g, node)],
         "log": lambda: [f("div", g, a)],
         "log1p": lambda: [f("div", g, f("add", a, one))],
         "tanh": lambda: [f("mul", g, f("sub", one, f("mul", node, node)))],
         "sigmoid": lambda: [f("mul", g, f("mul", node, f("sub", one, node)))],
-        "relu": lambda: [f("select", f("gt", node, graph.const(0)), g, graph.const(0))],
+        "relu": lambda: [f("select", f("ge", graph.const(0), node), graph.const(0), g)],
         "abs": lambda: [f("mul", g, f("sign", a))],
         "sqrt": lambda: [f("div", f("mul", g, graph.const(0.5)), node)],
         "rsqrt": lambda: [f("mul", f("mul", g, graph.const(-0.5)), f("mul", node, f("mul", node, node)))],
@@ -129,8 +131,8 @@ def _rules(graph: Graph, node: Node, g: Node) -> list[Node | None]:
         "erf": lambda: [
             f("mul", g, f("mul", graph.const(2 / math.sqrt(math.pi)), f("exp", f("neg", f("mul", a, a)))))
         ],
-        "max": lambda: _larger(graph, a, b, g),
-        "min": lambda: _larger(graph, b, a, g),
+        "max": lambda: [_unless_less(graph, a, b, g), _unless_less(graph, b, a, g)],
+        "min": lambda: [_unless_less(graph, b, a, g), _unless_less(graph, a, b, g)],
         "sign": lambda: [None],
         "still": lambda: [None],
         "gt": lambda: [None, None],
@@ -141,22 +143,23 @@ def _rules(graph: Graph, node: Node, g: Node) -> list[Node | None]:
             f("select", a, graph.const(0), g),
         ],
         "sum": lambda: [graph.spread(g, a.width)],
-        "maximum": lambda: [_peak(graph, node, a, g)],
+        "maximum": lambda: [*_peak(graph, node, [a], g)],
     }
     return rules[node.op]()
 
 
-def _larger(graph: Graph, a: Node, b: Node, g: Node) -> list[Node | None]:
-    """The gradient goes to the larger of a and b; a tie shares it, as torch does."""
+def _unless_less(graph: Graph, a: Node, b: Node, g: Node) -> Node:
+    """The gradient of max(a, b) with respect to a: none where a < b, half where they are equal, and all of it where one
+    of them is NaN, which is how torch masks it."""
     f = graph.pointwise
-    half = graph.const(0.5)
-    share_a = f("mul", half, f("add", f("gt", a, b), f("ge", a, b)))
-    share_b = f("mul", half, f("add", f("gt", b, a), f("ge", b, a)))
-    return [f("mul", g, share_a), f("mul", g, share_b)]
+    equal_or_more = f("select", f("ge", b, a), f("mul", g, graph.const(0.5)), g)
+    return f("select", f("gt", b, a), graph.const(0), equal_or_more)
 
 
-def _peak(graph: Graph, node: Node, a: Node, g: Node) -> Node:
-    """The gradient of a row's maximum goes to the places that reach it, in equal shares."""
+def _peak(graph: Graph, node: Node, parts: list[Node], g: Node) -> list[Node]:
+    """The gradient of a row's maximum goes to the places that reach it, in equal shares: with a NaN in the row no place
+    does, and 0 / 0 is NaN everywhere, as in torch."""
     f = graph.pointwise
-    at = f("ge", a, node)
-    return f("mul", f("div", g, graph.reduce("sum", at)), at)
+    reached = [f("ge", part, node) for part in parts]
+    share = f("div", g, graph.total(graph.reduce("sum", at) for at in reached))
+    return [f("mul", share, at) for at in reached]

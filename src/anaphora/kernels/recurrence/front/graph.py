@@ -5,8 +5,21 @@ step's inputs, the row's inputs, the states and vector parameters. Nodes are mad
 one node per expression (equal expressions are shared) and simplifies as it goes:
 
 - a slice of a pointwise operation is the operation on slices, so that four gates cut from one product need
-  no copies, and a concatenation only exists where somebody has to have it as one array;
-- adding zero, multiplying by zero or one, and arithmetic on constants vanish.
+  no copies, and a concatenation only exists where a product or a store needs it as one array;
+- what changes no value vanishes: x − 0, x · 1, x / 1, arithmetic on constants.
+
+NaN and ±inf, in every backend, follow IEEE 754 and torch, so that a run that diverges shows it:
+
+- ``max``, ``min`` and ``maximum`` are NaN if any operand is; ``relu`` of NaN is NaN, ``sign`` of NaN is 0;
+- ``gt`` and ``ge`` with NaN are 0 (false); ``select`` returns the chosen operand as it is, whatever the other one is;
+- 0 · x is NaN where x is NaN or infinite, so it is computed; x + 0 is computed too: it is +0 for x = −0;
+- no operation may be reassociated or contracted across nodes in a way that makes a finite result of these, or the
+  reverse.
+
+Gradients are those of torch, and :mod:`~anaphora.kernels.recurrence.front.derive` writes them in these same operations:
+a gradient that does not flow is selected away (0 even where it is NaN or infinite) exactly where torch masks it. Two
+things are never read, unlike in a loop over padded rows: steps past a row's end, and columns no output depends on. A
+state that no step reads has a gradient of zero, where torch has none: 0 · NaN shows here.
 """
 
 from __future__ import annotations
@@ -79,6 +92,8 @@ class Graph:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Node] = {}
+        # The largest of a concatenation is found part by part; its gradient depends on all parts together.
+        self.peaks: dict[int, list[Node]] = {}
 
     def node(
         self, op: str, args: Sequence[Node] = (), width: int = 1, index: int = 0, value: float = 0.0
@@ -106,6 +121,8 @@ class Graph:
             total = self.reduce(op, value.args[0])
             for part in value.args[1:]:
                 total = self.pointwise("add" if op == "sum" else "max", total, self.reduce(op, part))
+            if op == "maximum":
+                self.peaks[total.number] = list(value.args)
             return total
         return value if value.width == 1 else self.node(op, (value,), 1)
 
@@ -167,6 +184,13 @@ class Graph:
         return self.node("spread", (value,), width)
 
     # ------------------------------------------------------------------ arithmetic
+    def total(self, terms: Iterable[Node]) -> Node:
+        """The sum of some values, from the first to the last; zero if there are none."""
+        result: Node | None = None
+        for term in terms:
+            result = term if result is None else self.pointwise("add", result, term)
+        return self.const(0) if result is None else result
+
     def pointwise(self, op: str, *args: Node) -> Node:
         width = max(a.width for a in args)
         if any(a.width not in (1, width) for a in args):
@@ -202,21 +226,19 @@ class Graph:
         first = args[0]
         if op in ("add", "sub", "mul", "div"):
             a, b = args
-            if op == "mul" and (_is(a, 0) or _is(b, 0)):
-                return self.const(0)
-            if (op == "add" and _is(a, 0)) or (op == "mul" and _is(a, 1)):
+            if (op == "add" and _is(a, -0.0)) or (op == "mul" and _is(a, 1)):
                 return b
-            if (op in ("add", "sub") and _is(b, 0)) or (op in ("mul", "div") and _is(b, 1)):
+            if (op == "add" and _is(b, -0.0)) or (op == "sub" and _is(b, 0)):
                 return a
-            if op == "sub" and _is(a, 0):
-                return self.pointwise("neg", b)
+            if op in ("mul", "div") and _is(b, 1):
+                return a
             if op == "mul" and _is(a, -1):
                 return self.pointwise("neg", b)
             if op == "mul" and _is(b, -1):
                 return self.pointwise("neg", a)
             if op == "add" and b.op == "neg":
                 return self.pointwise("sub", a, b.args[0])
-            if op == "div" and b.op == "const" and b.value != 0:
+            if op == "div" and b.op == "const" and _has_exact_reciprocal(b.value):
                 return self.pointwise("mul", a, self.const(1 / b.value))
         if op == "neg" and first.op == "neg":
             return first.args[0]
@@ -238,7 +260,14 @@ class Graph:
 
 
 def _is(node: Node, value: float) -> bool:
-    return node.op == "const" and node.value == value
+    """Whether a node is this constant; the two zeros differ."""
+    same_sign = math.copysign(1, node.value) == math.copysign(1, value)
+    return node.op == "const" and node.value == value and same_sign
+
+
+def _has_exact_reciprocal(value: float) -> bool:
+    """Powers of two that neither overflow nor lose bits in float32."""
+    return abs(math.frexp(value)[0]) == 0.5 and 2.0**-120 < abs(value) < 2.0**120
 
 
 def until(roots: Iterable[Node], stop: Collection[int]) -> list[Node]:

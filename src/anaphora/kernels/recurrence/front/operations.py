@@ -170,7 +170,7 @@ def _pow(w: _Watcher, a: Any, power: Any) -> Node:
 def _softplus(w: _Watcher, a: Any, beta: float = 1, threshold: float = 20) -> Node:
     f, x = w.graph.pointwise, _scaled(w, a, beta)
     above = f("gt", x, w.graph.const(threshold))
-    soft = f("log1p", f("exp", f("min", x, w.graph.const(threshold))))
+    soft = f("log1p", f("exp", f("select", above, w.graph.const(threshold), x)))
     return f("mul", f("select", above, x, soft), w.graph.const(1 / beta))
 
 
@@ -201,11 +201,12 @@ def _leaky_relu(w: _Watcher, a: Any, slope: float = 0.01) -> Node:
 @rule("elu")
 def _elu(w: _Watcher, a: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Node:
     f, c, x = w.graph.pointwise, w.graph.const, w.operand(a)
-    down = f("mul", c(alpha), f("sub", f("exp", f("min", f("mul", x, c(input_scale)), c(0))), c(1)))
-    return f("mul", c(scale), f("select", f("gt", x, c(0)), x, down))
+    above = f("gt", x, c(0))
+    down = f("mul", c(alpha), f("sub", f("exp", f("select", above, c(0), f("mul", x, c(input_scale)))), c(1)))
+    return f("mul", c(scale), f("select", above, x, down))
 
 
-@rule("hardtanh", "clamp")
+@rule("clamp")
 def _clamp(w: _Watcher, a: Any, low: Any = None, high: Any = None, **bounds: Any) -> Node:
     return _bounded(w, a, bounds.get("min", low), bounds.get("max", high))
 
@@ -221,20 +222,45 @@ def _clamp_max(w: _Watcher, a: Any, high: Any) -> Node:
 
 
 def _bounded(w: _Watcher, a: Any, low: Any, high: Any) -> Node:
-    """Inside the bounds, ends included, the gradient is one: torch's rule."""
+    """Inside the bounds, ends included, the gradient is one; outside and for NaN it is zero: torch's rule."""
     f, value = w.graph.pointwise, w.operand(a)
     if low is not None:
-        value = f("select", f("ge", value, w.operand(low)), value, w.operand(low))
+        value = _limited(w, f("ge", value, w.operand(low)), value, w.operand(low), "max")
     if high is not None:
-        value = f("select", f("ge", w.operand(high), value), value, w.operand(high))
+        value = _limited(w, f("ge", w.operand(high), value), value, w.operand(high), "min")
     return value
+
+
+def _limited(w: _Watcher, inside: Node, value: Node, bound: Node, op: str) -> Node:
+    """``value`` where it is inside, else the larger (or smaller) of it and the bound: NaN if one of them is."""
+    f = w.graph.pointwise
+    beyond = f("still", f(op, value, bound))
+    if bound.op != "const":  # a bound that is a tensor has a gradient where it is the result
+        past = f("gt", bound, value) if op == "max" else f("gt", value, bound)
+        beyond = f("select", past, bound, beyond)
+    return f("select", inside, value, beyond)
+
+
+@rule("hardtanh")
+def _hardtanh(w: _Watcher, a: Any, low: float = -1, high: float = 1) -> Node:
+    """A clamp whose gradient is zero at the ends."""
+    f, x, bottom, top = w.graph.pointwise, w.operand(a), w.graph.const(low), w.graph.const(high)
+    value = _limited(w, f("gt", x, bottom), x, bottom, "max")
+    return _limited(w, f("gt", top, x), value, top, "min")
 
 
 @rule("lerp")
 def _lerp(w: _Watcher, a: Any, b: Any, weight: Any) -> Node:
     check_rows(w, (a, b, weight))
-    f, start = w.graph.pointwise, w.operand(a)
-    return f("add", start, f("mul", w.operand(weight), f("sub", w.operand(b), start)))
+    f, start, end, share = w.graph.pointwise, w.operand(a), w.operand(b), w.operand(weight)
+    away = f("sub", end, start)
+    # torch measures from the nearer end, which decides what becomes of infinities.
+    from_end = f("sub", share, w.graph.const(1))
+    if share.op == "const":
+        near = abs(share.value) < 0.5
+        return f("add", start, f("mul", share, away)) if near else f("add", end, f("mul", from_end, away))
+    close = f("gt", w.graph.const(0.5), f("abs", share))
+    return f("add", f("select", close, start, end), f("mul", f("select", close, share, from_end), away))
 
 
 @rule("addcmul")
@@ -254,4 +280,6 @@ def _mm(w: _Watcher, a: Tensor, b: Tensor) -> Node:
 def _addmm(w: _Watcher, bias: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Node:
     f = w.graph.pointwise
     product = f("mul", w.multiply(a, b), w.graph.const(alpha))
+    if beta == 0:  # torch does not read the bias then
+        return product
     return f("add", product, f("mul", w.operand(bias), w.graph.const(beta)))

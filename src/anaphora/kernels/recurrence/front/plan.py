@@ -141,7 +141,9 @@ def _merge_products(trace: Trace) -> tuple[list[Node], list[Matrix]]:
             whole = graph.product(args[0], m, matrices[m].out)
             new[node.number] = graph.slice(whole, before, node.width)
         else:
-            new[node.number] = rebuild(graph, node, args)
+            new[node.number] = made = rebuild(graph, node, args)
+            if node.number in graph.peaks:
+                graph.peaks[made.number] = [new[p.number] for p in graph.peaks[node.number]]
     return [new[o.number] for o in trace.outputs], matrices
 
 

@@ -264,10 +264,10 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = (known.index, columns)
         if key not in self.matrices:
             self.matrices[key] = len(self.matrix_list)
-            how, turned = self.preparations[known.index], True
+            how, transposed = self.preparations[known.index], True
             if how.call is aten.t.default and isinstance(how.args[0], Known):
-                known, turned = how.args[0], False  # stored (out, in) already
-            self.transposed.append(turned)
+                known, transposed = how.args[0], False  # stored (out, in) already
+            self.transposed.append(transposed)
             self.columns.append(columns)
             inputs = value.shape[0] if columns is None else columns[1] - columns[0]
             self.matrix_list.append((known, value.shape[1], inputs))
@@ -279,13 +279,13 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not isinstance(row, Node) or isinstance(self.value_of(matrix), Node):
             raise CannotTrace("a product of two row values, or with a row value on the right")
         parts = row.args if row.op == "cat" else (row,)
-        total, at = self.graph.const(0), 0
+        products, at = [], 0
         for part in parts:
             columns = None if len(parts) == 1 else (at, at + part.width)
             m = self.matrix(matrix, columns)
-            total = self.graph.pointwise("add", total, self.graph.product(part, m, matrix.shape[1]))
+            products.append(self.graph.product(part, m, matrix.shape[1]))
             at += part.width
-        return total
+        return self.graph.total(products)
 
 
 def _memory(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:

@@ -85,6 +85,33 @@ static inline R r_sign(R x) { return (x > K(0) ? K(1) : K(0)) - (x < K(0) ? K(1)
 static inline R r_max(R a, R b) { return (a > b || a != a) ? a : b; }
 static inline R r_min(R a, R b) { return (a < b || a != a) ? a : b; }
 
+/* ---------------------------------------------------------------- rows */
+/* Element j of a row goes to lane j mod LANES, and the lanes are joined in pairs: an order that no compiler, vector length
+   or batch changes. */
+#define LANES ((L)(128 / sizeof(R)))
+#define PARTS (LANES / VW)
+static inline R row_sum(const R *x, L n) {
+  R lanes[LANES] __attribute__((aligned(VECTOR_BYTES))) = {0};
+  V s[PARTS];
+  L j = 0;
+  _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] = (V){0};
+  for (; j + LANES <= n; j += LANES)
+    _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] += *(const VU *)(x + j + i * VW);
+  memcpy(lanes, x + j, (n - j) * sizeof(R)); /* what is left, and zeros */
+  for (int i = 0; i < PARTS; i++) *(V *)(lanes + i * VW) += s[i];
+  for (L half = LANES / 2; half; half /= 2)
+    for (L l = 0; l < half; l++) lanes[l] += lanes[l + half];
+  return lanes[0];
+}
+static inline R row_maximum(const R *x, L n) {
+  R lanes[LANES];
+  for (L l = 0; l < LANES; l++) lanes[l] = -INFINITY;
+  for (L j = 0; j < n; j += LANES)
+    for (L l = 0; l < LANES && j + l < n; l++) lanes[l] = r_max(lanes[l], x[j + l]);
+  for (L l = 1; l < LANES; l++) lanes[0] = r_max(lanes[0], lanes[l]);
+  return lanes[0];
+}
+
 /* ---------------------------------------------------------------- products */
 /* Panels of WIDE columns, k after k: P[panel][k][WIDE]; W holds element (column n, row k) at n*ln + k*lk. */
 void pack(const L *n, void *const *p) {

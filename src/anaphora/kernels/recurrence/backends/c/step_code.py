@@ -30,7 +30,6 @@ class _Loop:
     order: int
     lines: list[str] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
-    sums: list[tuple[str, str]] = field(default_factory=list)
 
 
 class StepCode:
@@ -57,6 +56,9 @@ class StepCode:
         self.outputs_of = {p.node.number: p for p in self.products}
         self.levels: dict[int, tuple[int, int]] = {}
         self.temporaries: dict[int, Node] = {}
+        self.scratch: dict[
+            str, str
+        ] = {}  # arrays this code needs besides those it is given, and their widths
 
     # ------------------------------------------------------------------ levels
     def level(self, node: Node) -> tuple[int, int]:
@@ -88,7 +90,8 @@ class StepCode:
             or (node.op in REDUCTIONS and len(stages) > 1)
         }
         for n, node in self.temporaries.items():
-            self.pointers[f"T{n}"] = f"tmp{n}+i*{self.width(node)}"
+            self.scratch[f"temporary_{n}"] = self.width(node)
+            self.pointers[f"temporary_{n}_row"] = f"temporary_{n} + i*{self.width(node)}"
         return self._generate()
 
     def _generate(self) -> str:
@@ -106,7 +109,12 @@ class StepCode:
         for stage in range(last + 1):
             body = self._rows(stage, {order: items for (s, order), items in work.items() if s == stage})
             if body:
-                text.append(body)
+                after = (
+                    "what needs no product of this step"
+                    if stage == 0
+                    else "what waits for the products above"
+                )
+                text.append(f"/* {after} */\n{body}")
             text.extend(self._product(p) for p in self.products if self.level(p.node.args[0])[0] == stage)
         return "\n".join(text)
 
@@ -131,15 +139,19 @@ class StepCode:
     def _product(self, p: Product) -> str:
         out, inner = self.size_of_product(p)
         packed = f"m{p.matrix}" if p.matrix >= 0 else f"mt{-1 - p.matrix}"
-        return (
-            f"for(L i=0;i<na;i++){{L at=AT(i);(void)at;ab[i]={self.pointers[p.source]};"
-            f"cb[i]={self.pointers[p.target]};}}\n"
-            f"gemm(na,ab,cb,{out},{inner},{packed},{int(p.add)});"
-        )
+        named = f"matrix {p.matrix}" if p.matrix >= 0 else f"matrix {-1 - p.matrix}, transposed"
+        return f"""/* product with {named} */
+for (L i = 0; i < na; i++) {{
+const L at = AT(i);
+(void)at;
+from[i] = {self.pointers[p.source]};
+to[i] = {self.pointers[p.target]};
+}}
+gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
 
     def size_of_product(self, p: Product) -> tuple[str, str]:
         m = p.matrix if p.matrix >= 0 else -1 - p.matrix
-        wide, narrow = ("mo", m), ("mi", m)
+        wide, narrow = ("matrix out", m), ("matrix in", m)
         out = self.tables.size(wide if p.matrix >= 0 else narrow, p.node.width)
         inner = self.tables.size(narrow if p.matrix >= 0 else wide, p.node.args[0].width)
         return out, inner
@@ -158,9 +170,9 @@ class StepCode:
         if not lines:
             return ""
         body = "\n".join(lines)
-        used = sorted(set(re.findall(r"\b[A-Z]+[a-z]?\d+\b", body)) & set(self.pointers))
-        pointers = "".join(f"R*const {name}={self.pointers[name]};" for name in used)
-        return f"for(L i=0;i<na;i++){{L at=AT(i);(void)at;\n{pointers}\n{body}\n}}"
+        used = sorted(set(re.findall(r"\w+", body)) & set(self.pointers))
+        pointers = "\n".join(f"R *const {name} = {self.pointers[name]};" for name in used)
+        return f"for (L i = 0; i < na; i++) {{\nconst L at = AT(i);\n(void)at;\n{pointers}\n{body}\n}}"
 
     def _loop(
         self, stage: int, order: int, width: int, items: list[tuple[Node, str, Store | None, int]]
@@ -169,45 +181,48 @@ class StepCode:
         self.row_lines: list[str] = []
         self.here = (stage, order, width)
         now_stored: dict[int, str] = {}
+        reduced: list[tuple[Node, str]] = []
+        bound = self.width(items[0][0].args[0] if items[0][2] is None else items[0][0])
         for node, _, store, start in items:
             if store is None:
-                value = self.value(node.args[0], loop)
-                name = f"r{node.number}"
-                loop.sums.append((name, node.op))
-                loop.lines.append(
-                    f"{name}+={value};" if node.op == "sum" else f"{name}=({value}>{name}?{value}:{name});"
-                )
+                reduced.append((node, self._terms(node, loop)))
                 continue
             value = self.value(node, loop)
             at = self._index(store, node, start)
-            loop.lines.append(f"{store.target}[{at}]{'+=' if store.add else '='}{value};")
+            loop.lines.append(f"{store.target}[{at}] {'+=' if store.add else '='} {value};")
             if not store.add and store.node is node:
                 now_stored[node.number] = store.target
+        lines = [*self.row_lines]
         if width == 1:
-            lines = [*self.row_lines]
-            for name, _ in loop.sums:
-                lines.append(f"R {name}=0;")
             lines += loop.lines
-        else:
-            lines = [*self.row_lines]
-            clauses = ""
-            for name, op in loop.sums:
-                lines.append(f"R {name}={'0' if op == 'sum' else '-INFINITY'};")
-                clauses += f" reduction({'+' if op == 'sum' else 'max'}:{name})"
-            lines.append(f'_Pragma("omp simd{clauses}")')
-            bound = self.tables.size(("width", items[0][0].number), width)
-            lines.append(f"for(L j=0;j<{bound};j++){{" + "\n".join(loop.lines) + "}")
-        for node, _, store, _start in items:
-            if store is None and node.number in self.temporaries:
-                lines.append(f"T{node.number}[0]=r{node.number};")
+        elif loop.lines:
+            lines += ['_Pragma("omp simd")', f"for (L j = 0; j < {bound}; j++) {{", *loop.lines, "}"]
+        for node, terms in reduced:
+            lines.append(f"const R {_name(node)} = row_{node.op}({terms}, {bound});")
+            if node.number in self.temporaries:
+                lines.append(f"temporary_{node.number}_row[0] = {_name(node)};")
         self.stored.update(now_stored)
         return lines
+
+    def _terms(self, reduction: Node, loop: _Loop) -> str:
+        """Where the terms of a row's reduction lie. They are written first and reduced in a fixed order afterwards, which
+        no vectorised loop would promise."""
+        value = reduction.args[0]
+        place = self._place(value)
+        if place is not None:
+            self._count(value)
+            return f"{place[0]} + {place[1]}0" if place[1] else place[0]
+        name = f"terms_{reduction.number}"
+        self.scratch[f"{name}_array"] = self.width(value)
+        self.pointers[name] = f"{name}_array"
+        loop.lines.append(f"{name}[j] = {self.value(value, loop)};")
+        return name
 
     def _index(self, store: Store, node: Node, start: int) -> str:
         j = "j" if node.width > 1 else "0"
         if start == 0:
             return j
-        return f"{self.tables.size(('start', store.node.number, start), start)}+{j}"
+        return f"{self.tables.size(('part start', store.node.number, start), start)}+{j}"
 
     # ------------------------------------------------------------------ values
     def value(self, node: Node, loop: _Loop) -> str:
@@ -227,24 +242,24 @@ class StepCode:
         if node.number in loop.known:
             return loop.known[node.number]
         args = [self.value(a, loop) for a in node.args]
-        name = f"v{node.number}"
+        name = _name(node)
         loop.known[node.number] = name
-        loop.lines.append(f"const R {name}={expression(node.op, args)};")
+        loop.lines.append(f"const R {name} = {expression(node.op, args)};")
         if node.number in self.temporaries:
-            loop.lines.append(f"T{node.number}[j]={name};")
+            loop.lines.append(f"temporary_{node.number}_row[j] = {name};")
             self.given_later(node)
         return name
 
     def _once(self, node: Node, place: str) -> str:
         """Read a value one wide before the loop: the compiler cannot know that the loop leaves it alone."""
         if node.number not in self.scalars:
-            self.scalars[node.number] = f"c{node.number}"
-            self.row_lines.append(f"const R c{node.number}={place};")
+            self.scalars[node.number] = f"{_name(node)}_read"
+            self.row_lines.append(f"const R {_name(node)}_read = {place};")
         return self.scalars[node.number]
 
     def given_later(self, node: Node) -> None:
         """From the next loop on the value is read from its array."""
-        self.stored.setdefault(node.number, f"T{node.number}@{self.here}")
+        self.stored.setdefault(node.number, f"temporary_{node.number}_row@{self.here}")
 
     def _count(self, node: Node) -> None:
         entry = self.uses.setdefault(node.number, (node, set(), set()))
@@ -257,7 +272,7 @@ class StepCode:
         """Where a value lies already: pointer and offset."""
         if node.number in self.views:
             whole, start = self.views[node.number]
-            offset = f"{self.tables.size(('view', node.number), start)}+" if start else ""
+            offset = f"{self.tables.size(('view start', node.number), start)}+" if start else ""
             return self.given[whole.number], offset
         if node.number in self.given:
             return self.given[node.number], ""
@@ -267,25 +282,29 @@ class StepCode:
             if where != str(self.here):
                 return name, ""
         if node.op == "slice" and node.args[0].number in self.given:
-            offset = f"{self.tables.size(('slice', node.number), node.index)}+" if node.index else ""
+            offset = f"{self.tables.size(('slice start', node.number), node.index)}+" if node.index else ""
             return self.given[node.args[0].number], offset
         return None
 
     def _scalar(self, node: Node, loop: _Loop) -> str:
         if node.op in REDUCTIONS:
             if node.number in self.temporaries and self.level(node.args[0])[0] != loop.stage:
-                return f"T{node.number}[0]"
-            return f"r{node.number}"
+                return f"temporary_{node.number}_row[0]"
+            return _name(node)
         if node.number not in self.scalars:
             args = [self.value(a, loop) for a in node.args]
-            self.scalars[node.number] = f"w{node.number}"
-            line = f"const R w{node.number}={expression(node.op, args)};"
+            self.scalars[node.number] = _name(node)
+            line = f"const R {_name(node)} = {expression(node.op, args)};"
             # With one column the loop's own lines are the row's lines, in order.
             (loop.lines if self.here[2] == 1 else self.row_lines).append(line)
         return self.scalars[node.number]
 
     def width(self, node: Node) -> str:
-        return self.tables.size(("of", node.number), node.width)
+        return self.tables.size(("width", node.number), node.width)
+
+
+def _name(node: Node) -> str:
+    return f"{node.op}_{node.number}"
 
 
 def expression(op: str, args: list[str]) -> str:

@@ -15,21 +15,23 @@ class Tables:
 
     sizes: list[int] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
+    size_names: list[str] = field(default_factory=list)
     _names: dict[object, str] = field(default_factory=dict)
 
-    def size(self, role: object, value: int) -> str:
-        """A name for the size that plays this role."""
+    def size(self, role: tuple[str, *tuple[int, ...]], value: int) -> str:
+        """A name for the size that plays this role: ("state width", 0) is called state_width_0."""
         if role not in self._names:
-            self._names[role] = f"d{len(self.sizes)}"
+            self._names[role] = "_".join([role[0].replace(" ", "_"), *map(str, role[1:])])
             self.sizes.append(value)
+            self.size_names.append(self._names[role])
         return self._names[role]
 
     def constant(self, node: Node) -> str:
-        if node.value in _PLAIN:
+        if node.value in _PLAIN and str(node.value) != "-0.0":
             return _PLAIN[node.value]
         role = ("constant", node.number)
         if role not in self._names:
-            self._names[role] = f"k{len(self.constants)}"
+            self._names[role] = f"constant_{len(self.constants)}"
             self.constants.append(node.value)
         return self._names[role]
 

@@ -24,7 +24,7 @@ def rearrange_sums(graph: Graph, roots: Sequence[Node], known: Collection[int]) 
             continue
         args = [new[a.number] for a in node.args]
         new[node.number] = _joined(
-            graph, _sum(graph, args[0], known) if node.op == "sum" else rebuild(graph, node, args)
+            graph, _sum(graph, args[0], known) if node.op == "sum" else _rebuilt(graph, node, args)
         )
     return [new[r.number] for r in roots]
 
@@ -38,27 +38,54 @@ def is_centred(value: Node) -> bool:
     return same and abs(share.value * value.width - 1) < 1e-9
 
 
+def _nothing(graph: Graph) -> Node:
+    """A sum that is zero because its terms cancel. Unlike any other zero, it takes its products with it: the graph itself
+    keeps 0 · x, which is NaN where x is."""
+    return graph.node("const", (), 1, index=1, value=0.0)
+
+
+def _without(graph: Graph, op: str, args: Sequence[Node]) -> Node | None:
+    """An operation on something that is nothing: a product with it is nothing, and it adds nothing."""
+    nothing = _nothing(graph)
+    if not any(a is nothing for a in args) or op not in ("mul", "neg", "add", "sub"):
+        return None
+    if op in ("mul", "neg"):
+        return nothing
+    a, b = args
+    if b is nothing:
+        return a
+    return b if op == "add" else graph.pointwise("neg", b)
+
+
+def _rebuilt(graph: Graph, node: Node, args: list[Node]) -> Node:
+    """The operation on other arguments."""
+    simple = _without(graph, node.op, args)
+    return rebuild(graph, node, args) if simple is None else graph.spread(simple, node.width)
+
+
+def _narrow(graph: Graph, op: str, args: list[Node]) -> Node:
+    """The operation on sums."""
+    simple = _without(graph, op, args)
+    return graph.pointwise(op, *args) if simple is None else simple
+
+
 def _sum(graph: Graph, value: Node, known: Collection[int]) -> Node:
     """Σ over a row of ``value``."""
-    f = graph.pointwise
     if is_centred(value):
-        return graph.const(0)
+        return _nothing(graph)
     if value.number in known or value.width == 1:
         return graph.reduce("sum", value)
     if value.op == "cat":
-        total = _sum(graph, value.args[0], known)
-        for part in value.args[1:]:
-            total = f("add", total, _sum(graph, part, known))
-        return total
-    if value.op in ("add", "sub"):
-        return f(value.op, *(_sum(graph, graph.spread(a, value.width), known) for a in value.args))
-    if value.op == "neg":
-        return f("neg", _sum(graph, value.args[0], known))
+        sums = [_sum(graph, part, known) for part in value.args]
+        return graph.total([s for s in sums if s is not _nothing(graph)] or sums[:1])
+    if value.op in ("add", "sub", "neg"):
+        wide = [graph.spread(a, value.width) for a in value.args]
+        return _narrow(graph, value.op, [_sum(graph, a, known) for a in wide])
     if value.op == "mul":
         a, b = value.args
         a, b = (b, a) if b.width == 1 else (a, b)
         if a.width == 1:
-            return f("mul", a, _sum(graph, b, known))
+            return _narrow(graph, "mul", [a, _sum(graph, b, known)])
     return graph.reduce("sum", value)
 
 
@@ -72,7 +99,7 @@ def _joined(graph: Graph, node: Node) -> Node:
     groups: dict[tuple[int, ...], list[Term]] = {}
     for factors, value in terms:
         groups.setdefault(tuple(sorted(f.number for f in factors)), []).append((factors, value))
-    total = graph.const(0)
+    parts = []
     for group in groups.values():
         values = [v for _, value in group for v in (value.args if value.op == "cat" else (value,))]
         # Made by hand: the graph itself would take the sum of a concatenation apart.
@@ -83,8 +110,8 @@ def _joined(graph: Graph, node: Node) -> Node:
         )
         for factor in group[0][0]:
             part = graph.pointwise("mul", factor, part)
-        total = graph.pointwise("add", total, part)
-    return total
+        parts.append(part)
+    return graph.total(parts)
 
 
 def _terms(graph: Graph, node: Node) -> list[Term] | None:
