@@ -127,6 +127,7 @@ class Trainer:
     def run(self) -> TrainingResult:
         """Train until ``steps``, until patience ends, or until a signal asks to stop."""
         with contextlib.ExitStack() as held:
+            held.enter_context(self.group.guarded())
             self.group.on_main(lambda: held.enter_context(self.folder.lock()))
             held.enter_context(self.interrupts.watched())
             try:
