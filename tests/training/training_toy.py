@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from anaphora.settings import TrainingSettings
 from anaphora.training.loop import Trainer
 from anaphora.training.objective import LossSum
-from anaphora.training.progress import SilentReporter
+from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 
 SYMBOLS = 11
@@ -126,7 +126,7 @@ class Failing(ToyObjective):
         return {"accuracy": {}["no such key"]}
 
 
-class Heard(SilentReporter):
+class Heard(Reporter):
     """Remembers what was said."""
 
     def __init__(self) -> None:
