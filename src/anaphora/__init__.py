@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from anaphora.models.classical.var import VAR as VAR
     from anaphora.models.embeddings.glove import GloVe as GloVe
     from anaphora.models.embeddings.neural_lm import NeuralLM as NeuralLM
+    from anaphora.models.embeddings.neural_lm import RankingLM as RankingLM
     from anaphora.models.embeddings.phrases import Phrases as Phrases
-    from anaphora.models.embeddings.ranking_lm import RankingLM as RankingLM
     from anaphora.models.embeddings.vectors import WordVectors as WordVectors
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
@@ -56,7 +56,7 @@ _HOMES = {
     "Word2Vec": "anaphora.models.embeddings.word2vec",
     "GloVe": "anaphora.models.embeddings.glove",
     "NeuralLM": "anaphora.models.embeddings.neural_lm",
-    "RankingLM": "anaphora.models.embeddings.ranking_lm",
+    "RankingLM": "anaphora.models.embeddings.neural_lm",
     "Phrases": "anaphora.models.embeddings.phrases",
     "WordVectors": "anaphora.models.embeddings.vectors",
     "LanguageModel": "anaphora.tasks.language.estimator",

@@ -297,7 +297,7 @@ def test_texts_that_teach_nothing(model: type, tmp_path: Path) -> None:
         assert "\n" not in str(raised.value)
     with pytest.raises(DataError, match="is not a folder"):
         model().fit(["a"] * 9, spill=tmp_path / "none")
-    with pytest.raises(AnaphoraError, match=f"This {model.__name__} has learnt nothing yet"):
+    with pytest.raises(AnaphoraError, match=f"This {model.__name__} is not trained yet"):
         model().most_similar("a")
 
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from anaphora.data.symbols import PAD
-from anaphora.models.char_words import ConvolvedSpelling, RecurrentSpelling, SpelledWords
 from anaphora.models.encoders import RecurrentEncoder
-from anaphora.models.tagger import Tagger
+from anaphora.models.tagger import ConvolvedSpelling, RecurrentSpelling, SpelledWords, Tagger
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output

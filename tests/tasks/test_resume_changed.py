@@ -11,12 +11,12 @@ from tasks_tiny import is_one_sentence, pairs, tiny
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import RunError
-from anaphora.training.progress import SilentReporter
+from anaphora.training.progress import Reporter
 
 TRAINING = {"steps": 6, "save_every": 3, "valid_every": 3, "schedule": "constant", "log_every": 1}
 
 
-class Heard(SilentReporter):
+class Heard(Reporter):
     def __init__(self):
         self.said = []
 

@@ -49,6 +49,12 @@ def end(processes):
     return [process.returncode for process in processes], results
 
 
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def losses(folder):
     return [x["loss"] for x in read_journal(folder / "metrics.jsonl") if "loss" in x]
 
@@ -102,13 +108,53 @@ def test_a_process_without_rows_takes_part_and_a_full_disk_ends_both(tmp_path):
     assert all("no space left on device" in error for _, error in output)
 
 
+ENDLESS = ("steps=1000000", "save_every=1000000", "valid_every=1000000")
+
+
+@pytest.mark.parametrize(
+    ("number", "lost"),
+    [
+        (signal.SIGKILL, 1),
+        (signal.SIGSTOP, 0),
+        pytest.param(signal.SIGKILL, 0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGSTOP, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_process_that_stops_answering_is_named(tmp_path, number, lost):
+    # a closed connection is noticed at once; a stopped process only by its silence
+    seconds = "4" if number == signal.SIGSTOP else "300"
+    processes = start(tmp_path / "run", *ENDLESS, ANAPHORA_TIMEOUT=seconds)
+    await_file(tmp_path / "run" / "metrics.jsonl")
+    processes[lost].send_signal(number)
+    try:
+        _, error = processes[1 - lost].communicate(timeout=60)
+    finally:
+        processes[lost].kill()
+        processes[lost].communicate()
+    assert processes[1 - lost].returncode not in (0, None)
+    assert last_line(error, 1 - lost) == (
+        f"anaphora.errors.TrainingError: rank {lost} stopped answering, so this process (rank {1 - lost}) stops too; "
+        "see that process's own output, then continue with `anaphora resume`."
+    )
+
+
+def test_an_unexpected_error_of_rank_0_ends_the_others(tmp_path):
+    codes, output = end(start(tmp_path / "run", "objective=failing"))
+    assert all(code not in (0, None) for code in codes)
+    assert last_line(output[0][1], 0) == "KeyError: 'no such key'"
+    assert last_line(output[1][1], 1) == (
+        "anaphora.errors.TrainingError: rank 0 failed (KeyError: 'no such key'); see its own output."
+    )
+
+
+def last_line(error: str, rank: int) -> str:
+    return error.strip().splitlines()[-1].removeprefix(f"[rank{rank}]: ")
+
+
 @pytest.mark.slow
 def test_asking_one_process_to_stop_stops_all_at_the_same_step(tmp_path):
-    endless = ("steps=1000000", "save_every=1000000", "valid_every=1000000")
-    processes = start(tmp_path / "run", *endless)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    processes = start(tmp_path / "run", *ENDLESS)
+    await_file(tmp_path / "run" / "metrics.jsonl")
     processes[1].send_signal(signal.SIGINT)
     codes, output = end(processes)
     assert codes == [0, 0], output

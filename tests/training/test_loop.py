@@ -14,12 +14,12 @@ from anaphora.errors import RunError
 from anaphora.training.checkpoint import CheckpointFolder
 from anaphora.training.journal import read_journal
 from anaphora.training.learner import Learner
-from anaphora.training.progress import SilentReporter
+from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import load_weights
 
 
-class StopAt(SilentReporter):
+class StopAt(Reporter):
     """Presses Ctrl-C during one step."""
 
     def __init__(self, step: int, signals: int = 1, number: int = signal.SIGINT):
@@ -147,7 +147,7 @@ def test_with_an_average_it_is_the_average_that_is_exported(tmp_path):
     model = ToyModel()
     history = []
 
-    class Watch(SilentReporter):
+    class Watch(Reporter):
         def stepped(self, tick):
             history.append({k: v.detach().clone() for k, v in model.named_parameters()})
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from anaphora.settings import TrainingSettings
 from anaphora.training.loop import Trainer
 from anaphora.training.objective import LossSum
-from anaphora.training.progress import SilentReporter
+from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 
 SYMBOLS = 11
@@ -119,7 +119,14 @@ class ToyObjective:
         ]
 
 
-class Heard(SilentReporter):
+class Failing(ToyObjective):
+    """Has a fault of its own on rank 0, in the first evaluation."""
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        return {"accuracy": {}["no such key"]}
+
+
+class Heard(Reporter):
     """Remembers what was said."""
 
     def __init__(self) -> None:
@@ -195,6 +202,8 @@ if __name__ == "__main__":  # one process of a group, or one to be killed: FOLDE
     for word in sys.argv[2:]:
         key, _, value = word.partition("=")
         options[key] = float(value) if "." in value else int(value) if value.lstrip("-").isdigit() else value
+    if "objective" in options:
+        options["objective"] = {"failing": Failing}[options["objective"]]()
     if os.environ.get("RANK", "0") == "0":
         Path(sys.argv[1]).mkdir(exist_ok=True)
     result = finish(sys.argv[1], **options)

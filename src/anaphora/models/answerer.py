@@ -84,7 +84,7 @@ class PictureAnswerer(nn.Module):
 
 
 class QuestionOnly(nn.Module):
-    """The last state of the question: what answers look like when nobody looks at the picture."""
+    """The last state of the question: a baseline that never sees the picture."""
 
     def __init__(self, width: int):
         super().__init__()

@@ -76,7 +76,7 @@ class Bridge(nn.Module):
 
 
 class LearntStart(nn.Module):
-    """s_0 is learnt and knows nothing of the source: all that is to be said of it must be looked for."""
+    """s_0 is learned and does not depend on the source: the decoder sees the source through attention only."""
 
     def __init__(self, decoder: Recurrent):
         super().__init__()

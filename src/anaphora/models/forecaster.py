@@ -2,7 +2,7 @@
 
     ŷ_{t+1 … t+H} = W s_t + b,    s = reader(x_{t−W+1} … x_t)
 
-All H steps come from one state (direct forecasts): no error is fed back, and a step far ahead is learnt as such. Where
+All H steps come from one state (direct forecasts): no error is fed back, and a step far ahead is learned as such. Where
 columns are known in advance the reader goes on over the steps to come, in which it sees those columns and a sign that
 nothing else is known; each state then tells its own step, ŷ_{t+h} = W s_{t+h} + b. What the outputs mean is the
 objective's business: values, logarithms of rates, or logits.
@@ -90,7 +90,7 @@ class Normalization(nn.Module):
     """Takes the level of the targets out of a window and puts it back into the forecasts.
 
     ``last``: z = y − y_T, the forecasts are changes from now on (Zeng et al. 2023); ``window``: z = (y − mean)/deviation
-    of the window itself (Kim et al. 2022, without learnt weights).
+    of the window itself (Kim et al. 2022, without learned weights).
     """
 
     def __init__(self, kind: Normalize):
@@ -137,8 +137,8 @@ class Forecaster(nn.Module):
         self.known = list(known)
         self.normalization = Normalization(normalize)
         self.dropout = nn.Dropout(dropout)
-        self.told = 1 if apart else targets
-        self.head = nn.Linear(reader.width, (patch if known else horizon) * self.told)
+        self.width_out = 1 if apart else targets
+        self.head = nn.Linear(reader.width, (patch if known else horizon) * self.width_out)
         self.register_buffer("errors", torch.zeros(LEVELS, horizon, targets))
 
     def forward(self, x: Tensor, future: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -159,10 +159,10 @@ class Forecaster(nn.Module):
             x = x.reshape(x.shape[0], x.shape[1] // self.patch, -1)
         states: Tensor = self.dropout(self.reader(x, lengths))
         if self.known:
-            told = self.head(states[:, -(self.horizon // self.patch) :]).flatten(1).unsqueeze(1)
+            heads = self.head(states[:, -(self.horizon // self.patch) :]).flatten(1).unsqueeze(1)
         else:
-            told = self.head(states[:, -1:] if places == 1 else states)
-        out: Tensor = told.reshape(*told.shape[:2], self.horizon, self.told)
+            heads = self.head(states[:, -1:] if places == 1 else states)
+        out: Tensor = heads.reshape(*heads.shape[:2], self.horizon, self.width_out)
         if self.apart:
             out = out.reshape(-1, self.targets, *out.shape[1:3]).permute(0, 2, 3, 1)
         if self.normalization.kind != "none":
@@ -181,7 +181,7 @@ class Forecaster(nn.Module):
 class WindowMap(nn.Module):
     """The linear map of a window: ŷ_{t+h} = b_h + Σ_j W_hj y_{t−j}, one W for all targets (Zeng et al. 2023).
 
-    With other or known columns their whole window and future are mapped besides, to each target by itself.
+    With other or known columns their whole window and future are mapped too, to each target by itself.
     """
 
     errors: Tensor
@@ -216,8 +216,8 @@ class WindowMap(nn.Module):
         if self.beside is not None:
             more = self.beside(torch.cat([rest.flatten(1), future.flatten(1)], -1))
             out = out + more.unflatten(-1, (self.horizon, self.targets))
-        told: Tensor = (out * spread + level).unsqueeze(1)
-        return told
+        result: Tensor = (out * spread + level).unsqueeze(1)
+        return result
 
 
 def _parted(x: Tensor, targets: int) -> Tensor:

@@ -50,7 +50,7 @@ class VARForecaster(Ancestor):
     """Each step from the p before it, all columns together; see `VAR`.
 
     Where a known column brings a surprise u_k, the others follow it as their shocks go with it: E[u | u_k] = Σ_uk Σ_kk⁻¹ u_k.
-    A missing value counts as that of the step before; steps whose lags hold one are not learnt from.
+    A missing value counts as that of the step before; steps whose lags hold one are left out of the fit.
     """
 
     def __init__(self, columns: Columns, coefficients: Floats, intercept: Floats, covariance: Floats):
@@ -81,14 +81,14 @@ class VARForecaster(Ancestor):
             if K
             else None
         )
-        told = []
+        ahead = []
         for step in range(horizon):
             value = self.intercept + sum(path[-lag] @ A.T for lag, A in enumerate(self.coefficients, start=1))
             if weights is not None:
                 value = value + (padded[ends + order + step][:, K] - value[:, K]) @ weights.T
             path = [*path[1:], value]
-            told.append(value[:, self._targets])
-        return np.stack(told, axis=1)
+            ahead.append(value[:, self._targets])
+        return np.stack(ahead, axis=1)
 
     def arrays(self) -> dict[str, Floats]:
         return {
@@ -157,12 +157,12 @@ class KalmanForecaster(Ancestor):
         for model, outputs in zip(self.models, self._outputs, strict=True):
             p = model.parameters
             filtered = model.filter(values[:seen, outputs], x[:seen] if self._known else None).mean
-            state, told = filtered[ends - 1], []
+            state, ahead = filtered[ends - 1], []
             for step in range(horizon):
                 inputs = x[ends + step] if self._known else np.zeros((len(ends), 0))
                 state = state @ p["A"].T + inputs @ p["B"].T
-                told.append(state @ p["C"].T + inputs @ p["D"].T)
-            parts.append(np.stack(told, axis=1))
+                ahead.append(state @ p["C"].T + inputs @ p["D"].T)
+            parts.append(np.stack(ahead, axis=1))
         return np.concatenate(parts, axis=2)[:, :, : self._told]
 
     def arrays(self) -> dict[str, Floats]:

@@ -11,7 +11,7 @@ from anaphora.nn.attention.base import masked_softmax
 
 
 class LastState(nn.Module):
-    """The state at the end: h_T of a recurrent network, [→h_T; ←h_1] of one that reads both ways, else the
+    """The state at the end: h_T of a recurrent network, [→h_T; ←h_1] of a bidirectional one, else the
     vector at the last real place (for text that is the end symbol)."""
 
     def forward(self, memory: Memory) -> Tensor:

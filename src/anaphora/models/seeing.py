@@ -19,7 +19,7 @@ from anaphora.nn.transformer import TransformerEncoder
 class PictureEncoder(nn.Module):
     """a_(r,c) = LayerNorm(network(picture)_(r,c)) + R_r + C_c for every place of a grid, row by row.
 
-    R and C are learnt vectors of rows and columns, as attention by itself does not know places. A ``stack`` of
+    R and C are learned vectors of rows and columns, as attention by itself does not know places. A ``stack`` of
     self-attentive layers above lets places look at each other. The memory's ``last`` is the mean annotation, so that a
     recurrent decoder can begin with the picture as a whole: for `Bridge` the encoder looks like a recurrent layer with
     a single state.

@@ -98,8 +98,8 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:
         """How much each target place looked at each source place: ``(batch, T, S)``, rows sum to 1.
 
-        Row t belongs to the symbol predicted after ``target_in[:, t]``. Of several layers the one asked for,
-        by default the highest; of several heads their mean, or the one asked for.
+        Row t belongs to the symbol predicted after ``target_in[:, t]``. ``layer`` chooses among several,
+        by default the highest; ``head`` chooses one of several heads, by default their mean.
         """
         attention = self._attention(layer)
         training = self.training

@@ -29,7 +29,7 @@ def best_symbols(
     total = scores.float().logsumexp(1, keepdim=True) if logits else None
     if forbidden is not None:
         scores = scores.index_fill(1, torch.tensor([forbidden], device=scores.device), -math.inf)
-    # One more than asked for: when it equals the last one wanted, topk may have kept either of the two.
+    # One more than requested: when it equals the last one wanted, topk may have kept either of the two.
     shown = min(count + 1, scores.shape[1])
     values, symbols = scores.topk(shown, dim=1)
     log_probs = values if total is None else values.float() - total

@@ -17,7 +17,7 @@ from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
 from anaphora.search._item import Candidates, Item, Plan
 
 STRIDE = 8  # steps that are queued before the host reads what came of those before them
-KEPT = 4  # sizes of searches for which the recorded step is kept; each holds a past of its own on the device
+KEPT = 4  # sizes of searches for which the captured step is kept; each holds a past of its own on the device
 
 _one_at_a_time = Lock()  # searches of one size share their buffers
 _made: WeakKeyDictionary[nn.Module, OrderedDict[tuple[int, ...], DeviceBeam]] = WeakKeyDictionary()
@@ -71,7 +71,7 @@ def device_beam(
 ) -> list[NBest]:
     """`beam` for a ``model`` that ``static`` fits, on a GPU, from its source ``(items, S)`` on, without constraints, groups or tree.
 
-    The steps are recorded once for all searches of about this size (items to the next power of two, source places to
+    The steps are captured once for all searches of about this size (items to the next power of two, source places to
     the next 16, output places to the next 64), and kept for the last few sizes; see `DeviceBeam`.
     """
     items, places = source.shape
@@ -110,7 +110,7 @@ def _room(items: int) -> int:
 
 
 class DeviceBeam:
-    """One step of the model and of the beam as a single piece of work, recorded as a CUDA graph on a GPU.
+    """One step of the model and of the beam as a single piece of work, captured as a CUDA graph on a GPU.
 
     At every step the `width` best continuations of an item are taken by log p, summed in double precision, as `beam`
     does; those that end in EOS go no further. What was chosen is written down, and `Item` makes of it what it makes
@@ -132,7 +132,7 @@ class DeviceBeam:
         self.taken = 0
         self.graphs: list[torch.cuda.CUDAGraph] = []
         if device.type == "cuda":
-            self._record()
+            self._capture()
 
     def search(self, start: Tensor, *, max_length: int | Tensor, min_length: int, plan: Plan) -> list[NBest]:
         """The best outputs for each item of `start` (items,), of which there may be fewer than there is room for."""
@@ -178,14 +178,14 @@ class DeviceBeam:
             self._step(turn)
         self.taken += 1
 
-    def _record(self) -> None:
+    def _capture(self) -> None:
         """The step of each turn, and the reading of the sources."""
         works = [lambda: self._step(0), lambda: self._step(1), self.model.read]
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for work in works:
-                work()  # libraries set themselves up at first use, which cannot be recorded
+                work()  # libraries set themselves up at first use, which cannot be captured
         torch.cuda.current_stream().wait_stream(aside)
         for work in works:
             graph = torch.cuda.CUDAGraph()
@@ -205,8 +205,8 @@ class DeviceBeam:
         parent = place // p.shape[2]
         symbol = symbols.view(items, -1).gather(1, place)
         chosen = p.flatten(1).gather(1, place).masked_fill(best == -math.inf, -math.inf)
-        record = torch.stack((parent.double(), symbol.double(), chosen))
-        self.trace.index_copy_(0, self.length, record[None])
+        row = torch.stack((parent.double(), symbol.double(), chosen))
+        self.trace.index_copy_(0, self.length, row[None])
         self.log_prob.copy_(best.masked_fill(symbol == self.eos, -math.inf))
         self.symbols.copy_(symbol)
         self.parents.copy_(parent)

@@ -40,12 +40,12 @@ class NBest(list[Hypothesis]):
     """The hypotheses for one input: finished ones first, each group best first; samples as they were drawn."""
 
     tree: list[BeamStep] | None = None
-    """One `BeamStep` per step of the search if it was asked for with `keep_tree`."""
+    """One `BeamStep` per step of the search if requested with `keep_tree`."""
 
 
 @dataclass(eq=False, slots=True)
 class BeamNode:
-    """A hypothesis at one step of the search: its last symbol and the way back."""
+    """A hypothesis at one step of the search: its last symbol and its parent."""
 
     parent: BeamNode | None = field(repr=False)
     symbol: int

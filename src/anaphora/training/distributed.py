@@ -9,20 +9,24 @@ import atexit
 import contextlib
 import datetime
 import os
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from anaphora.errors import AnaphoraError
+from anaphora.errors import AnaphoraError, TrainingError
 from anaphora.training.objective import Objective
 from anaphora.training.precision import choose_device
+from anaphora.training.pulse import Pulse, timeout
 
 T = TypeVar("T")
+START = datetime.timedelta(minutes=30)  # for all processes to start
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Group:
     rank: int
     world: int
     device: torch.device
+    pulse: Pulse | None = field(default=None, repr=False, compare=False)
 
     @property
     def main(self) -> bool:
@@ -46,8 +51,11 @@ class Group:
         """Rank 0's value, in every process."""
         if self.world == 1:
             return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        with self.guarded():
+            if self.pulse:
+                self.pulse.meet()
+            box = [value]
+            dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
         return box[0]
 
     def on_main(self, work: Callable[[], T]) -> T:
@@ -55,15 +63,18 @@ class Group:
         if self.world == 1:
             return work()
         result: T | None = None
-        error: AnaphoraError | None = None
+        own: Exception | None = None
         if self.main:
             try:
                 result = work()
-            except AnaphoraError as problem:
-                error = problem
+            except Exception as problem:
+                own = problem
+        error = own
+        if own is not None and not isinstance(own, AnaphoraError):
+            error = TrainingError(f"rank 0 failed ({type(own).__name__}: {own}); see its own output.")
         result, error = self.share((result, error))
         if error is not None:
-            raise error
+            raise own or error
         return cast(T, result)
 
     def gather(self, value: T) -> list[T]:
@@ -71,14 +82,49 @@ class Group:
         if self.world == 1:
             return [value]
         boxes: list[Any] = [None] * self.world
-        dist.all_gather_object(boxes, value)
+        with self.guarded():
+            if self.pulse:
+                self.pulse.meet()
+            dist.all_gather_object(boxes, value)
         return boxes
 
     def sum(self, values: Tensor) -> Tensor:
         """Elementwise sum over all processes."""
         if self.world > 1:
-            dist.all_reduce(values)
+            with self.guarded():
+                dist.all_reduce(values)
         return values
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Inside, a process that stops answering ends this one with a sentence that names it; and when this one fails
+        unexpectedly, the others hear of it."""
+        if self.pulse is None:
+            yield
+            return
+        if self.pulse.lost >= 0:
+            raise self.pulse.error()
+        self.pulse.inside += 1
+        try:
+            yield
+        except AnaphoraError:  # a mistake that all processes find, or that `on_main` shared
+            raise
+        except BaseException as error:
+            if isinstance(error, RuntimeError) and _of_a_connection(error):
+                raise self.pulse.error() from error
+            self.pulse.fail()
+            raise
+        finally:
+            self.pulse.inside -= 1
+
+
+def _of_a_connection(error: RuntimeError) -> bool:
+    """Whether a collective operation failed because of another process; gloo has no error class of its own."""
+    return isinstance(error, dist.DistError) or re.search(_CONNECTION, str(error)) is not None
+
+
+_CONNECTION = r"gloo|NCCL|pair closure|Connection (closed|reset) by peer|Timed out waiting"
+_joined: Group | None = None
 
 
 def join(device: str = "auto") -> Group:
@@ -90,16 +136,31 @@ def join(device: str = "auto") -> Group:
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(chosen)
-    if not dist.is_initialized():
-        # gloo besides NCCL for Python objects: the others wait for rank 0's evaluation without a busy GPU
-        backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=datetime.timedelta(hours=6))
-        atexit.register(leave)
-    return Group(dist.get_rank(), dist.get_world_size(), chosen)
+    global _joined
+    if _joined is None:
+        if not dist.is_initialized():
+            # gloo in addition to NCCL, for Python objects: waiting for them keeps no GPU busy
+            _start("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+        rank, world = dist.get_rank(), dist.get_world_size()
+        pulse = Pulse(rank, world, Group(rank, world, chosen).share, exits=chosen.type == "cuda")
+        _joined = Group(rank, world, chosen, pulse)
+    return replace(_joined, device=chosen)
+
+
+def _start(backend: str) -> None:
+    """Form the group. Processes may start minutes apart; once all are there, collectives have a shorter time-out."""
+    store, rank, world = next(rendezvous("env://", timeout=START))
+    store.set(f"started/{rank}", "")
+    store.wait([f"started/{other}" for other in range(world)], START)
+    limit = datetime.timedelta(seconds=timeout())
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
+    atexit.register(leave)
 
 
 def leave() -> None:
     """End the group; does nothing where there is none."""
+    global _joined
+    _joined = None
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -122,9 +183,10 @@ def wrap(loss: LossModule, group: Group) -> nn.Module:
     if group.world == 1:
         return loss
     # A batch may leave parameters out (sampling, conditional parts); DDP would otherwise wait for them. Where none
-    # is left out it says so on stderr, past Python's warnings and in every process: give it one that always is.
+    # is left out it warns on stderr, past Python's warnings and in every process: give it one that always is.
     loss.register_parameter("idle", nn.Parameter(torch.zeros((), device=group.device)))
-    shared = DistributedDataParallel(loss, find_unused_parameters=True)
+    with group.guarded():
+        shared = DistributedDataParallel(loss, find_unused_parameters=True)
     shared.broadcast_buffers = False  # every process computes its own; as an argument torch 2.13 calls it old
     return shared
 

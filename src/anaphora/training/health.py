@@ -1,4 +1,4 @@
-"""Checks that speak up while a run can still be saved. Each says what was seen, what it means, what to do."""
+"""Checks that warn while a run can still be saved. Each message names the observation, its meaning and a remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STREAK = 5  # steps in a row above that
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing worth saying."""
+    """One warning."""
 
     kind: str
     message: str
@@ -25,7 +25,7 @@ class Finding:
 
 @dataclass
 class Health:
-    """Looks at losses, norms and outputs. ``state()`` goes into checkpoints, so a resumed run says the same."""
+    """Looks at losses, norms and outputs. ``state()`` goes into checkpoints, so a resumed run warns alike."""
 
     settings: TrainingSettings
     chance: float | None
@@ -37,7 +37,7 @@ class Health:
     norms: float = 0.0
 
     def stepped(self, loss: float, norm: float, clipped: bool) -> str | None:
-        """Look at one step. Returns what to say when training has diverged and must stop."""
+        """Look at one step. Returns the message when training has diverged and must stop."""
         if self.first_loss is None:
             self.first_loss = loss
         self.steps += 1
@@ -62,7 +62,7 @@ class Health:
             findings += self._once(
                 "above-chance",
                 f"the loss {loss:.2f} at step {step} is above ln V = {self.chance:.2f}, that of a uniform guess: "
-                "nothing has been learnt; lower lr, lengthen warmup, and check that sources and targets belong together.",
+                "the model has learned nothing; lower lr, lengthen warmup, and check that sources and targets belong together.",
             )
         if self.steps >= EARLIEST:
             share = self.clipped / self.steps
@@ -97,7 +97,7 @@ class Health:
             word = spoken[0][0]
             return self._once(
                 "repeating",
-                f"the sample outputs at step {step} repeat one word ({word!r}): the model has learnt frequencies only; "
+                f"the sample outputs at step {step} repeat one word ({word!r}): the model has learned frequencies only; "
                 "train longer, lower lr, or use a model with attention.",
             )
         self.said = [kind for kind in self.said if kind not in ("empty", "unknown", "repeating")]

@@ -21,7 +21,7 @@ from anaphora.training.interrupts import Interrupts
 from anaphora.training.journal import Journal
 from anaphora.training.learner import Learner
 from anaphora.training.objective import Batches, Objective, indices_of
-from anaphora.training.progress import Clock, Reporter, SilentReporter
+from anaphora.training.progress import Clock, Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.state import TrainingState, changes
 from anaphora.training.step import Outcome
@@ -63,7 +63,7 @@ class Trainer:
             torch.set_num_threads(settings.threads)
         self.group = distributed.join(settings.device)
         self.learner = Learner(model, objective, batches, settings, self.group)
-        self.reporter: Reporter = reporter if reporter and self.group.main else SilentReporter()
+        self.reporter: Reporter = reporter if reporter and self.group.main else Reporter()
         self.metrics = Journal(run.metrics)
         self.samples = Journal(run.samples)
         self.bad_batches = Journal(run.bad_batches)
@@ -128,6 +128,7 @@ class Trainer:
     def run(self) -> TrainingResult:
         """Train until ``steps``, until patience ends, or until a signal asks to stop."""
         with contextlib.ExitStack() as held:
+            held.enter_context(self.group.guarded())
             self.group.on_main(lambda: held.enter_context(self.folder.lock()))
             held.enter_context(self.interrupts.watched())
             try:

@@ -1,4 +1,4 @@
-"""What a run says while it goes: a line that moves in a terminal, plain lines elsewhere, or nothing."""
+"""What a run reports: a line that moves in a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 SHOWN = 400
-"""Characters of a sample that are printed."""
+"""Characters of a sample that are shown."""
 
 
 @dataclass(frozen=True)
@@ -56,30 +56,8 @@ class Clock:
         )
 
 
-class Reporter(Protocol):
-    """Told about everything worth saying; only rank 0 has one that speaks."""
-
-    def started(self, facts: Mapping[str, Any]) -> None: ...
-
-    def stepped(self, tick: Tick) -> None: ...
-
-    def logged(self, line: Mapping[str, Any], tick: Tick) -> None: ...
-
-    def evaluated(
-        self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
-    ) -> None: ...
-
-    def saved(self, step: int, path: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def warn(self, text: str) -> None: ...
-
-    def finished(self) -> None: ...
-
-
-class SilentReporter:
-    """Says nothing. Also a base for reporters that care about a few things only."""
+class Reporter:
+    """Receives every event of a run; this one reports nothing. Only rank 0 has one that writes."""
 
     def started(self, facts: Mapping[str, Any]) -> None:
         """Training begins: steps, from_step, parameters, device, precision, world."""
@@ -109,7 +87,7 @@ class SilentReporter:
 
 
 class _Console(Console):
-    """A console whose reader may go away: then there is nobody to talk to, but the run goes on."""
+    """A console whose reader may go away: then it is silent, and the run goes on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -121,8 +99,8 @@ class _Console(Console):
             self.quiet = True
 
 
-class ConsoleReporter(SilentReporter):
-    """Talks on stderr. Colours follow ``NO_COLOR``; without a terminal there is a plain line per log line."""
+class ConsoleReporter(Reporter):
+    """Writes to stderr. Colours follow ``NO_COLOR``; without a terminal there is a plain line per log line."""
 
     def __init__(self, metric: str, *, stream: IO[str] | None = None, samples: int = 1):
         self.console = _Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)

@@ -146,7 +146,7 @@ class Stepper:
         if len(shard) == 0:
             if self.group.world == 1 or part < self.settings.accumulate - 1:
                 return
-            # The others wait for this process's gradient: give them zeros, by way of any one row.
+            # The others wait for this process's gradient: give them zeros, computed from any one row.
             shard, empty = batch.shard(0, max(1, len(batch))), True
         seed_everything(self.settings.seed, number, self.group.rank, part)
         with autocast(self.group.device, self.precision), self._weights():

@@ -11,7 +11,7 @@ from anaphora.models.memory import Memory
 
 
 class Decoder(nn.Module):
-    """A decoder computes the same logits in two ways.
+    """A decoder computes the same logits by two methods.
 
     ``decoder(target_in, memory)`` for a whole target ``(batch, T)`` -> ``(batch, T, symbols)``;
     ``state = decoder.start(memory)``, then ``logits, state = decoder.step(symbols, state)`` for symbols

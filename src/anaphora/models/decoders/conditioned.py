@@ -1,4 +1,4 @@
-"""The decoder that is told at every step what was seen (Karpathy & Fei-Fei 2015, Vinyals et al. 2015)."""
+"""The decoder that reads the image vector at every step (Karpathy & Fei-Fei 2015, Vinyals et al. 2015)."""
 
 from __future__ import annotations
 

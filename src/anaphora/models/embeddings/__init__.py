@@ -1,1 +1,1 @@
-"""Ways to learn one thing: a vector for each word, from the words it is seen with."""
+"""Models that learn a vector for each word from the words around it."""

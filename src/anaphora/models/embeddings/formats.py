@@ -78,7 +78,7 @@ def read(path: str | Path, only: Wanted = None) -> tuple[list[str], Array]:
         reason = (error.strerror or str(error)).lower()
         raise DataError(f"{path} cannot be read: {reason}; check the path.") from None
     if not found:
-        lacks = "none of the words asked for" if only is not None else "no vector"
+        lacks = "none of the requested words" if only is not None else "no vector"
         raise DataError(f"{path} holds {lacks}; check that it is the right file.")
     return list(found), np.stack(list(found.values()))
 

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class VectorModel(ABC):
-    """A way to learn a vector for each word of a text.
+    """A method that learns a vector for each word of a text.
 
     A subclass fills ``weights`` in `_train` and makes the vectors of them in `_vectors`. Its settings are the
     arguments of its constructor.
@@ -49,7 +49,7 @@ class VectorModel(ABC):
         self.losses: list[float] = []
         """Mean loss of each epoch."""
         self.weights: dict[str, Array] = {}
-        """All that was learnt, by name."""
+        """All learned arrays, by name."""
         self._found: WordVectors | None = None
         self._spill: Path | None = None
 
@@ -57,7 +57,7 @@ class VectorModel(ABC):
         """Learn from ``data``: a path (a sentence per line, also .gz), several paths, sentences (texts, or lists of
         words) or the name of an embedded corpus.
 
-        progress: True draws a line on stderr; a function is told each `Progress`.
+        progress: True draws a line on stderr; a function is called with each `Progress`.
         spill: a folder for what grows with the text, four bytes a token, read back block by block. Files of more
             than 1 GiB go to the system's folder for temporary files even without it.
         """
@@ -86,9 +86,9 @@ class VectorModel(ABC):
 
     @property
     def vectors(self) -> WordVectors:
-        """What was learnt."""
+        """The learned vectors."""
         if self._found is None:
-            raise AnaphoraError(f"This {type(self).__name__} has learnt nothing yet; call fit or load first.")
+            raise AnaphoraError(f"This {type(self).__name__} is not trained yet; call fit or load first.")
         return self._found
 
     def __getitem__(self, word: str) -> Array:
@@ -122,7 +122,7 @@ class VectorModel(ABC):
         return self.vectors.evaluate_analogies(path, lowercase=lowercase, vocab_size=vocab_size)
 
     def score(self, data: Data) -> dict[str, float]:
-        """The loss of another text, mean over what is predicted; nothing is learnt from it."""
+        """The loss of another text, mean over what is predicted; the model does not change."""
         text = encode_text(data, self.vectors.words, lowercase=self.lowercase)
         return self._score(text)
 
@@ -142,8 +142,8 @@ class VectorModel(ABC):
             raise RunError(f"{path}: holds the vectors of a {facts.get('model')}; load it with that class.")
         model = cls(**facts["settings"])
         model.losses = facts["losses"]
-        learnt = {name: array for name, array in arrays.items() if name.startswith("weights.")}
-        model.weights = {name.removeprefix("weights."): array.copy() for name, array in learnt.items()}
+        kept = {name: array for name, array in arrays.items() if name.startswith("weights.")}
+        model.weights = {name.removeprefix("weights."): array.copy() for name, array in kept.items()}
         model._found = WordVectors(unpack(arrays["words"], path), arrays["vectors"])
         return model
 

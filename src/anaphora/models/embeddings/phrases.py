@@ -81,7 +81,7 @@ class Phrases:
 
     def transform(self, data: Data) -> Iterator[list[str]]:
         """All sentences of ``data`` with their phrases joined, one at a time."""
-        self.found  # noqa: B018  says so where there are none
+        self.found  # noqa: B018  raises where there are none
         for words in sentences_of(data, lowercase=self.lowercase):
             yield _joined(words, self._found, self.joiner)
 

@@ -1,4 +1,4 @@
-"""Vectors that were learnt elsewhere, for the vocabulary of another model."""
+"""Vectors trained elsewhere, for the vocabulary of another model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pretrained:
     matrix: Array
     """``(V, d)`` float32; what was not found is drawn at random, as wide-spread as what was; <pad> is zero."""
     known: Array
-    """``(V,)`` bool: whether the vector is a learnt one."""
+    """``(V,)`` bool: whether the vector is a trained one."""
     found: int
     missing: list[str]
     """Words without a vector; special symbols do not count."""
@@ -60,17 +60,17 @@ def pretrained(
         raise DataError(
             f"{name} holds none of the {len(plain)} words of the vocabulary; is it in the same language?"
         )
-    learnt = vectors.matrix[rows[known]]
+    found = vectors.matrix[rows[known]]
     spread = np.random.default_rng(seed).standard_normal((len(plain), vectors.width), np.float32)
-    matrix = spread * np.float32(learnt.std())
-    matrix[known] = learnt
+    matrix = spread * np.float32(found.std())
+    matrix[known] = found
     matrix[PAD] = 0.0
     missing = [word for i, word in enumerate(plain) if i >= len(SPELLINGS) and not known[i]]
     return Pretrained(matrix, known, int(known.sum()), missing)
 
 
 def read_any(path: str | Path, only: frozenset[str] | None = None) -> WordVectors:
-    """Vectors from a saved model or from a word2vec or GloVe file, whichever it is."""
+    """Vectors from a saved model or from a word2vec or GloVe file."""
     try:
         with open(path, "rb") as file:
             head = file.read(9)

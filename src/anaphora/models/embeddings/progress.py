@@ -54,7 +54,7 @@ def in_order(work: Callable[[Given], Made], jobs: Iterable[Given], workers: int)
 
 @contextmanager
 def listening(progress: bool | Listener) -> Iterator[Listener]:
-    """Somebody to tell: the given listener, a line on stderr that moves (``True``), or nobody."""
+    """The listener: the given one, a moving line on stderr (``True``), or none."""
     if callable(progress):
         yield progress
         return
@@ -83,7 +83,7 @@ class Tally:
     def __init__(self, listener: Listener, epochs: int, size: int):
         self._tell, self._epochs = listener, epochs
         self.size = size
-        """How much work an epoch is, in what `add` is told."""
+        """How much work an epoch is, in the units of `add`."""
         self._epoch = self._done = 0
         self._began = time.monotonic()
         self._loss, self._terms = 0.0, 0

@@ -1,4 +1,4 @@
-"""What vectors are learnt from: files, sentences or an embedded corpus, as one long row of ids."""
+"""The text that vectors are trained on: files, sentences or an embedded corpus, as one long row of ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Data = str | Path | Iterable[str | Path] | Iterable[Sentence]
 FIRST = len(SPELLINGS)
 """The id of the most frequent word in `Text.ids`."""
 SPILL_FROM = 1 << 30
-"""Files of more bytes than this are kept on disk even if nobody asked for it."""
+"""Files of more bytes than this are kept on disk even if no folder was given."""
 
 
 @dataclass(frozen=True)
@@ -155,4 +155,4 @@ def _bytes(path: str | Path) -> int:
     try:
         return os.path.getsize(path)
     except OSError:
-        return 0  # whoever opens it will say so
+        return 0  # opening it raises the error

@@ -17,7 +17,7 @@ from anaphora.models.embeddings import evaluation, formats
 Array = np.ndarray[Any, Any]
 
 KIND = "set of word vectors"
-"""What a saved file holds, whichever model its vectors come from."""
+"""The kind of a saved file, the same for every model."""
 _LOOKED_THROUGH = 20_000
 """Words among which a misspelt one is looked for, the most frequent first."""
 

@@ -1,4 +1,4 @@
-"""word2vec (Mikolov et al. 2013): vectors that predict a word from those around it, or the other way round."""
+"""word2vec (Mikolov et al. 2013): vectors that predict a word from those around it, or the reverse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Word2Vec(VectorModel):
         CBOW:       −[ log σ(ū · v_w) + Σ_k log σ(−ū · v_{n_k}) ]
 
     where n_1 … n_K are drawn by count^power, once for all pairs of a place. Hierarchical softmax has a vector for
-    each inner node of a Huffman tree instead: p(w | u) = Π σ(± u · v_node) along the way to w.
+    each inner node of a Huffman tree instead: p(w | u) = Π σ(± u · v_node) along the path to w.
 
     Args:
         embedding: width of the vectors.

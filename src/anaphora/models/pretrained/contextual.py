@@ -40,7 +40,7 @@ class ContextReader(nn.Module):
 
 
 class Mixture(nn.Module):
-    """γ Σ_l softmax(s)_l h_l: how much of each layer a task wants is learnt with the task."""
+    """γ Σ_l softmax(s)_l h_l: the weight of each layer is learned with the task."""
 
     def __init__(self, layers: int):
         super().__init__()

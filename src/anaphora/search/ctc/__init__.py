@@ -7,8 +7,7 @@ are what is left after merging repeats and then removing blanks. p(y | x) is the
 from __future__ import annotations
 
 from anaphora.search.ctc._align import Alignment, Span, ctc_align
-from anaphora.search.ctc._beam import ctc_beam
-from anaphora.search.ctc._collapse import ctc_collapse, ctc_greedy
+from anaphora.search.ctc._beam import ctc_beam, ctc_collapse, ctc_greedy
 from anaphora.search.ctc._loss import ctc_loss
 
 __all__ = ["Alignment", "Span", "ctc_align", "ctc_beam", "ctc_collapse", "ctc_greedy", "ctc_loss"]

@@ -44,11 +44,11 @@ def lexicon_beam(
         score(w₁ … w_n) = log p(symbols, EOS) + lm_weight · log p_lm(w₁ … w_n, end) + word_bonus · n + hot words
 
     The symbols spell words of the lexicon, its separator between them if it has one; EOS may follow the end of a word
-    and nothing else. A word sequence that can be spelled in several ways has the score of its best spelling. Lengths
+    and nothing else. A word sequence that has several spellings has the score of its best spelling. Lengths
     count symbols and EOS.
 
     per_node: how many beginnings stay at one node of the tree with the language model in one state; None for any number.
-        With 1 it is the maximum over all ways into a node, which is exact where the model's future depends on no more.
+        With 1 it is the maximum over all paths into a node, which is exact where the model's future depends on no more.
     beam_distance: beginnings whose rank is further below the best go.
 
     Every item gives a list of `WordHypothesis`, finished ones only; where none was found, the best beginning with

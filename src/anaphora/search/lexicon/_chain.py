@@ -43,7 +43,7 @@ class WordChain:
 
 def word_chain(lexicon: Lexicon, *, stay: float = 0.5) -> WordChain:
     """The chain that stays in a node with probability `stay`, and else goes on to a child or, where a word ends, to the
-    first symbol of the next word; all words alike, so a way is as probable as there are words behind it.
+    first symbol of the next word; all words alike, so a path is as probable as there are words behind it.
 
     The transitions are a full matrix: made for lexicons of some hundred words (Viterbi with a beam over it is
     ``HMM.predict(x, beam=…)``). `ctc_beam` and `lexicon_beam` walk trees of any size.
@@ -61,7 +61,7 @@ def word_chain(lexicon: Lexicon, *, stay: float = 0.5) -> WordChain:
     for node in range(count, 0, -1):
         behind[tree.parent[node]] += behind[node]
     first = np.where(tree.parent == 0, behind, 0.0) / behind[0]
-    ways = np.outer(ending, first)
-    ways[tree.parent[1:], np.arange(1, count + 1)] += behind[1:]
-    ways = (1 - stay) * ways / ways.sum(1, keepdims=True) + stay * np.eye(count + 1)
-    return WordChain(lexicon, first[1:], ways[1:, 1:], tree.symbol[1:])
+    moves = np.outer(ending, first)
+    moves[tree.parent[1:], np.arange(1, count + 1)] += behind[1:]
+    moves = (1 - stay) * moves / moves.sum(1, keepdims=True) + stay * np.eye(count + 1)
+    return WordChain(lexicon, first[1:], moves[1:, 1:], tree.symbol[1:])

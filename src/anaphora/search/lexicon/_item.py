@@ -140,8 +140,8 @@ class Item:
         ended, entry = ended[tree.word[entry] >= 0], entry[tree.word[entry] >= 0]  # a pause spells nothing
         word = tree.word[entry].astype(np.int64)
         gain, after, warm = plan.end_words(states[row[ended]], hot[row[ended]], word)
-        way = np.concatenate((inside, ended))
-        row, child, step = row[way], child[way], step[way]
+        order = np.concatenate((inside, ended))
+        row, child, step = row[order], child[order], step[order]
         gains = np.concatenate((np.zeros(len(inside)), gain))
         place = np.concatenate((child[: len(inside)], np.zeros(len(ended), dtype=np.int64)))
         words = np.concatenate((np.full(len(inside), PAUSE), word))

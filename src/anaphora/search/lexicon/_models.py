@@ -98,7 +98,7 @@ class NextWordModel(WordModel):
     between: the symbols between two words, such as the blank space of a model of characters.
 
     A state is the whole history, so nothing is recombined; each history costs the model one row of one step, and
-    those asked for together are read together.
+    those requested together are read together.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ class Asked:
         return np.array([p for p, _ in pairs]), np.array([after for _, after in pairs], dtype=np.int64)
 
     def learn(self, states: Ints, words: Ints) -> None:
-        """Ask the model for the pairs it was not asked for, all at once, and enter the answers into the table."""
+        """Query the model for the pairs that are not in the table, in one batch, and enter the answers."""
         pairs = dict.fromkeys(zip(states.tolist(), words.tolist(), strict=True))
         fresh = [pair for pair in pairs if pair not in self._answers]
         if not fresh:

@@ -41,10 +41,10 @@ class Tree:
 
     @cached_property
     def fan(self) -> int:
-        """The most ways to go on from one node: its children and the words that end at them."""
-        ways = np.diff(self.first)
-        np.add.at(ways, self.parent[1:], np.diff(self.word_first)[1:])
-        return int(ways.max())
+        """The most continuations of one node: its children and the words that end at them."""
+        counts = np.diff(self.first)
+        np.add.at(counts, self.parent[1:], np.diff(self.word_first)[1:])
+        return int(counts.max())
 
     @cached_property
     def depth(self) -> Ints:

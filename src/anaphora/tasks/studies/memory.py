@@ -22,7 +22,7 @@ from anaphora.tasks.claim import claim
 from anaphora.tasks.classify.estimator import Classifier
 from anaphora.tasks.studies.gradients import gradients_over_time
 from anaphora.training.durable import replace_file, writing
-from anaphora.training.progress import Reporter, SilentReporter
+from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 
 MODELS = ("rnn", "lstm", "gru", "transformer")
@@ -69,7 +69,7 @@ def memory(
     if corpus not in CORPORA:
         hint = suggestion(corpus, CORPORA, otherwise="")
         raise AnaphoraError(f"{corpus} cannot be studied for memory ({', '.join(CORPORA)}).{hint}")
-    folder, told = Path(out), reporter or SilentReporter()
+    folder, told = Path(out), reporter or Reporter()
     parts = {
         (model, lag): Classifier(model=model, **_settings(model, corpus, lag, settings or {}))
         for lag in lags

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from anaphora.models.char_words import ConvolvedSpelling, RecurrentSpelling, SpelledWords
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.pretrained.contextual import ContextReader, ContextualWords
-from anaphora.models.tagger import Tagger
+from anaphora.models.tagger import ConvolvedSpelling, RecurrentSpelling, SpelledWords, Tagger
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.models.classical.hmm.clusters import clusters
 from anaphora.models.classical.hmm.emissions import Emissions, Floats, log_dirichlet, normalised
+from anaphora.models.classical.hmm.gaussian import clusters
 from anaphora.models.classical.hmm.inference import (
     Chain,
     Expectations,

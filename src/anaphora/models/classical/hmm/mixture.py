@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import SettingsError
-from anaphora.models.classical.hmm.clusters import clusters
 from anaphora.models.classical.hmm.emissions import (
     Arrays,
     Floats,
@@ -21,7 +20,7 @@ from anaphora.models.classical.hmm.emissions import (
     scaled,
     stochastic,
 )
-from anaphora.models.classical.hmm.gaussian import Gaussian, gaussian
+from anaphora.models.classical.hmm.gaussian import Gaussian, clusters, gaussian
 from anaphora.models.classical.hmm.sequences import Steps
 
 

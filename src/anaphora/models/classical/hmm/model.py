@@ -1,4 +1,4 @@
-"""The hidden Markov model: a chain of K states that nobody sees, and what each state shows.
+"""The hidden Markov model: a chain of K hidden states, and what each state emits.
 
 p(x, z) = p(z_1) Π_t p(z_t | z_{t−1}) Π_t p(x_t | z_t)
 """

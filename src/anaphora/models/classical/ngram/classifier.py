@@ -21,7 +21,7 @@ class NGramClassifier(nn.Module):
         z_k = w_k · (r_k ∘ x) / |r_k ∘ x| + b_k        r_kj = log (p_kj / Σ_i p_ki) / (q_kj / Σ_i q_ki)
 
     p_kj is 1 + the number of texts of class k that have n-gram j, q_kj that of all others. r is what naive Bayes would
-    add up; w is learnt: for each class against the rest it minimises ½ penalty |w|² + Σ log(1 + e^{∓z}).
+    add up; w is learned: for each class against the rest it minimises ½ penalty |w|² + Σ log(1 + e^{∓z}).
 
     With ``binary`` one score z stands for two classes, whose scores are 0 and z.
     """

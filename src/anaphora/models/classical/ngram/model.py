@@ -99,7 +99,7 @@ class NGram:
     @property
     def words(self) -> Words:
         """The vocabulary."""
-        self.table  # noqa: B018  says so where there is no model
+        self.table  # noqa: B018  raises where there is no model
         assert self._words is not None
         return self._words
 

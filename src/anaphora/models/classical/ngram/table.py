@@ -42,7 +42,7 @@ class BackoffTable:
 
     @cached_property
     def arcs(self) -> tuple[Array, Array, Array]:
-        """What the kernels walk on: the hash table beyond the unigrams, the unigrams, the ways down."""
+        """What the kernels walk on: the hash table beyond the unigrams, the unigrams, the backoffs."""
         from anaphora.kernels import ngram as kernels
 
         entries = self.bounds[-1] - self.bounds[2]

@@ -17,7 +17,7 @@ NEAR = 1e-2
 
 
 def designs(pieces: list[Floats], trend: int, order: int) -> Floats:
-    """`design_of` all pieces that are long enough; where none is, the longest says so."""
+    """`design_of` all pieces that are long enough; where none is, the longest raises the error."""
     fit = [piece for piece in pieces if piece.shape[1] > order] or [max(pieces, key=lambda p: p.shape[1])]
     return np.concatenate([design_of(piece, trend, order) for piece in fit])
 
