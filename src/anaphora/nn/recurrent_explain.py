@@ -22,7 +22,8 @@ class Choice:
 
     @classmethod
     def of(cls, layer: int, direction: str, decision: Decision) -> Choice:
-        return cls(layer, direction, decision.backend, decision.why, dict(decision.others), decision.stand_in)
+        others: dict[str, str] = {name: reason for name, reason in decision.others.items()}  # noqa: C416
+        return cls(layer, direction, decision.backend, decision.why, others, decision.stand_in)
 
     @property
     def _reasons(self) -> tuple[Any, ...]:
