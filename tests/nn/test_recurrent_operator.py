@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -161,6 +162,76 @@ def test_single_steps_are_compiled_as_they_are(warm: bool) -> None:
         (y, new), (expected, last) = compiled(x, state), layer.step(x, state)
     torch.testing.assert_close(y, expected)
     torch.testing.assert_close(new, last)
+
+
+class Drawing(nn.Cell):
+    """Draws random numbers in its step."""
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.a = nn.Affine(inputs, hidden, hidden)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        new = torch.tanh(self.a(x, h))
+        return new * torch.rand_like(new)
+
+
+@pytest.mark.parametrize("waiting", [256, 0])
+def test_every_backward_pass_sees_the_numbers_the_forward_pass_drew(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recurrent_operator, "WAITING", waiting)
+    cell, x = Drawing(I, H), torch.randn(B, T, I, requires_grad=True)
+    run = LayerRun(LayerStep(cell), None, (x,), (), (torch.zeros(B, H),))
+    leaves = [x, *cell.parameters()]
+    torch.manual_seed(3)
+    expected = _gradients(*run_layer(run), leaves)
+    after = torch.rand(2)
+    torch.manual_seed(3)
+    y, last = run_operator(run, number_of(cell))
+    loss = (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum() + last[-1].square().sum()
+    for _ in range(3):
+        found = torch.autograd.grad(loss, leaves, retain_graph=True)
+        for a, b in zip((y, *found), expected, strict=True):
+            torch.testing.assert_close(a, b)
+    assert torch.equal(torch.rand(2), after)  # nothing was drawn in between
+    del y, last, loss, found
+    run_operator(run, number_of(cell))
+    assert len(recurrent_operator._drawn) <= 1
+
+
+def test_lengths_are_checked_in_the_operator() -> None:
+    cell, x = nn.GRU(I, H), torch.randn(B, T, I)
+    run = LayerRun(LayerStep(cell), None, (x,), (), (torch.zeros(B, H),))
+    for wrong in ([T + 1, 0, 0], [0, -1, 0], [1 << 40, 0, 0]):
+        with pytest.raises(ValueError, match="lengths must lie between 0 and the 5 steps"):
+            run_operator(run._replace(lengths=torch.tensor(wrong)), number_of(cell))
+    with pytest.raises(ValueError, match="integers"):
+        run_operator(run._replace(lengths=torch.rand(B)), number_of(cell))
+
+
+@pytest.mark.parametrize(("batch", "time"), [(0, 4), (3, 0)])
+def test_without_rows_or_steps_gradients_are_zero(batch: int, time: int) -> None:
+    cell, x = nn.GRU(I, H), torch.randn(batch, time, I, requires_grad=True)
+    h = torch.randn(batch, H, requires_grad=True)
+    run = LayerRun(LayerStep(cell), None, (x,), (), (h,))
+    y, (last,) = run_operator(run, number_of(cell))
+    found = torch.autograd.grad(y.sum() + last.sum(), [x, h, *cell.parameters()])
+    assert not any(g.any() for g in (found[0], *found[2:]))
+    assert torch.equal(found[1], torch.ones(batch, H))
+
+
+def test_threads_do_not_disturb_one_another() -> None:
+    cells = [nn.GRU(I, H) for _ in range(4)]
+    x = torch.randn(B, T, I)
+
+    def gradients(cell: nn.Cell) -> list[Tensor]:
+        run = LayerRun(LayerStep(cell), None, (x,), (), (torch.zeros(B, H),), LENGTHS)
+        return _gradients(*run_operator(run, number_of(cell)), list(cell.parameters()))
+
+    expected = [gradients(cell) for cell in cells]
+    with ThreadPoolExecutor(8) as pool:
+        for k, found in enumerate(pool.map(gradients, cells * 40)):
+            assert all(torch.equal(a, b) for a, b in zip(found, expected[k % 4], strict=True))
 
 
 class Tied(nn.Cell):

@@ -15,8 +15,16 @@ from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
+from anaphora.nn.recurrent_explain import Choice, Explanation
 from anaphora.nn.recurrent_operator import number_of, opaque, run_operator
-from anaphora.nn.recurrent_run import entering, run_both_layers, run_layer, transformed, weights_of
+from anaphora.nn.recurrent_run import (
+    entering,
+    explain_layer,
+    run_both_layers,
+    run_layer,
+    transformed,
+    weights_of,
+)
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
 from anaphora.nn.recurrent_stream_cuda import CudaStream
@@ -120,30 +128,43 @@ class Recurrent(nn.Module):
         """The output of every layer, the lowest first, each ``(B, T, hidden·directions)``; arguments as of a call."""
         return self._layers(x, lengths, initial)[0]
 
+    def explain(self, x: Tensor, lengths: Tensor | None = None) -> Explanation:
+        """Which backend runs each layer in each direction for such inputs, why, and why not the others.
+
+        Arguments as of a call; nothing is run, and no random number of a later call changes.
+        """
+        lengths = self._checked(x, lengths)
+        x, weights, _ = self._entered(x)
+        firsts = [s.unbind(0) for s in self._checked_initial(x, None)]
+        learns = torch.is_grad_enabled() and (
+            x.requires_grad or any(p.requires_grad for p in self.parameters())
+        )
+        choices = []
+        with torch.random.fork_rng([x.device] if x.is_cuda else []):
+            for layer in range(self.layers):
+                cell = self.cells[layer * self.directions]
+                assert isinstance(cell, Cell)
+                value = x.new_zeros(*x.shape[:2], cell.inputs).requires_grad_(learns) if layer else x
+                runs = self._runs(layer, value, lengths, firsts, weights)
+                for direction, run in zip(("forward", "backward"), runs, strict=False):
+                    choices.append(Choice.of(layer + 1, direction, explain_layer(run)))
+        return Explanation(tuple(choices))
+
     def _layers(
         self, x: Tensor, lengths: Tensor | None, initial: States | None
     ) -> tuple[list[Tensor], States]:
-        if x.dim() != 3 or x.shape[2] != self.inputs:
-            raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
-        lengths = checked_lengths(lengths, x)
-        alone = torch.compiler.is_compiling() or transformed() or inside.recording()
-        weights: list[Params | None] = [None] * len(self.cells)
-        if x.is_cuda and not alone:
-            x, weights = entering(x), weights_of(self.cells, self.directions)
+        lengths = self._checked(x, lengths)
+        x, weights, alone = self._entered(x)
         firsts = [s.unbind(0) for s in self._checked_initial(x, initial)]
         last: list[States] = []
         handed: list[Tensor] = []
         below = value = x
         for layer in range(self.layers):
-            runs = [
-                self._one(k, value, lengths, tuple(s[k] for s in firsts), weights[k])
-                for k in range(layer * self.directions, (layer + 1) * self.directions)
-            ]
+            runs = self._runs(layer, value, lengths, firsts, weights)
             if self.bidirectional and x.is_cuda and not alone:
                 y, ends = run_both_layers(runs[0], runs[1], inner=layer < self.layers - 1)
             else:
-                numbers = self._numbers[layer * self.directions :]
-                pairs = zip(runs, numbers, strict=False)
+                pairs = zip(runs, self._numbers[layer * self.directions :], strict=False)
                 results = [run_operator(run, n) if opaque() else run_layer(run) for run, n in pairs]
                 y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
                 ends = [final for _, final in results]
@@ -152,6 +173,27 @@ class Recurrent(nn.Module):
             handed.append(y)
         ends_of_all = zip(*last, strict=True)
         return handed, tuple(s[0].unsqueeze(0) if len(s) == 1 else torch.stack(s) for s in ends_of_all)
+
+    def _entered(self, x: Tensor) -> tuple[Tensor, list[Params | None], bool]:
+        """x in the type its layers compute in, what stands for each cell's weights, and whether directions run apart."""
+        alone = torch.compiler.is_compiling() or transformed() or inside.recording()
+        if x.is_cuda and not alone:
+            return entering(x), weights_of(self.cells, self.directions), alone
+        return x, [None] * len(self.cells), alone
+
+    def _runs(
+        self,
+        layer: int,
+        x: Tensor,
+        lengths: Tensor | None,
+        firsts: Sequence[Sequence[Tensor]],
+        weights: Sequence[Params | None],
+    ) -> list[LayerRun]:
+        """The directions of a layer."""
+        return [
+            self._one(k, x, lengths, tuple(s[k] for s in firsts), weights[k])
+            for k in range(layer * self.directions, (layer + 1) * self.directions)
+        ]
 
     def _one(
         self,
@@ -289,6 +331,11 @@ class Recurrent(nn.Module):
         return recurrent_native.to_torch(self)
 
     # ------------------------------------------------------------------ checks
+    def _checked(self, x: Tensor, lengths: Tensor | None) -> Tensor | None:
+        if x.dim() != 3 or x.shape[2] != self.inputs:
+            raise ValueError(f"Recurrent: x must be (batch, time, {self.inputs}), got {tuple(x.shape)}.")
+        return checked_lengths(lengths, x)
+
     def _checked_initial(self, x: Tensor, initial: States | None) -> States:
         if initial is None:
             nothing = x.new_zeros(self.layers * self.directions, x.shape[0], self.hidden)

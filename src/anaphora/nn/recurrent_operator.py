@@ -244,7 +244,10 @@ def recurrence_backward(
         with _generators_as(drawn, run.steps[0].device):
             waiting = _Waiting(inputs, _run(run, mode))
     wanted = [t for t in waiting.inputs if t.requires_grad]
-    found = iter(torch.autograd.grad(waiting.outputs, wanted, list(grads), allow_unused=True))
+    # Without rows or steps an output may depend on nothing.
+    made = [(o, g) for o, g in zip(waiting.outputs, grads, strict=True) if o.requires_grad]
+    outputs, weights = [o for o, _ in made], [g for _, g in made]
+    found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
     gradients = [next(found) if t.requires_grad else None for t in waiting.inputs]
     pairs = zip(waiting.inputs, gradients, strict=True)
     return [t.new_zeros(t.shape) if g is None else _apart(g) for t, g in pairs]

@@ -80,17 +80,23 @@ def checked_lengths(lengths: Tensor | None, x: Tensor, where: str = "Recurrent")
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def check_shapes(run: LayerRun) -> None:
-    """Whether all tensors of a run have as many rows and steps as x; a ValueError otherwise."""
-    shape = run.steps[0].shape
+def checked(run: LayerRun) -> LayerRun:
+    """The run, if all its tensors have as many rows and steps as x (a ValueError otherwise), as kernels can read it."""
+    shape, lazy = run.steps[0].shape, False
     if len(shape) != 3:
         raise ValueError(f"a recurrence needs x (batch, time, width), got {tuple(shape)}.")
     for t in run.steps:
+        lazy |= t.is_neg()
         if t.shape[:2] != shape[:2] or t.dim() != 3:
             raise ValueError(f"a step input must be {tuple(shape[:2])} and its width, got {tuple(t.shape)}.")
     for t in (*run.rows, *run.initial):
+        lazy |= t.is_neg()
         if t.dim() != 2 or t.shape[0] != shape[0]:
             raise ValueError(f"a state or row input must be ({shape[0]}, width), got {tuple(t.shape)}.")
     if run.lengths is not None and (run.lengths.shape != shape[:1] or run.lengths.dtype not in INTEGERS):
         found = f"{tuple(run.lengths.shape)} of {run.lengths.dtype}"
         raise ValueError(f"lengths must be {shape[0]} integers, got {found}.")
+    if lazy:  # a negation that torch has put off is not in the memory that kernels read
+        groups = [tuple(t.resolve_neg() for t in group) for group in (run.steps, run.rows, run.initial)]
+        return run._replace(steps=groups[0], rows=groups[1], initial=groups[2])
+    return run

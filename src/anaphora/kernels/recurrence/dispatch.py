@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.arguments import check_shapes
+from anaphora.kernels.recurrence.arguments import checked
 from anaphora.kernels.recurrence.backends import cudnn, reference
 from anaphora.kernels.recurrence.backends.base import (
     Backend,
@@ -170,7 +170,7 @@ def run_layer(engine: Engine | None, run: LayerRun) -> Result:
     """Run one layer in one direction by the backend that was chosen for it."""
     if run.plain is not None:  # as the table has it; torch.compile follows this call, so it is short
         return reference.run(Job(run, None, None, None))
-    check_shapes(run)
+    run = checked(run)
     decision, ready = decide(engine, run)
     backend = _BY_NAME[decision.backend]
     given = ready.arguments(run) if ready is not None and backend.planned else None
@@ -187,6 +187,7 @@ def run_both(
 
     ``inner``: y goes to another layer, so its time may come first in memory.
     """
+    runs = checked(runs[0]), checked(runs[1])
     pairs = [decide(engine, run) for engine, run in zip(engines, runs, strict=True)]
     if all(decision.backend == "persistent" for decision, _ in pairs):
         jobs = [Job(r, p, p.arguments(r), None) for r, (_, p) in zip(runs, pairs, strict=True) if p]

@@ -13,6 +13,7 @@ def turned(value: Tensor, live: Tensor | None = None) -> Tensor:
 
     ``live`` ``(T, B, 1)``: what of the result is real; the rest may be anything and becomes zero.
     """
+    value = value.resolve_neg()
     found = value.transpose(0, 1)
     if live is None and found.is_contiguous():
         return found

@@ -76,6 +76,7 @@ class CompiledPlan:
 
     def pack(self, matrix: Tensor, transposed: bool = False, row: bool = False) -> Tensor:
         """A matrix ``(out, in)`` in the order the products read it; ``row``: for one row at a time."""
+        matrix = matrix.resolve_neg()
         out, inner = matrix.shape[::-1] if transposed else matrix.shape
         ln, lk = matrix.stride()[::-1] if transposed else matrix.stride()
         packed = matrix.new_empty(self.packed_size(out, inner))
@@ -188,7 +189,7 @@ class CompiledRun:
         arrays, table, head = self._common(given)
         x = given.steps[0]
         B, T = x.shape[:2]
-        dy, *dlast = (None if g is None else g.contiguous() for g in grads)
+        dy, *dlast = (None if g is None else g.resolve_neg().contiguous() for g in grads)
         arrays["dy"] = dy
         arrays["keep"] = kept[0]
         for (m, _), operand in zip(plan.operands, kept[1:], strict=True):

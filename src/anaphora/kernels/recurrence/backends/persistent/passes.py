@@ -223,7 +223,10 @@ class Passes:
         arrays["DY"] = dy
         dstates = [torch.empty_like(s, memory_format=torch.contiguous_format) for s in given.initial]
         for k, (end, start) in enumerate(zip(ends, dstates, strict=True)):
-            arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = None if end is None else end.contiguous(), start
+            arrays[f"FIRST{k}"], arrays[f"LAST{k}"] = (
+                None if end is None else end.resolve_neg().contiguous(),
+                start,
+            )
         sums = None
         if run.program.sums:
             blocks = run.blocks(batch) // run.tiling.slices
@@ -318,6 +321,7 @@ def in_memory(dy: Tensor | None) -> tuple[Tensor | None, bool]:
     """A gradient ``(B, T, ·)`` as kernels read it, and whether the time comes first in memory."""
     if dy is None:
         return None, False
+    dy = dy.resolve_neg()
     time_first = dy.transpose(0, 1)
     return (time_first, True) if time_first.is_contiguous() else (dy.contiguous(), False)
 
