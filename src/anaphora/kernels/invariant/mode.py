@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from anaphora.kernels.invariant import operations
 
+_ALIASES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's words, which torch takes, too
 _here = threading.local()
 
 
@@ -34,7 +35,8 @@ def batch_invariant(device: torch.device, wanted: bool = True) -> Iterator[None]
         return
     _here.on = True
     try:
-        with _Replacing():
+        # Triton launches on the current GPU
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext(), _Replacing():
             yield
     finally:
         _here.on = False
@@ -54,12 +56,15 @@ class _Replacing(TorchFunctionMode):
     """Hands functions of the table to their replacements. It sees Python's calls, so all others cost about 1 µs each."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         ours = _table().get(func)
-        if ours is not None and _here.on:
-            found = ours(*args, **(kwargs or {}))
+        if ours is not None and _here.on and kwargs.get("out") is None:
+            named = {_ALIASES.get(name, name): value for name, value in kwargs.items() if name != "out"}
+            first = (named.pop("input"),) if "input" in named else ()
+            found = ours(*first, *args, **named)
             if found is not NotImplemented:
                 return found
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 @cache

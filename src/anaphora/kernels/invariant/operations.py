@@ -255,6 +255,7 @@ def variance(
 def _sum(x: Tensor, dim: Any, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     dims = _dims(x, dim)
     dtype = dtype or x.dtype
+    x = x.double() if dtype == torch.float64 else x
     shape = [1 if d in dims else size for d, size in enumerate(x.shape)]
     last = x.dim() - 1
     if len(dims) == 1 and dims[0] != last:
@@ -278,13 +279,13 @@ def _dims(x: Tensor, dim: Any) -> tuple[int, ...]:
 
 def layer_norm(
     x: Tensor,
-    shape: Sequence[int],
+    normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Any:
-    found = native_layer_norm(x, shape, weight, bias, eps)
+    found = native_layer_norm(x, normalized_shape, weight, bias, eps)
     return found if found is NotImplemented else found[0]
 
 
@@ -304,7 +305,7 @@ def native_layer_norm(
 
 def group_norm(
     x: Tensor,
-    groups: int,
+    num_groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -313,7 +314,7 @@ def group_norm(
     if not _serves(x, weight, bias) or x.dtype == torch.float64:
         return NotImplemented
     x = _widened(x)
-    rows = _dense(x.reshape(x.shape[0] * groups, -1))
+    rows = _dense(x.reshape(x.shape[0] * num_groups, -1))
     found: Tensor = _programs().norm(rows, None, None, eps)[0].view(x.shape)
     each = (-1, *[1] * (x.dim() - 2))
     found = found if weight is None else found * weight.view(each)
@@ -356,9 +357,9 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
 
 # ---------------------------------------------------------------------- attention
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
@@ -366,10 +367,10 @@ def attention(
     enable_gqa: bool = False,
 ) -> Any:
     """As scaled_dot_product_attention; a query that sees no key gives zeros."""
-    fits = _serves(q, k, v) and q.dim() in (3, 4) and not dropout_p and not enable_gqa
-    if not fits or q.shape[:-2] != k.shape[:-2]:
+    fits = _serves(query, key, value) and query.dim() in (3, 4) and not dropout_p and not enable_gqa
+    if not fits or query.shape[:-2] != key.shape[:-2]:
         return NotImplemented
-    q, k, v = _cast(q, k, v)
+    q, k, v = _cast(query, key, value)
     if q.dtype == torch.float64 or len({q.dtype, k.dtype, v.dtype}) > 1:
         return NotImplemented
     scale = q.shape[-1] ** -0.5 if scale is None else scale
