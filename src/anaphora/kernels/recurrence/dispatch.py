@@ -204,13 +204,13 @@ def run_both(
 
     ``inner``: y goes to another layer, so its time may come first in memory.
     """
-    pairs = [decide(engine, run) for engine, run in zip(engines, runs, strict=True)]
-    # Whether one launch serves both follows from the length, too.
-    if not invariant.active() and all(decision.backend == "persistent" for decision, _ in pairs):
-        jobs = [Job(r, p, p.arguments(r), None) for r, (_, p) in zip(runs, pairs, strict=True) if p]
-        found = persistent.run_both(jobs[0], jobs[1], inner)
-        if found is not None:
-            return found
+    if not invariant.active():  # whether one launch serves both follows from the length, too
+        pairs = [decide(engine, run) for engine, run in zip(engines, runs, strict=True)]
+        if all(decision.backend == "persistent" for decision, _ in pairs):
+            jobs = [Job(r, p, p.arguments(r), None) for r, (_, p) in zip(runs, pairs, strict=True) if p]
+            found = persistent.run_both(jobs[0], jobs[1], inner)
+            if found is not None:
+                return found
     results = _side_by_side(*(partial(run_layer, e, r) for e, r in zip(engines, runs, strict=True)))
     return torch.cat([y for y, _ in results], -1), [last for _, last in results]
 
