@@ -62,6 +62,14 @@ def test_json_lines(model, tmp_path, capsys):
     assert (empty["line"], empty["output"], empty["outputs"]) == (2, "", [])
 
 
+def test_whether_outputs_may_depend_on_the_batch_is_a_setting_of_every_model(model, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("ab\n")
+    assert main.run(["predict", "run", "in.txt", "--set", "batch_invariant=false"]) == 0
+    assert not model.settings_.batch_invariant
+    assert main.run(["predict", "run", "in.txt", "--set", "batch_invariant=7"]) == 2
+    assert "batch_invariant = 7 cannot be used: it must be true or false" in capsys.readouterr().err
+
+
 def test_n_best_names_line_and_score(model, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("ab\ncd\n")
     assert main.run(["predict", "run", "in.txt", "--n-best", "2"]) == 0

@@ -11,6 +11,9 @@ from anaphora.settings.base import build
 from anaphora.settings.files import read_assignments
 from anaphora.tasks.registry import TaskInfo
 
+INVARIANT = "batch_invariant"
+"""A setting of the model rather than of a task's predictions: every task has it."""
+
 
 def read_options(task: TaskInfo, flags: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str, Any]:
     """The options that were given, or a SettingsError with every mistake in them."""
@@ -19,10 +22,21 @@ def read_options(task: TaskInfo, flags: Mapping[str, Any], assignments: tuple[st
         if value is not None:
             typed.add(key, value, option_of(key))
     owner = f"predicting with a {task.name}"
+    of_task = {key: value for key, value in typed.values.items() if key != INVARIANT}
     try:
-        build(task.predicting, typed.values, owner=owner, where=typed.where)
+        build(task.predicting, of_task, owner=owner, where=typed.where)
     except SettingsError as error:
         raise SettingsError(typed.problems + error.problems) from None
     if typed.problems:
         raise SettingsError(typed.problems)
     return typed.values
+
+
+def model_of(run: str, options: dict[str, Any]) -> Any:
+    """The trained model of ``run``; what ``options`` say of `INVARIANT` is set and taken out of them."""
+    from anaphora.tasks.load import load
+
+    model = load(run)
+    if INVARIANT in options:
+        model.set_params(**{INVARIANT: options.pop(INVARIANT)})
+    return model

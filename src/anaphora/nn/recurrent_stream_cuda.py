@@ -8,11 +8,13 @@ ever written to again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
 from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
     capture,
@@ -102,7 +104,10 @@ class CudaStream:
         for layer, cell in enumerate(self.cells):
             step = LayerStep(cell, zoneout="mean" if any(self.keep) else "", keep=self.keep)
             old = tuple(s[layer] for s in state)
-            _, new = run_layer(LayerRun(step, None, (value[:, None],), (), old))
+            if invariant.active():  # a layer would take its rows in groups
+                new = replace(step, substitute=False)({}, (value,), (), old)
+            else:
+                _, new = run_layer(LayerRun(step, None, (value[:, None],), (), old))
             found.append(torch.stack(new))
             value = new[0]
         return torch.stack(found, 1).to(state[0].dtype)
@@ -111,4 +116,5 @@ class CudaStream:
 def _mode() -> tuple[object, ...]:
     """What else the kernels depend on."""
     enabled = torch.is_autocast_enabled("cuda")
-    return enabled, torch.get_autocast_dtype("cuda") if enabled else None, tf32_allowed()
+    dtype = torch.get_autocast_dtype("cuda") if enabled else None
+    return enabled, dtype, tf32_allowed(), invariant.active()

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from anaphora.kernels import invariant
 from anaphora.search._candidates import check_greatest
 from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
 from anaphora.search._item import Candidates, Item, Plan
@@ -77,7 +78,7 @@ def device_beam(
     items, places = source.shape
     longest = max(lengths_of(max_length, items, min_length))
     sizes = (_room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64)
-    key = (*sizes, eos, *(weight.data_ptr() for weight in model.parameters()))
+    key = (*sizes, eos, invariant.active(), *(weight.data_ptr() for weight in model.parameters()))
     with _one_at_a_time:
         kept = _made.setdefault(model, OrderedDict())
         if key not in kept:

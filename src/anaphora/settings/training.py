@@ -75,6 +75,11 @@ class TrainingSettings(Settings):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="Arithmetic of the matrix products: auto is bf16 on a GPU that has it, else fp32."
     )
+    batch_invariant: bool = Field(
+        True,
+        description="On a GPU, compute predictions and scores so that an output never depends, bit for bit, on the batch it "
+        "is in; slower than the libraries' own kernels. Training and CPUs do not need it.",
+    )
     device: str = Field(
         "auto", description='"auto" takes a GPU where there is one; or "cpu", "cuda", "cuda:1", "mps".'
     )

@@ -11,13 +11,15 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.kernels.invariant import batch_invariant
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
@@ -31,6 +33,26 @@ from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def whatever_the_batch(method: Method) -> Method:
+    """A method of an estimator whose outputs do not depend on the batch, on a GPU either: the setting ``batch_invariant``.
+
+    Not for generators: what their caller does in between would run in the same mode.
+    """
+
+    @wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        model = getattr(self, "model_", None)
+        weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+        if weight is None:
+            return method(self, *args, **kwargs)
+        with batch_invariant(weight.device, self.settings_.batch_invariant):
+            return method(self, *args, **kwargs)
+
+    return cast("Method", wrapped)
 
 
 class Estimator(Task):

@@ -43,7 +43,7 @@ def command(
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
-    from anaphora.cli.predicting import read_options
+    from anaphora.cli.predicting import model_of, read_options
     from anaphora.data.streams import check_readable
     from anaphora.tasks.config import read_config
 
@@ -60,9 +60,7 @@ def command(
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 
-    from anaphora.tasks.load import load
-
-    for response in load(run).respond(file, options):
+    for response in model_of(run, options).respond(file, options):
         if as_json:
             emit(response.record, indent=None)
         else:

@@ -53,7 +53,7 @@ def command(
     from pathlib import Path
 
     from anaphora.cli.output import emit
-    from anaphora.cli.predicting import read_options
+    from anaphora.cli.predicting import model_of, read_options
     from anaphora.cli.training import check_data
     from anaphora.tasks.config import read_config
 
@@ -67,9 +67,7 @@ def command(
     named = {"source_field": source_field, "target_field": target_field, "bad_rows": skipping}
     options |= {key: value for key, value in named.items() if value is not None}
 
-    from anaphora.tasks.load import load
-
-    scores = load(run).score(both, **options)
+    scores = model_of(run, options).score(both, **options)
     if as_json:
         emit({"run": run, "data": both, **scores})
     else:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
+from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.arguments import checked
 from anaphora.kernels.recurrence.backends import cudnn, reference
 from anaphora.kernels.recurrence.backends.base import (
@@ -171,11 +172,27 @@ def run_layer(engine: Engine | None, run: LayerRun) -> Result:
     if run.plain is not None:  # as the table has it; torch.compile follows this call, so it is short
         return reference.run(Job(run, None, None, None))
     run = checked(run)
+    if run.steps[0].is_cuda and run.steps[0].shape[0] and invariant.active():
+        return invariant.in_groups(
+            partial(_run_group, engine, run), run.steps, run.rows, run.initial, run.lengths
+        )
+    return _run_chosen(engine, run)
+
+
+def _run_group(
+    engine: Engine | None, run: LayerRun, steps: States, rows: States, initial: States, lengths: Tensor | None
+) -> Result:
+    """Some rows of a run. PyTorch's own layer, which chooses its kernels by the length too, does not take part."""
+    group = run._replace(steps=steps, rows=rows, initial=initial, lengths=lengths, native=None)
+    return _run_chosen(engine, group)
+
+
+def _run_chosen(engine: Engine | None, run: LayerRun) -> Result:
     decision, ready = decide(engine, run)
     backend = _BY_NAME[decision.backend]
     given = ready.arguments(run) if ready is not None and backend.planned else None
     stand_in: Callable[[], Result] | None = None
-    if decision.stand_in is not None:
+    if decision.stand_in is not None and not invariant.active():  # it would serve the first calls only
         stand_in = partial(_BY_NAME[decision.stand_in].run, Job(run, ready, given, None))
     return backend.run(Job(run, ready, given, stand_in))
 
@@ -188,12 +205,13 @@ def run_both(
     ``inner``: y goes to another layer, so its time may come first in memory.
     """
     runs = checked(runs[0]), checked(runs[1])
-    pairs = [decide(engine, run) for engine, run in zip(engines, runs, strict=True)]
-    if all(decision.backend == "persistent" for decision, _ in pairs):
-        jobs = [Job(r, p, p.arguments(r), None) for r, (_, p) in zip(runs, pairs, strict=True) if p]
-        found = persistent.run_both(jobs[0], jobs[1], inner)
-        if found is not None:
-            return found
+    if not invariant.active():  # whether one launch serves both follows from the length, too
+        pairs = [decide(engine, run) for engine, run in zip(engines, runs, strict=True)]
+        if all(decision.backend == "persistent" for decision, _ in pairs):
+            jobs = [Job(r, p, p.arguments(r), None) for r, (_, p) in zip(runs, pairs, strict=True) if p]
+            found = persistent.run_both(jobs[0], jobs[1], inner)
+            if found is not None:
+                return found
     results = _side_by_side(*(partial(run_layer, e, r) for e, r in zip(engines, runs, strict=True)))
     return torch.cat([y for y, _ in results], -1), [last for _, last in results]
 

@@ -25,6 +25,7 @@ from anaphora.tasks.answer.build import build_answerer
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
 from anaphora.tasks.answer.objective import AnswerObjective, Numbers, by_kind, score_questions
 from anaphora.tasks.answer.probing import probe_answerer
+from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.pictured import PictureEstimator
@@ -145,6 +146,7 @@ class Answerer(PictureEstimator):
         """p(answer | question, picture), ``(inputs, answers)``; rows sum to 1."""
         return probabilities(self._scores(rows_of(inputs, self.size)))
 
+    @whatever_the_batch
     def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:
         """Accuracy in percent: of all questions, and of each kind of question (named by a fourth column of the data,
         else by the question's first two words). ``majority`` is that of always giving the commonest answer."""
@@ -174,6 +176,7 @@ class Answerer(PictureEstimator):
         self._check_trained()
         return respond_to(self, source, build(AnswerOptions, dict(options), owner="predict"))
 
+    @whatever_the_batch
     def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
         """Where the model looks while it reads one ``(picture, question)``."""
         self._check_trained()
@@ -191,6 +194,7 @@ class Answerer(PictureEstimator):
     def _with_words(self, x: Any, words: str) -> Any:
         return (x[0] if isinstance(x, tuple) else x, words)
 
+    @whatever_the_batch
     def _scores(self, rows: Sequence[Row]) -> Numbers:
         """Scores ``(rows, answers)``; a picture that several rows are about is seen once."""
         self._check_trained()

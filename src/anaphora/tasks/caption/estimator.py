@@ -25,6 +25,7 @@ from anaphora.tasks.caption.objective import CaptionObjective
 from anaphora.tasks.caption.places import named_objects
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.caption.reading import picture_batches
+from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_picture
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
@@ -119,6 +120,7 @@ class Captioner(PictureEstimator):
         """The ``n_best`` captions of each picture with their scores, best first; options are those of `predict`."""
         return self._describe(self._see(pictures), n_best, options)
 
+    @whatever_the_batch
     def _describe(
         self, pictures: Sequence[Pixels], n_best: int, options: Mapping[str, Any]
     ) -> list[list[Output]]:
@@ -146,6 +148,7 @@ class Captioner(PictureEstimator):
         skipped = sum((rows.facts.get("skipped") or {}).values())
         return scores | ({"skipped": skipped} if skipped else {})
 
+    @whatever_the_batch
     def _looked(
         self,
         facts: Mapping[str, Any],
@@ -192,6 +195,7 @@ class Captioner(PictureEstimator):
     def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
         return dev.load(number), _texts(dev, number)[0]
 
+    @whatever_the_batch
     def probe(self, picture: Any, target: str | None = None, *, beam: int | None = None) -> Trace:
         """What happens inside while a picture becomes the best caption, or the ``target`` given."""
         (pixels,) = self._see([picture])

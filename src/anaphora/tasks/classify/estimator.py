@@ -34,7 +34,7 @@ from anaphora.tasks.classify.outputs import answers, probabilities, score_inputs
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.classify.reading import sequence_batches
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
@@ -310,6 +310,7 @@ class Classifier(Estimator):
             return "text"
         return "numbers" if self.inputs_.size is None else "file"
 
+    @whatever_the_batch
     def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
         """What happens inside while one input is read; the loss looked back from is that of the class ``target``, or of
         the answer. ``what`` may ask for ``gradients`` and ``ablation`` of heads."""
@@ -350,6 +351,7 @@ class Classifier(Estimator):
             answer = "\n".join(f"{number}\t{shares[i]:.4f}\t{targets.names[i]}" for i in best)
         return Response(answer, record)
 
+    @whatever_the_batch
     def _scores(self, inputs: Iterable[Any]) -> Any:
         self._check_trained()
         self.model_.eval()

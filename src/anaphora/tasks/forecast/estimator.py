@@ -26,7 +26,7 @@ from anaphora.models.forecaster_classical import (
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.forecast.ahead import Floats, Prediction, along, in_units, look_ahead, with_interval
 from anaphora.tasks.forecast.build import build_forecaster
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
@@ -198,6 +198,7 @@ class Forecaster(Estimator):
         several = len(opened.series) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3)
         return found if several else found[0]
 
+    @whatever_the_batch
     def score(self, data: Any, *, bad_rows: str | None = None, **fields: str | None) -> dict[str, Any]:
         """Forecasts from every place of ``data`` against what came: MSE and MAE in standardised units (deviations of
         each column in training) and in those of the data, by step ahead and by column, beside persistence.
@@ -214,6 +215,7 @@ class Forecaster(Estimator):
         windows = self._windows(self._opened(data, role="test", optional=False))
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
 
+    @whatever_the_batch
     def probe(self, data: Any, *, what: Sequence[str] = ()) -> Trace:
         """What happens inside at the end of one series: whatever ``predict`` takes, or lines of numbers as a text."""
         self._check_trained()
@@ -239,6 +241,7 @@ class Forecaster(Estimator):
         errors = self.model_.errors
         return errors.double().cpu().numpy() if isinstance(errors, Tensor) else errors
 
+    @whatever_the_batch
     def _predicted(
         self, data: SeriesData, horizon: int, interval: float, sample: bool, seed: int
     ) -> list[Any]:

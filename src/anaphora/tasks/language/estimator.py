@@ -20,7 +20,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.language import ngram
 from anaphora.tasks.language.build import build_language
@@ -208,6 +208,7 @@ class LanguageModel(Estimator):
 
     # ------------------------------------------------------------------ use
 
+    @whatever_the_batch
     def read(self, texts: Iterable[str]) -> list[LineScore]:
         """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
         self._check_one_way("the probability of a line")
@@ -231,6 +232,7 @@ class LanguageModel(Estimator):
         """The alternatives, the most probable first."""
         return sorted(self.read(alternatives), key=lambda line: -line.log_prob)
 
+    @whatever_the_batch
     def score(self, data: Data, *, bad_rows: str | None = None) -> dict[str, Any]:
         """Loss in nats per symbol, perplexity and bits per character of ``data``; for ``masked`` how well hidden
         symbols are guessed."""
@@ -247,6 +249,7 @@ class LanguageModel(Estimator):
         counts = {"symbols": sum(map(len, found)), "characters": characters, "unknown": unknown}
         return {**summary(found, characters), **counts}
 
+    @whatever_the_batch
     def sample(self, prompt: str = "", *, listen: Listen | None = None, **options: Any) -> list[str]:
         """New texts that go on from ``prompt``: ``length``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``
         and ``n`` as in the settings. ``listen`` is told each piece of the first one as it is drawn."""
@@ -273,6 +276,7 @@ class LanguageModel(Estimator):
         told = len(self.tokenizer_.decode(begun[1:]))
         return [self.tokenizer_.decode([*begun[1:], *h.tokens])[told:] for h in drawn]
 
+    @whatever_the_batch
     def probe(self, text: str, *, what: Sequence[str] = ()) -> Trace:
         """What happens inside while ``text`` is read, and what was expected after each symbol. ``what`` may ask for
         ``gradients`` and ``ablation`` of heads."""

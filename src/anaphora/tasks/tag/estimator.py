@@ -24,7 +24,7 @@ from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.pretrained import with_width
@@ -247,6 +247,7 @@ class Tagger(Estimator):
             lambda sentences: self._tag(sentences, probabilities=True), source, options, self.learnt_.origin
         )
 
+    @whatever_the_batch
     def probe(
         self,
         sentence: str | Sequence[str],
@@ -271,6 +272,7 @@ class Tagger(Estimator):
         predicted, wanted = [one.tags for one in found], [tags for _, tags in gold]
         return tag_scores(predicted, wanted, spans=self.learnt_.spans)
 
+    @whatever_the_batch
     def _tag(self, sentences: Sequence[Sequence[str]], *, probabilities: bool) -> list[Tagging]:
         model, tags = self.model_, self.learnt_.tags
         paths: list[list[int]]

@@ -23,7 +23,7 @@ from anaphora.files.schemas import checked
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.response import Response
 from anaphora.tasks.transcribe.build import Model, build_transcriber
@@ -164,6 +164,7 @@ class Transcriber(Estimator):
 
     # ------------------------------------------------------------------ use
 
+    @whatever_the_batch
     def predict(self, inputs: Any, **options: Any) -> list[str]:
         """The text of each recording: files, samples ``(n,)`` at the rate of training (or pairs of samples and their
         rate), or frames ``(time, features)``; or the name of a file, of a folder, or of a list of files.
@@ -174,8 +175,9 @@ class Transcriber(Estimator):
 
     def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
-        return self._listening(self._options(options)).transcripts(self._all(inputs))
+        return self._transcribed(self._listening(self._options(options)), self._all(inputs))
 
+    @whatever_the_batch
     def score(
         self,
         data: Any,
@@ -219,13 +221,14 @@ class Transcriber(Estimator):
                 skipped += 1
                 yield Response(f"{file}\t", {"file": str(file), "output": None, "error": str(error)})
                 continue
-            (found,) = listening.transcripts([heard])
+            (found,) = self._transcribed(listening, [heard])
             yield response(str(file), found, len(heard) * self.settings_.hop, several=len(files) > 1)
         if skipped:
             warnings.warn(
                 f"{skipped} of {len(files)} recordings could not be read and were left out", stacklevel=2
             )
 
+    @whatever_the_batch
     def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
         """What happens inside while one recording becomes the best text, or the ``target`` given."""
         self._check_trained()
@@ -245,6 +248,10 @@ class Transcriber(Estimator):
     def _hear(self, x: Any, number: int = 1) -> Any:
         """The frames of one input as the model reads them."""
         return self.ear_.hear(as_item(x, number, self.ear_.rate))
+
+    @whatever_the_batch
+    def _transcribed(self, listening: Listening, heard: list[Any]) -> list[list[Transcript]]:
+        return listening.transcripts(heard)
 
     def _listening(self, asked: TranscribeOptions) -> Listening:
         s = self.settings_

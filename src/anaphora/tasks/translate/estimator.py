@@ -17,7 +17,7 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import facts_of, symbol_vectors
@@ -122,6 +122,7 @@ class Translator(Estimator):
         usual: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
         return [outputs[0].text for outputs in self.search(texts, **usual, **options)]
 
+    @whatever_the_batch
     def search(
         self,
         texts: Iterable[str],
@@ -169,6 +170,7 @@ class Translator(Estimator):
         references = [self.tokenizer_.target.normalized(target) for _, target in rows]
         return translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
 
+    @whatever_the_batch
     def probe(self, text: str, target: str | None = None, *, beam: int | None = None) -> Trace:
         """What happens inside while ``text`` becomes the best output, or the ``target`` given."""
         (source,) = self._encode([text])

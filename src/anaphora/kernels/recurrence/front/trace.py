@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from anaphora.kernels.invariant import paused
 from anaphora.kernels.recurrence.backends.base import Params, StepFunction
 from anaphora.kernels.recurrence.front import operations_rows  # noqa: F401  (adds its rules)
 from anaphora.kernels.recurrence.front.graph import CannotTrace, Graph, Node
@@ -138,7 +139,7 @@ def trace(
             for i, tensor in enumerate(made):
                 watcher.give(tensor, watcher.graph.node(kind, (), tensor.shape[1], i))
             arguments.append(made)
-        with watcher:
+        with watcher, paused():  # a watcher sees torch's operations only
             new = function(given, *arguments)
     return watcher.finished(new, [s.shape[-1] for s in states])
 

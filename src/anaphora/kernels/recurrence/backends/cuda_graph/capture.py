@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, States, no_plan
 from anaphora.kernels.recurrence.backends.base import Result as LayerResult
@@ -78,7 +79,7 @@ def _recording(
     if not recordable(tensors[0].device):
         return None
     shapes = tuple((t.shape, t.dtype) for t in tensors)
-    place = (tensors[0].device, current_stream(), tf32_allowed())
+    place = (tensors[0].device, current_stream(), tf32_allowed(), invariant.active())
     key = (shapes, given.counts(), lengths is not None, reverse, grad, passes, *place)
     call = Call(given.counts(), lengths, reverse)
     RECORDINGS.limit = max(RECORDINGS.limit, memory_of(tensors[0].device) // SHARE)
