@@ -1,4 +1,4 @@
-"""Recorded passes against the reference loop: on a GPU as CUDA graphs, elsewhere with a recording that runs again."""
+"""Captured passes against the reference loop: on a GPU as CUDA graphs, elsewhere with a capture that runs again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.kernels.recurrence import dispatch, prepare
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
-from anaphora.kernels.recurrence.backends.cuda_graph.captures import COPIES, Recordings
+from anaphora.kernels.recurrence.backends.cuda_graph.captures import COPIES, Captures
 from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.backends.torch_ops import bptt
 from anaphora.nn.recurrent_step import LayerStep
@@ -57,11 +57,11 @@ def _run_again(work: Callable[[], Any], pool: Any) -> tuple[Callable[[], None], 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A machine whose recurrences are recorded."""
-    monkeypatch.setattr(cuda_graph, "RECORDINGS", Recordings(limit=1 << 30))
+    """A machine whose recurrences are captured."""
+    monkeypatch.setattr(cuda_graph, "CAPTURES", Captures(limit=1 << 30))
     if request.param == "cpu":
         monkeypatch.setattr(cuda_graph, "capture", _run_again)
-        monkeypatch.setattr(cuda_graph, "recordable", lambda _: True)
+        monkeypatch.setattr(cuda_graph, "can_capture", lambda _: True)
         monkeypatch.setattr(cuda_graph, "current_stream", lambda: 0)
         monkeypatch.setattr(cuda_graph, "graph_pool", lambda: None)
         monkeypatch.setattr(prepare, "CompiledPlan", lambda *_: None)
@@ -74,13 +74,13 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which passes were replayed, in order."""
     seen: list[str] = []
     for name in ("forward", "backward"):
-        whole = getattr(cuda_graph.Recording, name)
+        whole = getattr(cuda_graph.Captured, name)
 
         def watched(*args: Any, name: str = name, whole: Any = whole) -> Any:
             seen.append(name)
             return whole(*args)
 
-        monkeypatch.setattr(cuda_graph.Recording, name, watched)
+        monkeypatch.setattr(cuda_graph.Captured, name, watched)
     return seen
 
 
@@ -133,7 +133,7 @@ def test_what_one_pass_has_kept_outlives_the_next(device: str) -> None:
             _assert_equal(list(found), list(expected[k]), 1e-11)
     y, last = run(params, pairs[0][:1], (), pairs[0][1])
     first = torch.autograd.grad(_loss(y, last), list(params.values()), retain_graph=True)
-    run(params, pairs[1][:1], (), pairs[1][1])  # takes the recording over
+    run(params, pairs[1][:1], (), pairs[1][1])  # takes the capture over
     second = torch.autograd.grad(_loss(y, last), list(params.values()))
     _assert_equal(list(second), list(first), 1e-11)
 
@@ -247,7 +247,7 @@ def test_on_another_stream() -> None:
     torch.testing.assert_close(here, expected)
 
 
-# ---------------------------------------------------------------------- which recordings are kept
+# ---------------------------------------------------------------------- which captures are kept
 class Item:
     def __init__(self, nbytes: int):
         self.nbytes = nbytes
@@ -258,7 +258,7 @@ class Owner:
 
 
 def test_a_shape_is_recorded_when_it_comes_again() -> None:
-    kept: Recordings[Item] = Recordings(limit=100)
+    kept: Captures[Item] = Captures(limit=100)
     owner = Owner()
     assert kept.take(("a",), owner, lambda: Item(1)) is None
     made = kept.take(("a",), owner, lambda: Item(1))
@@ -272,7 +272,7 @@ def test_a_shape_is_recorded_when_it_comes_again() -> None:
 
 
 def test_the_longest_unused_go_and_must_come_more_often() -> None:
-    kept: Recordings[Item] = Recordings(limit=25)
+    kept: Captures[Item] = Captures(limit=25)
     owner = Owner()
 
     def use(key: str) -> bool:
@@ -290,7 +290,7 @@ def test_the_longest_unused_go_and_must_come_more_often() -> None:
 
 
 def test_recordings_go_with_their_owner() -> None:
-    kept: Recordings[Item] = Recordings(limit=100)
+    kept: Captures[Item] = Captures(limit=100)
     owner = Owner()
     identity = id(owner)
     taken = [kept.take(("a",), owner, lambda: Item(10)) for _ in range(3)]
@@ -306,7 +306,7 @@ def test_recordings_go_with_their_owner() -> None:
 
 
 def test_no_more_than_some_copies_at_once() -> None:
-    kept: Recordings[Item] = Recordings(limit=100)
+    kept: Captures[Item] = Captures(limit=100)
     owner = Owner()
     taken = [kept.take(("a",), owner, lambda: Item(1)) for _ in range(COPIES + 5)]
     assert sum(item is not None for item in taken) == COPIES

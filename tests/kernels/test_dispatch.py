@@ -10,7 +10,8 @@ from anaphora import nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence import dispatch
 from anaphora.kernels.recurrence.backends.base import BackendName, Case
-from anaphora.kernels.recurrence.dispatch import BACKENDS, H200, choose, force, forced
+from anaphora.kernels.recurrence.dispatch import BACKENDS, choose, force, forced
+from anaphora.kernels.recurrence.tuning import EVERYWHERE, H200, Region, Thresholds
 from anaphora.nn.recurrent_step import LayerStep
 
 GPU = torch.device("cuda", 0)
@@ -30,10 +31,14 @@ def able(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def _case(
-    batch: int = 4, hidden: int = 16, *, native: bool = True, measured: bool = True, first: bool = False
+    batch: int = 4,
+    hidden: int = 16,
+    *,
+    native: bool = True,
+    known: Thresholds | None = H200,
+    first: bool = False,
 ) -> Case:
-    limits = H200 if measured else None
-    return Case(GPU, torch.float32, batch, 8, hidden, native=native, measured=limits, capturing_first=first)
+    return Case(GPU, torch.float32, batch, 8, hidden, native=native, thresholds=known, capturing_first=first)
 
 
 @pytest.mark.parametrize(
@@ -83,19 +88,30 @@ def test_large_layers_are_left_to_kernels_of_one_step(
 
 def test_pytorchs_own_layer_comes_first_where_nothing_was_measured(able: set[str]) -> None:
     able.remove("persistent")  # an Ampere or Ada GPU
-    decision = choose(_case(measured=False))
+    decision = choose(_case(known=None))
     assert decision.backend == "cudnn"
     assert "nothing was measured" in decision.others["triton"]
-    assert choose(_case(measured=True)).backend == "triton"
+    assert choose(_case()).backend == "triton"
     able.remove("cudnn")
-    assert choose(_case(measured=False, native=False)).backend == "triton"
+    assert choose(_case(known=None, native=False)).backend == "triton"
 
 
 def test_another_hopper_keeps_one_kernel_for_all_steps(able: set[str]) -> None:
-    assert choose(_case(measured=False)).backend == "persistent"
-    assert choose(_case(256, 1024, measured=False)).backend == "cudnn"
+    assert choose(_case(known=None)).backend == "persistent"
+    assert choose(_case(256, 1024, known=None)).backend == "cudnn"
     able.remove("cudnn")
-    assert choose(_case(256, 1024, measured=False, native=False)).backend == "triton"
+    assert choose(_case(256, 1024, known=None, native=False)).backend == "triton"
+
+
+def test_what_was_measured_on_a_gpu_decides(able: set[str]) -> None:
+    never = Region(1 << 40, 1 << 40)
+    assert (
+        choose(_case(known=Thresholds(persistent_over_cudnn=never, triton_over_cudnn=never))).backend
+        == "cudnn"
+    )
+    assert choose(_case(known=Thresholds(triton_over_persistent=EVERYWHERE))).backend == "triton"
+    able -= {"persistent", "cudnn"}
+    assert choose(_case(native=False, known=Thresholds(triton_over_graph=never))).backend == "cuda_graph"
 
 
 def test_shapes_that_are_not_captured_have_a_stand_in(able: set[str]) -> None:

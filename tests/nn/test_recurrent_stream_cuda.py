@@ -1,4 +1,4 @@
-"""Recorded single steps: on a GPU as a CUDA graph, elsewhere with a recording that runs again."""
+"""Captured single steps: on a GPU as a CUDA graph, elsewhere with a capture that runs again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _run_again(work: Callable[[], Tensor], pool: Any) -> tuple[Callable[[], Any]
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "cpu":
         monkeypatch.setattr(streaming, "capture", _run_again)
-        monkeypatch.setattr(streaming, "recordable", lambda _: True)
+        monkeypatch.setattr(streaming, "can_capture", lambda _: True)
         monkeypatch.setattr(streaming, "current_stream", lambda: 0)
         monkeypatch.setattr(streaming, "graph_pool", lambda: None)
         monkeypatch.setattr(CudaStream, "_here", lambda self, x: True)
@@ -32,13 +32,13 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 def _steps(layer: nn.Recurrent, stream: CudaStream, x: Tensor) -> tuple[list[Tensor], int]:
     state = layer.initial_state(x.shape[0], x)
-    outputs, recorded = [], 0
+    outputs, captured = [], 0
     for now in x.unbind(1):
         found = stream.run(now, state)
-        recorded += found is not None
+        captured += found is not None
         y, state = found or layer.step(now, state)
         outputs.append(y)
-    return outputs, recorded
+    return outputs, captured
 
 
 @torch.no_grad()
@@ -47,8 +47,8 @@ def test_recorded_steps_equal_the_whole_and_outlive_later_ones(device: str) -> N
     stream = CudaStream([c for c in layer.cells if isinstance(c, nn.Cell)], layer.zoneout)
     for rows in (1, 4):
         x = torch.randn(rows, 9, 3, device=device)
-        outputs, recorded = _steps(layer, stream, x)
-        assert recorded == 9 - SEEN
+        outputs, captured = _steps(layer, stream, x)
+        assert captured == 9 - SEEN
         torch.testing.assert_close(torch.stack(outputs, 1), layer(x)[0], atol=1e-3, rtol=1e-3)
 
 
@@ -60,8 +60,8 @@ def test_weights_written_to_are_used_and_new_ones_noticed(device: str) -> None:
     _steps(layer, stream, x)
     for p in layer.parameters():
         p.mul_(0.5)
-    outputs, recorded = _steps(layer, stream, x)
-    assert recorded == 6
+    outputs, captured = _steps(layer, stream, x)
+    assert captured == 6
     torch.testing.assert_close(torch.stack(outputs, 1), layer(x)[0], atol=1e-3, rtol=1e-3)
     first = next(layer.parameters())
     first.data = first.data.clone()

@@ -24,7 +24,7 @@ class Cell(nn.Module):
     ``step(x, *states)`` gets x ``(batch, inputs)`` and each state ``(batch, hidden)`` and returns the new
     states in the order of ``state``: a tuple, or the tensor itself when there is only one. The first state is
     the output. A step must be a pure function of its arguments and the cell's parameters, and treat
-    every row of the batch alike; nothing else is asked.
+    every row of the batch alike; nothing else is needed.
 
     ``Cell(inputs, hidden, **options)`` hands the options to ``setup`` and remembers them, so that
     :class:`~anaphora.nn.recurrent.Recurrent` can make the cells of further layers and directions.

@@ -1,7 +1,7 @@
-"""Single steps of a stack of cells on a GPU, for streaming and decoding: all layers recorded as one CUDA graph.
+"""Single steps of a stack of cells on a GPU, for streaming and decoding: all layers captured as one CUDA graph.
 
 A step of a small network is a dozen kernels that take less time than launching them, so a step that comes again is
-recorded. A call copies x and the states in, replays, and hands out a copy of the new states: nothing handed out is
+captured. A call copies x and the states in, replays, and hands out a copy of the new states: nothing handed out is
 ever written to again.
 """
 
@@ -17,21 +17,21 @@ from torch import Tensor
 from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
 from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
+    can_capture,
     capture,
     current_stream,
     graph_pool,
-    recordable,
 )
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep
 
-SEEN = 3  # steps of one shape before it is recorded
-SHAPES = 32  # recorded at once
+SEEN = 3  # steps of one shape before it is captured
+SHAPES = 32  # captured at once
 
 
-class _Recorded(NamedTuple):
+class _Captured(NamedTuple):
     inputs: list[Tensor]  # x and the states, read by the kernels
     output: Tensor  # all new states, (states, layers, B, H)
     replay: Callable[[], None]
@@ -43,7 +43,7 @@ class CudaStream:
     def __init__(self, cells: Sequence[Cell], keep: tuple[float, ...]):
         self.cells, self.keep = list(cells), keep
         self.seen: dict[tuple[Any, ...], int] = {}
-        self.recorded: dict[tuple[Any, ...], _Recorded] = {}
+        self.captured: dict[tuple[Any, ...], _Captured] = {}
         self.slots = [
             (held, name, value, -1 if value is None else value.data_ptr())
             for cell in cells
@@ -65,19 +65,19 @@ class CudaStream:
         return x.is_cuda
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
-        """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where it is not recorded."""
-        if not self.current(x) or transformed() or not recordable(x.device):
+        """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where it is not captured."""
+        if not self.current(x) or transformed() or not can_capture(x.device):
             return None
         key = (x.shape, x.dtype, *((s.shape, s.dtype) for s in state), *_mode(), current_stream())
-        ready = self.recorded.get(key)
+        ready = self.captured.get(key)
         if ready is None:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= SEEN or not self._fits(x, state):
                 return None
-            if len(self.recorded) >= SHAPES:
-                self.recorded.clear()
+            if len(self.captured) >= SHAPES:
+                self.captured.clear()
                 self.seen.clear()
-            ready = self.recorded[key] = self._record(x, state)
+            ready = self.captured[key] = self._capture(x, state)
         torch._foreach_copy_(ready.inputs, [x, *state])
         ready.replay()
         new = ready.output.clone()
@@ -88,14 +88,14 @@ class CudaStream:
         fits = len(state) == len(self.cells[0].state) and all(s.shape == shape for s in state)
         return fits and x.dim() == 2 and x.shape[1] == self.cells[0].inputs
 
-    def _record(self, x: Tensor, state: States) -> _Recorded:
+    def _capture(self, x: Tensor, state: States) -> _Captured:
         enabled, dtype = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         # Tensors made in inference mode could not be written to outside it, nor may weights cast here be used there.
         with torch.inference_mode(False), torch.no_grad():
             inputs = [t.detach().clone() for t in (x, *state)]
             with torch.autocast("cuda", dtype, enabled=enabled, cache_enabled=False):
                 replay, output = capture(lambda: self._steps(inputs[0], inputs[1:]), graph_pool())
-        return _Recorded(inputs, output, replay)
+        return _Captured(inputs, output, replay)
 
     def _steps(self, x: Tensor, state: Sequence[Tensor]) -> Tensor:
         """All new states, ``(states, layers, B, H)``."""

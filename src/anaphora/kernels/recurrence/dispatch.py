@@ -1,7 +1,8 @@
 """Which backend runs a layer: the one place where that is decided, and the call of the one that was chosen.
 
 ``BACKENDS`` is the table: the first backend that can serve and has no reason to yield to a later one runs. Each module's
-``why_not`` says when it cannot serve; :func:`_yields` says when another is faster; :class:`Decision` keeps all reasons.
+``why_not`` says when it cannot serve; :func:`_yields` says when another is faster on this GPU; :class:`Decision` keeps all
+reasons.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -28,7 +29,6 @@ from anaphora.kernels.recurrence.backends.base import (
     LayerRun,
     Result,
     States,
-    Thresholds,
 )
 from anaphora.kernels.recurrence.backends.c import compiled as c
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
@@ -37,12 +37,10 @@ from anaphora.kernels.recurrence.backends.torch_ops import bptt as torch_ops
 from anaphora.kernels.recurrence.backends.triton import run as triton
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine, Prepared
+from anaphora.kernels.recurrence.tuning import H200, Region, thresholds
 
 # The order of preference: the CPU's, then the GPU's, then those that serve anywhere.
 BACKENDS: tuple[Backend, ...] = (c, persistent, triton, cudnn, cuda_graph, torch_ops, reference)
-
-H200 = Thresholds(wide=512, large=80_000)
-MEASURED = {"NVIDIA H200": H200}  # by the name of the GPU
 
 _forced: ContextVar[BackendName | None] = ContextVar("forced", default=None)
 
@@ -79,25 +77,30 @@ def choose(case: Case) -> Decision:
     return Decision(chosen.name, chosen.about, others, cannot, stand_in)
 
 
-def large(case: Case) -> bool:
-    """Whether a step is so much work that a kernel for each step is no loss."""
-    limits = case.measured or H200
-    return case.hidden > limits.wide and case.batch * case.hidden > limits.large
-
-
 def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) -> str | None:
-    """Why a backend that could serve leaves the run to a later one."""
-    late = "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
-    if name == "persistent" and large(case):
-        size = f"{case.batch} rows of {case.hidden} units"
-        if case.capturing_first and case.native:
-            return f"{size} are too many for it, and those of triton cannot be compiled during a capture"
-        if "triton" not in cannot and not case.capturing_first:
-            return f"{size} take it several rounds; one kernel for each step is faster"
-    if name == "triton" and case.capturing_first:
-        return late
-    if name == "triton" and case.native and case.measured is None:
-        return "nothing was measured on this GPU, so PyTorch's own layer comes first"
+    """Why a backend that could serve leaves the run to a later one: the thresholds of the GPU, in words."""
+    known, size = case.thresholds or H200, f"{case.batch} rows of {case.hidden} units"
+
+    def faster(region: Region) -> bool:
+        return region.holds(case.hidden, case.batch)
+
+    if name == "persistent":
+        if faster(known.triton_over_persistent):
+            if case.capturing_first and case.native:
+                return f"{size} take it several rounds, and cuDNN needs no compiler while a CUDA graph is captured"
+            if "triton" not in cannot and not case.capturing_first:
+                return f"{size} take it several rounds; a kernel for each step is faster"
+        if case.native and not faster(known.persistent_over_cudnn):
+            return f"PyTorch's own layer was measured faster for {size}"
+    if name == "triton":
+        if case.capturing_first:
+            return "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
+        if case.native and case.thresholds is None:
+            return "nothing was measured on this GPU, so PyTorch's own layer comes first"
+        if case.native and not faster(known.triton_over_cudnn):
+            return f"PyTorch's own layer was measured faster for {size}"
+        if not faster(known.triton_over_graph):
+            return f"torch's operations, captured, were measured faster for {size}"
     return None
 
 
@@ -140,7 +143,7 @@ def _case(
         ready.one_type,
         run.native is not None,
         barred,
-        thresholds(x.device),
+        thresholds(x.device) if x.is_cuda else None,
         first,
     )
 
@@ -234,12 +237,6 @@ def _side_by_side(first: Callable[[], Result], second: Callable[[], Result]) -> 
     for made in (other[0], *other[1]):
         made.record_stream(now)
     return [one, other]
-
-
-@cache
-def thresholds(device: torch.device) -> Thresholds | None:
-    """What was measured on this kind of GPU; None where nothing was."""
-    return MEASURED.get(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 _BY_NAME = {backend.name: backend for backend in BACKENDS}

@@ -9,7 +9,7 @@ _WIDE = 16  # bytes that a GPU moves at a time
 
 
 def turned(value: Tensor, live: Tensor | None = None) -> Tensor:
-    """``(B, T, ·)`` as ``(T, B, ·)`` in this order of memory, or the way back; nothing is moved where it lies so already.
+    """``(B, T, ·)`` as ``(T, B, ·)`` in this order of memory, or back; nothing is moved where it lies so already.
 
     ``live`` ``(T, B, 1)``: what of the result is real; the rest may be anything and becomes zero.
     """
@@ -18,7 +18,7 @@ def turned(value: Tensor, live: Tensor | None = None) -> Tensor:
     if live is None and found.is_contiguous():
         return found
     if wide(value):
-        found = found.view(torch.complex128)  # sixteen bytes that nobody computes with
+        found = found.view(torch.complex128)  # sixteen bytes each, only moved
     if live is None:
         return found.contiguous().view(value.dtype)
     made = torch.empty(found.shape, dtype=found.dtype, device=value.device)

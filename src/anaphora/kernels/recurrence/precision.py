@@ -1,4 +1,4 @@
-"""How exact products of float32 numbers are on a GPU: as PyTorch's own recurrent layers are asked to be.
+"""How exact products of float32 numbers are on a GPU: as PyTorch's switch for recurrent layers has it.
 
 ``torch.backends.cudnn.rnn.fp32_precision`` (or ``cudnn.allow_tf32``, on unless switched off) lets a recurrent layer
 shorten its factors to ten bits of fraction. Products outside recurrent layers follow another switch, which is off unless

@@ -66,7 +66,7 @@ class Engine:
 
     @property
     def pure(self) -> bool:
-        """Whether the function is known to be a plain function of its arguments: all it was asked for could be traced."""
+        """Whether the function is known to be a plain function of its arguments: every run so far could be traced."""
         return bool(self._prepared) and all(p.plan is not None for p in self._prepared.values())
 
     def _prepare(self, run: LayerRun, params: Params) -> Prepared:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anaphora.kernels.recurrence.arguments import Arguments
     from anaphora.kernels.recurrence.front.plan import Plan
     from anaphora.kernels.recurrence.prepare import Prepared
+    from anaphora.kernels.recurrence.tuning import Thresholds
 
 Params: TypeAlias = "dict[str, Tensor]"
 States: TypeAlias = "tuple[Tensor, ...]"
@@ -50,13 +51,6 @@ class LayerRun(NamedTuple):
     plain: str | None = None  # why only plain torch operations can serve; None when anything can
 
 
-class Thresholds(NamedTuple):
-    """From where on kernels for single steps beat one kernel for all steps, as measured on one kind of GPU."""
-
-    wide: int  # units
-    large: int  # rows times units
-
-
 @dataclass(frozen=True)
 class Case:
     """All that the choice of a backend looks at."""
@@ -72,7 +66,7 @@ class Case:
     one_type: bool = True  # every tensor of the plan has the type of x
     native: bool = False  # PyTorch has this very cell
     barred: str | None = None  # why only the reference can serve
-    measured: Thresholds | None = None  # of this kind of GPU
+    thresholds: Thresholds | None = None  # what was measured on this GPU
     capturing_first: bool = (
         False  # a CUDA graph is being captured and Triton's kernels have not been compiled yet
     )
@@ -95,7 +89,7 @@ class Job(NamedTuple):
 
 
 class Backend(Protocol):
-    """One way to run a layer; implemented by modules."""
+    """What runs a layer; implemented by modules."""
 
     @property
     def name(self) -> BackendName:

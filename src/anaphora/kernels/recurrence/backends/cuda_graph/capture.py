@@ -1,8 +1,8 @@
 """A plan's two passes captured as CUDA graphs: a loop of many small kernels, launched at once.
 
-A recording belongs to one plan, its shapes and a stream. Its tensors stay where they are: a call copies its
-arguments in, replays the kernels, and copies the results out. What the forward pass keeps lies in the recording until
-the backward pass has read it, so a recording in use is not used again: a second one is made, or the loop runs instead.
+A capture belongs to one plan, its shapes and a stream. Its tensors stay where they are: a call copies its
+arguments in, replays the kernels, and copies the results out. What the forward pass keeps lies in the capture until
+the backward pass has read it, so a capture in use is not used again: a second one is made, or the loop runs instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, States, no_plan
 from anaphora.kernels.recurrence.backends.base import Result as LayerResult
-from anaphora.kernels.recurrence.backends.cuda_graph.captures import Recordings
+from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch, run_bptt
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes
 from anaphora.kernels.recurrence.front.plan import Plan
@@ -38,55 +38,55 @@ def why_not(case: Case) -> str | None:
 
 def run(job: Job) -> LayerResult:
     """Run a plan by captured torch operations."""
-    return run_graphed(*job.plan_and_tensors(), job.run.lengths, job.run.reverse, LOOP_PASSES, job.stand_in)
+    return run_captured(*job.plan_and_tensors(), job.run.lengths, job.run.reverse, LOOP_PASSES, job.stand_in)
 
 
-def run_graphed(
+def run_captured(
     plan: Plan,
     given: Arguments,
     lengths: Tensor | None,
     reverse: bool,
     passes: Passes = LOOP_PASSES,
-    peer: Callable[[], tuple[Tensor, States]] | None = None,
+    stand_in: Callable[[], tuple[Tensor, States]] | None = None,
 ) -> tuple[Tensor, States]:
     """Run a plan over time on a GPU; kernel by kernel for shapes seen for the first time, or inside another capture.
 
-    ``passes`` launch the kernels: torch's operations, or kernels printed for the plan. ``peer`` computes the same with
-    fewer launches: it is asked for shapes that are not recorded.
+    ``passes`` launch the kernels: torch's operations, or kernels generated for the plan. ``stand_in`` computes the same with
+    fewer launches: it runs shapes that are not captured.
     """
     tensors = given.flat()
     grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     if lengths is not None:
         lengths = lengths.to(given.steps[0].device, torch.int64)
-    recording = _recording(plan, given, lengths, reverse, grad, passes)
-    if recording is None and peer is not None and recordable(tensors[0].device):
-        return peer()
-    if recording is None:
+    captured = _captured(plan, given, lengths, reverse, grad, passes)
+    if captured is None and stand_in is not None and can_capture(tensors[0].device):
+        return stand_in()
+    if captured is None:
         return run_bptt(plan, given, lengths, reverse, passes)
     call = Call(given.counts(), lengths, reverse)
     if not grad:
-        y, *last = recording.forward(tensors, lengths)
-        recording.release()
+        y, *last = captured.forward(tensors, lengths)
+        captured.release()
         return y, tuple(last)
-    y, *last = _Replay.apply(plan, call, recording, *tensors)  # type: ignore[no-untyped-call]
+    y, *last = _Replay.apply(plan, call, captured, *tensors)  # type: ignore[no-untyped-call]
     return y, tuple(last)
 
 
-def _recording(
+def _captured(
     plan: Plan, given: Arguments, lengths: Tensor | None, reverse: bool, grad: bool, passes: Passes
-) -> Recording | None:
+) -> Captured | None:
     tensors = given.flat()
-    if not recordable(tensors[0].device):
+    if not can_capture(tensors[0].device):
         return None
     shapes = tuple((t.shape, t.dtype) for t in tensors)
     place = (tensors[0].device, current_stream(), tf32_allowed(), invariant.active())
     key = (shapes, given.counts(), lengths is not None, reverse, grad, passes, *place)
     call = Call(given.counts(), lengths, reverse)
-    RECORDINGS.limit = max(RECORDINGS.limit, memory_of(tensors[0].device) // SHARE)
-    return RECORDINGS.take(key, plan, lambda: Recording(key, plan, call, tensors, grad, passes))
+    CAPTURES.limit = max(CAPTURES.limit, memory_of(tensors[0].device) // SHARE)
+    return CAPTURES.take(key, plan, lambda: Captured(key, plan, call, tensors, grad, passes))
 
 
-class Recording:
+class Captured:
     """The two passes for one set of shapes, and the tensors they read and write.
 
     ``generation`` counts the forward passes: what a pass has kept is gone when it has moved on.
@@ -126,7 +126,7 @@ class Recording:
 
     def release(self) -> None:
         """Let others use it."""
-        RECORDINGS.give_back(self.key, self.owner, self)
+        CAPTURES.give_back(self.key, self.owner, self)
 
     def _copy_in(self, tensors: Sequence[Tensor], lengths: Tensor | None) -> None:
         for mine, theirs in zip(self.inputs, tensors, strict=True):
@@ -135,7 +135,7 @@ class Recording:
             self.lengths.copy_(lengths)
 
     def forward(self, tensors: Sequence[Tensor], lengths: Tensor | None) -> list[Tensor]:
-        """y and the last states; shapes are those the recording was made for."""
+        """y and the last states; shapes are those it was captured for."""
         with torch.no_grad():
             self.generation += 1
             self._copy_in(tensors, lengths)
@@ -164,10 +164,10 @@ class Recording:
 
 class _Replay(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, plan: Plan, call: Call, recording: Recording, *tensors: Tensor) -> Any:
-        outputs = recording.forward(tensors, call.lengths)
-        ctx.plan, ctx.call, ctx.generation = plan, call, recording.generation
-        ctx.lease = _Lease(recording)
+    def forward(ctx: Any, plan: Plan, call: Call, captured: Captured, *tensors: Tensor) -> Any:
+        outputs = captured.forward(tensors, call.lengths)
+        ctx.plan, ctx.call, ctx.generation = plan, call, captured.generation
+        ctx.lease = _Lease(captured)
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         return tuple(outputs)
@@ -175,43 +175,43 @@ class _Replay(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         plan, call, tensors = ctx.plan, ctx.call, ctx.saved_tensors
-        recording: Recording = ctx.lease.recording
+        captured: Captured = ctx.lease.captured
         if torch.is_grad_enabled():
             found = gradient_by_torch(plan, call, tensors, ctx.needs_input_grad[3:], grads)
-        elif recording.generation != ctx.generation or not recordable(tensors[0].device):
+        elif captured.generation != ctx.generation or not can_capture(tensors[0].device):
             given = call.arguments(tensors)
-            _, _, kept = recording.passes.forward(plan, call, given, True)
-            found = recording.passes.backward(plan, call, given, kept, grads)
+            _, _, kept = captured.passes.forward(plan, call, given, True)
+            found = captured.passes.backward(plan, call, given, kept, grads)
         else:
-            found = recording.backward(plan, grads)
+            found = captured.backward(plan, grads)
             ctx.lease.end()  # a second backward pass finds what was kept, or computes it again
         return None, None, None, *found
 
 
 class _Lease:
-    """A recording in use, until its backward pass is over or can no longer come."""
+    """A capture in use, until its backward pass is over or can no longer come."""
 
-    def __init__(self, recording: Recording):
-        self.recording, self.ended = recording, False
+    def __init__(self, captured: Captured):
+        self.captured, self.ended = captured, False
 
     def end(self) -> None:
         if not self.ended:
             self.ended = True
-            self.recording.release()
+            self.captured.release()
 
     def __del__(self) -> None:
         self.end()
 
 
-SHARE = 8  # of a GPU's memory, one part in so many may hold recordings
-RECORDINGS: Recordings[Recording] = Recordings(limit=1 << 31)
+SHARE = 8  # of a GPU's memory, one part in so many may hold captures
+CAPTURES: Captures[Captured] = Captures(limit=1 << 31)
 
 # ---------------------------------------------------------------------- CUDA
 _streams: dict[tuple[int, int], Any] = {}
 
 
-def recordable(device: torch.device) -> bool:
-    """Whether a recording can be made or replayed here: not while somebody records this stream already."""
+def can_capture(device: torch.device) -> bool:
+    """Whether a capture can be made or replayed here: not while this stream is being captured already."""
     return device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()
 
 
@@ -226,7 +226,7 @@ def current_stream() -> int:
 
 
 def graph_pool() -> Any:
-    """Memory shared by the two passes of a recording and by nothing else."""
+    """Memory shared by the two passes of a capture and by nothing else."""
     return torch.cuda.graph_pool_handle()
 
 

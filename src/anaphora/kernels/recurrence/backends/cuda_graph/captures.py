@@ -1,4 +1,4 @@
-"""Recordings kept for shapes that come again: which are in use, which may go."""
+"""Captured graphs kept for shapes that come again: which are in use, which may go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Held(Protocol):
 
 
 Item = TypeVar("Item", bound=Held)
-COPIES = 4  # recordings of the same shapes at once, those in use included
+COPIES = 4  # captures of the same shapes at once, those in use included
 KEYS = 4096  # shapes remembered
 
 
@@ -27,14 +27,14 @@ class _Entry(Generic[Item]):
     free: list[Item] = field(default_factory=list)
     made: int = 0  # free and in use
     seen: int = 0  # times the key has come
-    wanted: int = 2  # times it must have come before it is recorded
+    wanted: int = 2  # times it must have come before it is captured
 
 
-class Recordings(Generic[Item]):
-    """Recordings by key, the least recently used dropped beyond ``limit`` bytes.
+class Captures(Generic[Item]):
+    """Captures by key, the least recently used dropped beyond ``limit`` bytes.
 
-    Recording takes longer than a run, so a key is recorded only when it comes again; one that was dropped has to come
-    four times as often before it is recorded anew: shapes that never stay must not cost more than they give.
+    Capturing takes longer than a run, so a key is captured only when it comes again; one that was dropped has to come
+    four times as often before it is captured anew: shapes that never stay must not cost more than they give.
     """
 
     def __init__(self, limit: int):
@@ -44,9 +44,9 @@ class Recordings(Generic[Item]):
         self._owners: set[int] = set()
 
     def take(self, key: tuple[Hashable, ...], owner: object, make: Callable[[], Item]) -> Item | None:
-        """A recording nobody else uses until it is given back; None while the key is new or all are in use.
+        """A capture for the caller alone until it is given back; None while the key is new or all are in use.
 
-        All of an owner's recordings go when it goes.
+        All of an owner's captures go when it goes.
         """
         key = (id(owner), *key)
         with self._lock:
@@ -66,7 +66,7 @@ class Recordings(Generic[Item]):
             made = make()
         except (
             RuntimeError
-        ):  # no memory for it, say: whoever asks does without, and learns what is wrong if more is
+        ):  # no memory for it, say: the caller runs without a capture, which shows any other error
             with self._lock:
                 entry.made -= 1
                 entry.seen, entry.wanted = 0, 4 * entry.wanted

@@ -24,7 +24,7 @@ Kept = dict[int, Tensor]  # (T, B, ·)
 
 
 class Passes(NamedTuple):
-    """One way to run a plan over time: the functions below, or others with the same arguments and results."""
+    """What runs a plan over time: the functions below, or others with the same arguments and results."""
 
     forward: Callable[[Plan, Call, Arguments, bool], tuple[Tensor, States, Kept]]
     backward: Callable[[Plan, Call, Arguments, Kept, Sequence[Tensor | None]], list[Tensor | None]]

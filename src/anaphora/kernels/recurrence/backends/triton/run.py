@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import torch
 
 from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, LayerRun, Result, no_plan
-from anaphora.kernels.recurrence.backends.cuda_graph.capture import run_graphed
+from anaphora.kernels.recurrence.backends.cuda_graph.capture import run_captured
 from anaphora.kernels.recurrence.backends.triton.passes import PRINTED_PASSES, programs, ran_before
 from anaphora.kernels.recurrence.backends.triton.stages import CannotPrint
 from anaphora.kernels.recurrence.front.plan import Plan
@@ -41,7 +41,7 @@ def why_not(case: Case) -> str | None:
 
 def run(job: Job) -> Result:
     """Run a plan by generated kernels; a shape that is not captured yet is left to the stand-in."""
-    return run_graphed(
+    return run_captured(
         *job.plan_and_tensors(), job.run.lengths, job.run.reverse, PRINTED_PASSES, job.stand_in
     )
 
