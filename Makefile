@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A build without CUDA packages is enough here; constraints.txt pins every version that was tested.
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint format bench browser page clean help
+.PHONY: demo test test-all fuzz lint format bench browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -36,6 +36,9 @@ test: lint browser ## lint, types, layers, and every test that is not slow
 
 test-all: lint browser ## the same with the slow suites
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300)
 
 lint: $(READY)   ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .

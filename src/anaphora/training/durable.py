@@ -75,6 +75,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, and wait until their names are on the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Give ``path`` new content in one step: aside, fsync, rename, fsync of the folder."""
     aside = path.with_name(f".tmp-{uuid.uuid4().hex}")

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from anaphora.errors import RunError
 from anaphora.files import open_plain, parse_json, read_bytes, streamed
 from anaphora.files.schemas import problem
-from anaphora.training.durable import replace_file, writing
+from anaphora.training.durable import replace_file, sync_folder, writing
 from anaphora.training.schemas import ROWS
 
 _CHUNK = 1 << 20
@@ -31,6 +31,7 @@ class Journal:
         self._descriptor: int | None = None  # the file is made when there is something to write
         self._bytes = 0
         self._digest = hashlib.sha256()
+        self._named = False  # whether the name is on the disk for sure
 
     def open(self, mark: Mapping[str, Any] | None = None) -> str | None:
         """Open for appending at ``mark`` (None: from the start), dropping what was written after it.
@@ -95,10 +96,13 @@ class Journal:
         return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def sync(self) -> None:
-        """Wait until all lines are on the disk."""
+        """Wait until all lines are on the disk, and the name of the file."""
         if self._descriptor is not None:
             with writing(self.path):
                 os.fsync(self._descriptor)
+                if not self._named:
+                    sync_folder(self.path.parent)
+                    self._named = True
 
     def close(self) -> None:
         if self._descriptor is not None:

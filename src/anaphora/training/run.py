@@ -15,7 +15,7 @@ from torch import Tensor
 from anaphora.errors import RunError
 from anaphora.files import is_folder, read_bytes
 from anaphora.training.checkpoint import remove
-from anaphora.training.durable import reading, replace_file, writing
+from anaphora.training.durable import make_folder, reading, replace_file, writing
 from anaphora.training.lock import Lock
 from anaphora.training.schemas import ExportFacts
 from anaphora.training.weights import check_facts, load_weights
@@ -64,7 +64,7 @@ class RunFolder:
         run = cls(path)
         there = run.check_free(force=force)
         with writing(run.path):
-            run.path.mkdir(parents=True, exist_ok=True)
+            make_folder(run.path)
         with run.lock():
             if there:
                 with writing(run.path):
