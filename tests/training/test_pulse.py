@@ -55,8 +55,8 @@ def group(world: int) -> list[Pulse]:
 
 
 @pytest.fixture(autouse=True)
-def half_a_second(monkeypatch):
-    monkeypatch.setenv("ANAPHORA_TIMEOUT", "0.5")
+def one_second(monkeypatch):
+    monkeypatch.setenv("ANAPHORA_TIMEOUT", "1")
     monkeypatch.delenv("MASTER_ADDR", raising=False)
 
 
@@ -67,13 +67,13 @@ def late(pulse: Pulse, seconds: float) -> None:
 
 def test_processes_wait_for_rank_0_longer_than_the_time_out():
     pulses = group(3)
-    assert together(lambda: late(pulses[0], 1.2), pulses[1].meet, pulses[2].meet) == [None, None, None]
+    assert together(lambda: late(pulses[0], 1.4), pulses[1].meet, pulses[2].meet) == [None, None, None]
     assert together(*(pulse.meet for pulse in pulses)) == [None, None, None]
 
 
 def test_rank_0_waits_for_the_others():
     pulses = group(2)
-    assert together(pulses[0].meet, lambda: late(pulses[1], 1.2)) == [None, None]
+    assert together(pulses[0].meet, lambda: late(pulses[1], 1.4)) == [None, None]
 
 
 def test_a_meeting_is_over_when_all_have_come():
@@ -120,20 +120,25 @@ def test_a_closed_connection_and_silence_are_noticed(closed):
     connection.close()
 
 
-def test_a_stranger_is_not_taken_for_a_process_of_the_group():
-    place = Place(2)
+def test_a_stranger_is_not_taken_for_a_process_of_the_group(monkeypatch):
+    monkeypatch.setenv("ANAPHORA_TIMEOUT", "30")
+    place, seen_off = Place(2), threading.Event()
 
-    def strange() -> bytes:
+    def stranger() -> bytes:
         port, _ = place.take()
         with socket.create_connection(("localhost", port)) as connection:
             connection.sendall(_HELLO.pack(bytes(16), 1))
-            connection.settimeout(10)
-            return connection.recv(1)
+            connection.settimeout(30)
+            answer = connection.recv(1)
+        seen_off.set()
+        return answer
 
-    first, answer, second = together(
-        lambda: Pulse(0, 2, place.give), strange, lambda: Pulse(1, 2, place.take)
-    )
-    assert answer == b""  # closed
+    def peer() -> Pulse:
+        seen_off.wait(30)
+        return Pulse(1, 2, place.take)
+
+    first, answer, second = together(lambda: Pulse(0, 2, place.give), stranger, peer)
+    assert answer == b""  # closed without an answer
     assert together(first.meet, second.meet) == [None, None]
 
 

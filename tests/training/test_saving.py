@@ -7,20 +7,24 @@ from dataclasses import replace
 import pytest
 import torch
 
+from anaphora.settings import TrainingSettings
 from anaphora.training import saving
 from anaphora.training.checkpoint import Unusable
+from anaphora.training.health import Health
+from anaphora.training.precision import LossScale
 from anaphora.training.run import RunFolder
-from anaphora.training.state import TrainingState
+from anaphora.training.schedules import Progress
+from anaphora.training.state import Standing, TrainingState
 
 
 def state(step=3, **changes):
     value = TrainingState(
-        standing={"step": step, "symbols": 12, "best": None},
-        progress={"halvings": 1},
-        health={"said": ["clipped"]},
-        scale={"factor": 2.0},
+        standing=vars(Standing(step=step, symbols=12)),
+        progress=Progress(halvings=1).state(),
+        health=Health(TrainingSettings(), chance=None, said=["clipped"]).state(),
+        scale=LossScale().state(),
         batches={"position": 7},
-        journals={"metrics": {"bytes": 5, "sha256": "ab"}},
+        journals={"metrics": {"bytes": 5, "sha256": "ab" * 32}},
         made_with={"world": 2},
         settings={"lr": 0.1, "batch_tokens": 10},
         tensors={
@@ -43,7 +47,9 @@ def test_a_state_comes_back_as_it_was(run):
     exported = saving.export(run, {"w": torch.tensor([9.0])}, {"step": 3})
     before = state(exported=exported)
     path = saving.save(run, before, keep=2)
-    found, after, skipped = saving.newest(run, state(step=0))
+    restored = []
+    found, after, skipped = saving.newest(run, state(step=0), restored.append)
+    assert [one.step for one in restored] == [3]
     assert (found, skipped) == (path, [])
     for name in ("standing", "progress", "health", "scale", "batches", "journals", "made_with", "settings"):
         assert getattr(after, name) == getattr(before, name)
@@ -60,7 +66,7 @@ def test_a_state_comes_back_as_it_was(run):
 def test_a_checkpoint_of_another_model_is_passed_over(run):
     saving.save(run, state(step=3), keep=2)
     saving.save(run, state(step=4, tensors={"model": {"v": torch.ones(1)}, "optimizer": {}}), keep=2)
-    _, found, skipped = saving.newest(run, state())
+    _, found, skipped = saving.newest(run, state(), lambda found: None)
     assert found.step == 3
     assert [one.reason for one in skipped] == ["it is of another model (v is in one of them only)"]
 
@@ -69,7 +75,7 @@ def test_a_state_without_one_of_its_parts_is_refused(run, monkeypatch):
     monkeypatch.setattr(saving, "_NOTED", tuple(name for name in saving._NOTED if name != "scale"))
     path = saving.save(run, state(), keep=2)
     monkeypatch.undo()
-    with pytest.raises(Unusable, match=r"state\.json has no scale"):
+    with pytest.raises(Unusable, match=r"state\.json: scale: field required"):
         saving.load(path)
 
 
