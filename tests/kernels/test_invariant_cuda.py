@@ -51,7 +51,9 @@ def test_products_of_rows(precision, shape):
     w, b = drawn(columns, depth, precision=precision), drawn(columns, precision=precision)
     found = alone_and_together(lambda x: F.linear(x, w, b), x)
     torch.testing.assert_close(found, F.linear(x, w, b), atol=CLOSE[precision] * math.sqrt(depth), rtol=1e-2)
-    if depth == 1:  # a single product and the bias are rounded once where they are fused, and twice where they are not
+    if (
+        depth == 1
+    ):  # a single product and the bias are rounded once where they are fused, and twice where they are not
         return
     with torch.no_grad(), batch_invariant(CUDA):
         # Whichever function is called, and however the rows lie in memory.

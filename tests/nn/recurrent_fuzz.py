@@ -107,8 +107,10 @@ def attempt(work: Callable[[], list[Tensor]]) -> list[Tensor] | Exception:
 
 
 def agree(ours: list[Tensor], theirs: list[Tensor]) -> bool:
+    shortened = torch.cuda.is_available() and torch.backends.cudnn.allow_tf32
+    near = {"atol": 0.05, "rtol": 0.05} if shortened else {"atol": 1e-4, "rtol": 1e-3}
     return all(
-        a.shape == b.shape and torch.allclose(a.double(), b.double(), atol=1e-4, rtol=1e-3)
+        a.shape == b.shape and torch.allclose(a.double(), b.double(), **near)
         for a, b in zip(ours, theirs, strict=True)
     )
 
@@ -208,6 +210,9 @@ def main() -> None:
     device, seed, calls = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore")
     draw = Draw(device, seed)
+    torch.backends.cudnn.allow_tf32 = (
+        seed % 2 == 1
+    )  # exact products go through other kernels than shortened ones
     if "bad" in sys.argv:
         stop_the_gpu(device)
     seen: Counter[str] = Counter()

@@ -132,6 +132,12 @@ def recurrence(
     """y, the last states, and the number under which the backward pass finds what it needs."""
     _drop_unneeded()
     inputs = _leaves(tensors, mode)
+    if mode[2] and inputs[counts[0]].is_cuda:
+        # CUDA graphs around the operator write to the same memory again; what waits here must not lie there.
+        inputs[counts[0] :] = [
+            t.detach().clone().requires_grad_(t.requires_grad) for t in inputs[counts[0] :]
+        ]
+        lengths = None if lengths is None else lengths.clone()
     run = _run_of(inputs, lengths, counts, number, mode, zoneout, keep)
     engine = engine_of(_step(run))
     drawn = None if engine.pure or not mode[2] else _generators(run.steps[0].device)
