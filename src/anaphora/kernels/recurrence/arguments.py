@@ -59,9 +59,8 @@ def checked_lengths(lengths: Tensor | None, x: Tensor, where: str = "Recurrent")
     lengths = torch.as_tensor(lengths)
     if lengths.shape != x.shape[:1]:
         raise ValueError(f"{where}: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
-    if lengths.dtype not in INTEGERS:
-        if lengths.numel():
-            raise ValueError(f"{where}: lengths must be integers, got {lengths.dtype}.")
+    if lengths.dtype not in INTEGERS and lengths.numel():
+        raise ValueError(f"{where}: lengths must be integers, got {lengths.dtype}.")
     if lengths.dtype != torch.int64:  # also those of an empty list
         lengths = lengths.to(torch.int64)
     if torch.compiler.is_compiling() or not lengths.numel():
