@@ -16,7 +16,6 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.backends.base import Params, States
-from anaphora.kernels.recurrence.backends.persistent import passes as passes_module
 from anaphora.kernels.recurrence.backends.persistent import run
 from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable
 from anaphora.kernels.recurrence.backends.reference import run_reference
@@ -58,7 +57,6 @@ def _host(monkeypatch: pytest.MonkeyPatch) -> None:
         return host_passes(plan, batch)
 
     monkeypatch.setattr(run, "_passes", passes)
-    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
 
 
 @pytest.fixture(autouse=True, scope="module")
