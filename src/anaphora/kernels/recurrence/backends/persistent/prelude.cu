@@ -41,6 +41,7 @@ IN elem toe(float v){return v;}
 #endif
 
 // ---------------------------------------------------------------- functions
+// Of NaN they make what torch makes of it: NaN, but 0 of its sign. fmaxf and fminf would leave NaN out.
 #if HALF
 IN float r_tanh(float v){float r;asm("tanh.approx.f32 %0,%1;":"=f"(r):"f"(v));return r;}
 IN float r_sigmoid(float v){return fmaf(r_tanh(0.5f*v),0.5f,0.5f);}
@@ -53,7 +54,7 @@ IN float r_log(float v){return logf(v);}
 IN float r_log1p(float v){return log1pf(v);}
 IN float r_relu(float v){return v<=0.f?0.f:v;}
 IN float r_abs(float v){return fabsf(v);}
-IN float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:v;}
+IN float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:0.f;}
 IN float r_sqrt(float v){return sqrtf(v);}
 IN float r_rsqrt(float v){return rsqrtf(v);}
 IN float r_sin(float v){return sinf(v);}

@@ -30,6 +30,16 @@ def tanh(v):
 
 
 @triton.jit
+def row_sum(v):
+    return tl.sum(v, 1)[:, None]
+
+
+@triton.jit
+def row_max(v):  # tl.max leaves NaN out: the sum puts it in again
+    return tl.max(v, 1)[:, None] + row_sum(tl.where(v != v, v, 0.0))
+
+
+@triton.jit
 def total(P, at, size, mask, PARTS: tl.constexpr):
     v = tl.load(P + at, mask=mask, other=0.0).to(tl.float32)
     for part in tl.static_range(1, PARTS):

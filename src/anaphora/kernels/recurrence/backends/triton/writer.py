@@ -18,7 +18,7 @@ _CALLS = {
     "sigmoid": "tl.sigmoid({0})",
     "relu": "tl.where({0} <= 0, 0.0, {0})",
     "abs": "tl.abs({0})",
-    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
+    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
     "sqrt": "tl.sqrt({0})",
     "rsqrt": "tl.rsqrt({0})",
     "sin": "tl.sin({0})",
@@ -155,14 +155,14 @@ class Kernel:
         inner, given = node.args[0], self.passed
         parts = [self.ask(given.resolve(inner, c), stage, when) for c in range(given.chunks(inner))]
         empty = "0.0" if node.op == "sum" else "float('-inf')"
-        call = "tl.sum" if node.op == "sum" else "tl.max"
+        call = "row_sum" if node.op == "sum" else "row_max"
         whole = "tl.zeros((BM, BN), tl.float32)"
-        sums = [f"{call}(tl.where(rn[None, :] < H, {whole} + {p}, {empty}), 1)[:, None]" for p in parts]
+        found = [f"{call}(tl.where(rn[None, :] < H, {whole} + {p}, {empty}))" for p in parts]
         if node.op == "sum":
-            return " + ".join(sums)
-        text = sums[0]
-        for more in sums[1:]:
-            text = f"tl.maximum({text}, {more})"
+            return " + ".join(found)
+        text = found[0]
+        for more in found[1:]:
+            text = _CALLS["max"].format(text, more)
         return text
 
 
