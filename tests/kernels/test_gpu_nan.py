@@ -97,7 +97,8 @@ class Spoilt:
             with force(backend):
                 found = self.results(run_layer)
         except AnaphoraError as reason:
-            assert "was asked for" in str(reason) or "requested" in str(reason)
+            if ", but " not in str(reason):  # what was forced cannot serve, and the message says why
+                raise
             return False
         for k, (a, b) in enumerate(zip(found, self.expected(), strict=True)):
             assert torch.equal(a.isnan(), b.isnan()), f"result {k} by {backend}"
@@ -121,13 +122,15 @@ def test_nan_in_a_drawn_cell(seed: int) -> None:
     case = Spoilt(Drawn(INPUTS, HIDDEN, states=draw.randint(1, 2), program=program), seed, float("nan"))
     if not case.usable:
         pytest.skip("this cell overflows without our help")
-    assert any([case.check(name) for name in BACKENDS])
+    served = [case.check(backend) for backend in BACKENDS]
+    assert any(served)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["elman relu", "lstm", "lstm peephole", "gru before", "gru after", "mgu"])
 def test_nan_and_infinity_in_our_cells(name: str, bad: float) -> None:
     case = Spoilt(CELLS[name](INPUTS, HIDDEN), 5, bad)
-    assert all([case.check(name) for name in BACKENDS[1:]])
+    served = [case.check(backend) for backend in BACKENDS[1:]]
+    assert all(served)
     hopper = torch.cuda.get_device_capability()[0] == 9
     assert case.check("persistent") == hopper
