@@ -84,7 +84,9 @@ def test_training_stops_before_anything_is_saved(words: driver.Watch, when: str,
     assert not trainer.folder.has_checkpoints()
     assert not trainer.folder.model.exists()
     if when == "loss":  # the weights have not moved either
-        assert all(torch.equal(value, before[name]) for name, value in trainer.learner.model.state_dict().items())
+        assert all(
+            torch.equal(value, before[name]) for name, value in trainer.learner.model.state_dict().items()
+        )
 
 
 def test_weights_are_not_saved(words: driver.Watch, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def whatever_the_batch(method: Method) -> Method:
 
     return cast("Method", wrapped)
 
+
 ANSWERS = {
     "predict",
     "predict_proba",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -28,7 +28,6 @@ from anaphora.kernels.recurrence.backends.base import (
     LayerRun,
     Result,
     States,
-    Thresholds,
 )
 from anaphora.kernels.recurrence.backends.c import compiled as c
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
@@ -37,12 +36,10 @@ from anaphora.kernels.recurrence.backends.torch_ops import bptt as torch_ops
 from anaphora.kernels.recurrence.backends.triton import run as triton
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine, Prepared
+from anaphora.kernels.recurrence.tuning import H200, Region, thresholds
 
 # The order of preference: the CPU's, then the GPU's, then those that serve anywhere.
 BACKENDS: tuple[Backend, ...] = (c, persistent, triton, cudnn, cuda_graph, torch_ops, reference)
-
-H200 = Thresholds(wide=512, large=80_000)
-MEASURED = {"NVIDIA H200": H200}  # by the name of the GPU
 
 _forced: ContextVar[BackendName | None] = ContextVar("forced", default=None)
 
@@ -81,8 +78,7 @@ def choose(case: Case) -> Decision:
 
 def large(case: Case) -> bool:
     """Whether a step is so much work that a kernel for each step is no loss."""
-    limits = case.measured or H200
-    return case.hidden > limits.wide and case.batch * case.hidden > limits.large
+    return (case.measured or H200).triton_over_persistent.holds(case.hidden, case.batch)
 
 
 def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) -> str | None:
@@ -98,6 +94,23 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
         return late
     if name == "triton" and case.native and case.measured is None:
         return "nothing was measured on this GPU, so PyTorch's own layer comes first"
+    return _slower(name, case, cannot)
+
+
+def _slower(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) -> str | None:
+    """The backend that was measured to be faster for layers of this size on this GPU, as a reason to yield to it."""
+    known = case.measured or H200
+    rivals: dict[BackendName, dict[BackendName, Region]] = {
+        "persistent": {"cudnn": known.persistent_over_cudnn},
+        "triton": {"cudnn": known.triton_over_cudnn}
+        if case.native
+        else {"cuda_graph": known.triton_over_graph},
+    }
+    for rival, where in rivals.get(name, {}).items():
+        if rival not in cannot and not where.holds(case.hidden, case.batch):
+            return (
+                f"{rival} was measured to be faster on this GPU at {case.batch} rows of {case.hidden} units"
+            )
     return None
 
 
@@ -234,12 +247,6 @@ def _side_by_side(first: Callable[[], Result], second: Callable[[], Result]) -> 
     for made in (other[0], *other[1]):
         made.record_stream(now)
     return [one, other]
-
-
-@cache
-def thresholds(device: torch.device) -> Thresholds | None:
-    """What was measured on this kind of GPU; None where nothing was."""
-    return MEASURED.get(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 _BY_NAME = {backend.name: backend for backend in BACKENDS}

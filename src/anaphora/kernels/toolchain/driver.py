@@ -50,6 +50,13 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def driver_version() -> int:
+    """Of the CUDA driver: 12080 for 12.8."""
+    found = ctypes.c_int()
+    _check(_driver().cuDriverGetVersion(byref(found)))
+    return found.value
+
+
 class Loaded:
     """One kernel on one GPU."""
 

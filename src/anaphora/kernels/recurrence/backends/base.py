@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from anaphora.kernels.recurrence.tuning import Thresholds
+
 if TYPE_CHECKING:
     from anaphora.kernels.recurrence.arguments import Arguments
     from anaphora.kernels.recurrence.front.plan import Plan
@@ -48,13 +50,6 @@ class LayerRun(NamedTuple):
     reverse: bool = False  # from each row's end to its start
     native: Native | None = None  # PyTorch's own layer computes the same
     plain: str | None = None  # why only plain torch operations can serve; None when anything can
-
-
-class Thresholds(NamedTuple):
-    """From where on kernels for single steps beat one kernel for all steps, as measured on one kind of GPU."""
-
-    wide: int  # units
-    large: int  # rows times units
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,8 @@ def cost(
     """Microseconds per step, about."""
     rounds = -(-tiling.groups(batch) // (processors // tiling.slices))
     parts = counts(program, tiling, half).items()
-    return round(rounds * sum(getattr(costs, name) * count for name, count in parts), 9)  # ties are exact
+    total: float = sum(getattr(costs, name) * count for name, count in parts)
+    return round(rounds * total, 9)  # so that equal costs are equal
 
 
 def counts(program: Program, tiling: Tiling, half: bool) -> dict[str, float]:
