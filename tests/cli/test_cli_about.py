@@ -121,3 +121,37 @@ def test_doctor_mentions_the_amx_guard(monkeypatch):
     told = [finding.text for finding in health.examine() if finding.topic == "CPU"]
     assert told[0] == "A CPU: avx2, amx_bf16"
     assert "AMX is left unused" in told[1]
+
+
+def test_doctor_tunes_no_gpu_where_there_is_none(capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main.run(["doctor", "--tune"]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert shown.err.count("\n") == 1
+    assert "torch finds none here" in shown.err
+
+
+def test_doctor_tunes_each_kind_of_gpu_once(capsys, monkeypatch, tmp_path):
+    """The GPUs are made up, and so are their times."""
+    from anaphora.kernels.recurrence import measure, tuning
+
+    monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path))
+    for name, value in {
+        "is_available": lambda: True,
+        "device_count": lambda: 3,
+        "get_device_name": lambda index: ("Fast", "Fast", "Slow")[index],
+    }.items():
+        monkeypatch.setattr(f"torch.cuda.{name}", value)
+    monkeypatch.setattr(tuning, "driver_version", lambda: 12080)
+    times = {"triton": 1.0, "cudnn": 2.0}
+    monkeypatch.setattr(measure, "measure", lambda index: [tuning.Measurement(512, 64, "bf16", times)])
+    assert main.run(["doctor", "--tune", "--json"]) == 0
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert sorted(gpu["name"] for gpu in document["gpus"]) == ["Fast", "Slow"]
+    assert document["gpus"][0]["measurements"][0]["times"] == times
+    assert "512 units, 64 rows: triton 1.00 ms, cudnn 2.00 ms" in shown.err
+    assert len(list(tmp_path.rglob("tuning-*.json"))) == 2
+    assert main.run(["doctor", "--tune"]) == 0
+    assert "persistent over cudnn nowhere" in " ".join(capsys.readouterr().out.split())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from anaphora.kernels.recurrence.backends.persistent.program import make_program
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import tile
 from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.toolchain.driver import Watch
 
+Change = Callable[[str], str]
 COMPILER = shutil.which("g++")
 _HOST = r"""
 #include <cmath>
@@ -69,6 +71,8 @@ _REPLACED = {
     "r.u=v!=v?0x7FFF:(u+0x7FFF+(u>>16&1))>>16;return r;}",
     "IN u32 pack(": "IN u32 pack(float a,float b){return toe(a).u|(u32)toe(b).u<<16;}",
     "IN float r_tanh(float v){float": "IN float r_tanh(float v){return tanhf(v);}",
+    "IN void give_up(": "IN void give_up(Wait&w){w.over=true;*w.aborted=1;*w.reported=1;}",
+    "IN bool is_set(": "IN bool is_set(const int*p){return *p;}",
     "IN void store4(": "IN void store4(void*p,float a,float b,float c,float d)"
     "{unsigned v[4]={word(a),word(b),word(c),word(d)};memcpy(p,v,16);}",
     "IN void store(": "IN void store(void*p,u32 a){memcpy(p,&a,4);}",
@@ -111,9 +115,9 @@ extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int r
 """
 
 
-def as_cpp(kernel: Kernel) -> str:
-    """The kernel's text as C++ for this machine; numbers must be float32 or bfloat16."""
-    text = kernel.source
+def as_cpp(kernel: Kernel, change: Change = str) -> str:
+    """The kernel's text, changed if need be, as C++ for this machine; numbers must be float32 or bfloat16."""
+    text = change(kernel.source)
     lines = []
     for line in text.splitlines():
         start = next((s for s in _REPLACED if line.startswith(s)), None)
@@ -124,15 +128,16 @@ def as_cpp(kernel: Kernel) -> str:
     aligned = "char*memory=memory_(blockIdx.x);"
     text = text.replace("extern __shared__ char memory[];", aligned)
     kinds = [kind for kind, _ in kernel.parameters] * kernel.sides
+    kinds += ["int*", "int*"]  # the words of a kernel that gives up
     arguments = ",".join(f"({kind})p[{k}]" for k, kind in enumerate(kinds))
     head, body = text.split("typedef unsigned int u32;", 1)
     return head + _HOST + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
 
 
-def build(kernel: Kernel, folder: Path) -> ctypes.CDLL:
+def build(kernel: Kernel, folder: Path, change: Change = str) -> ctypes.CDLL:
     assert COMPILER is not None
     path = folder / f"kernel{len(list(folder.iterdir()))}"
-    path.with_suffix(".cpp").write_text(as_cpp(kernel))
+    path.with_suffix(".cpp").write_text(as_cpp(kernel, change))
     command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
     subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
     return ctypes.CDLL(str(path.with_suffix(".so")))
@@ -141,21 +146,24 @@ def build(kernel: Kernel, folder: Path) -> ctypes.CDLL:
 def _run(
     library: ctypes.CDLL,
     one: Pass,
+    words: Watch,
     sides: Sequence[Arrays],
     time: int,
     batch: int,
     reverse: bool,
     time_first: bool,
 ) -> None:
-    report = torch.zeros(1, dtype=torch.int32)
-    given = [{**arrays, "REPORT": report} for arrays in sides]
-    tensors = [arrays.get(name) for arrays in given for _, name in one.kernel.parameters]
+    tensors = [*(arrays.get(name) for arrays in sides for _, name in one.kernel.parameters), *words]
     pointers = [None if t is None else t.data_ptr() for t in tensors]
     t, grid = one.tiling, len(sides) * one.blocks(batch)
     places = (ctypes.c_void_p * len(pointers))(*pointers)
     numbers = (time, batch, int(reverse), t.groups(batch), int(time_first))
     library.launch(grid, 32 * t.warps, t.shared_memory, places, *numbers)
-    assert not int(report)
+
+
+def no_words() -> Watch:
+    """The words of a kernel that gives up, both zero."""
+    return Watch(torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32))
 
 
 def emulated_passes(
@@ -168,10 +176,13 @@ def emulated_passes(
     half: bool = False,
     sides: int = 1,
     tiles: int = 1,
+    words: Watch | None = None,
+    change: Change = str,
 ) -> Passes:
     """The passes of a plan with their kernels run by fibres; ``columns`` per block, so that several wait.
 
-    ``near``: in clusters; ``half``: in bfloat16; ``sides``: directions that a launch serves; ``tiles``: of eight rows, in a block.
+    ``near``: in clusters; ``half``: in bfloat16; ``sides``: directions that a launch serves; ``tiles``: of eight rows, in a block;
+    ``words``: those a kernel sets when it gives up; ``change``: what is done to the kernels' text.
     """
     programs = make_programs(plan)
     made: list[Pass] = []
@@ -182,6 +193,7 @@ def emulated_passes(
         before = made[0].kernel if program.backward else None
         kernel = Kernel(program, tiling, "bf16" if half else "tf32", before, sides)
         one = Pass(kernel, torch.device("cpu"), "", processors)
-        one.run = partial(_run, build(one.kernel, folder), one)  # type: ignore[method-assign]
+        library = build(one.kernel, folder, change)
+        one.run = partial(_run, library, one, words or no_words())  # type: ignore[method-assign]
         made.append(one)
     return Passes(programs, *made)

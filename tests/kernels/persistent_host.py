@@ -18,32 +18,25 @@ from anaphora.kernels.recurrence.backends.persistent.body import Body, place_nam
 from anaphora.kernels.recurrence.backends.persistent.columns import Exchange, Key, Program
 from anaphora.kernels.recurrence.backends.persistent.passes import Arrays, Pass, Passes
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
-from anaphora.kernels.recurrence.backends.persistent.source import Kernel
+from anaphora.kernels.recurrence.backends.persistent.source import PRELUDE, Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.toolchain import compiler
 
 Floats = NDArray[np.float32]
 
-_FUNCTIONS = """
+_HEAD = """
 #include <math.h>
 #define K(x) ((float)(x))
-static inline float r_tanh(float v){return tanhf(v);}
-static inline float r_sigmoid(float v){return 1.f/(1.f+expf(-v));}
-static inline float r_exp(float v){return expf(v);}
-static inline float r_log(float v){return logf(v);}
-static inline float r_log1p(float v){return log1pf(v);}
-static inline float r_relu(float v){return v<=0.f?0.f:v;}
-static inline float r_abs(float v){return fabsf(v);}
-static inline float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:v;}
-static inline float r_sqrt(float v){return sqrtf(v);}
-static inline float r_rsqrt(float v){return 1.f/sqrtf(v);}
-static inline float r_sin(float v){return sinf(v);}
-static inline float r_cos(float v){return cosf(v);}
-static inline float r_erf(float v){return erff(v);}
-static inline float r_max(float a,float b){return a>b?a:b;}
-static inline float r_min(float a,float b){return a<b?a:b;}
+#define HALF 0
+#define IN static inline
+#define __fdividef(a,b) ((a)/(b))
+#define __expf expf
+static inline float rsqrtf(float v){return 1.f/sqrtf(v);}
 """
+_RULE = "// ----------------------------------------------------------------"
+# The kernels' own functions, which come between two headings.
+_FUNCTIONS = _HEAD + PRELUDE.read_text().split(f"{_RULE} functions", 1)[1].split(_RULE, 1)[0]
 
 
 class Host:

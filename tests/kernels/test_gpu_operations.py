@@ -165,6 +165,9 @@ def test_what_is_no_number_and_what_is_no_symbol_is_seen() -> None:
     assert summed_loss(logits[:1], torch.tensor([3]), ignored=PAD).isfinite()
     assert summed_loss(logits, torch.tensor([3, 4, 5]), ignored=PAD).isnan()
     assert summed_loss(logits[:1], torch.tensor([40]), ignored=PAD).isnan()
+    logits[2, 1] = -torch.inf  # an impossible symbol is no harm to others
+    found = summed_loss(logits[2:], torch.tensor([5]), ignored=PAD)
+    torch.testing.assert_close(found, F.cross_entropy(logits[2:], torch.tensor([5])))
 
 
 def test_on_a_cpu_it_is_torchs_own() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from persistent_emulated import COMPILER, emulated_passes
+from persistent_emulated import COMPILER, emulated_passes, no_words
 from recurrence_results import CELLS, inputs, reference, results
 from test_persistent_host import OnHost
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.persistent import passes as passes_module
 from anaphora.kernels.recurrence.backends.persistent import run
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
@@ -41,7 +40,6 @@ def test_kernels_run_by_fibres_equal_the_reference(
         return made[-1]
 
     monkeypatch.setattr(run, "_passes", passes)
-    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
     ours = results(OnHost(LayerStep(cell)), cell, x, initial, lengths, True)
     assert made[0].forward_pass.tiling.slices == 3
     assert made[0].forward_pass.tiling.groups(9) == 2
@@ -60,7 +58,6 @@ def test_strips_of_a_row_are_summed_up_by_warps(tmp_path: Path, monkeypatch: pyt
         return emulated_passes(plan, batch, tmp_path, columns=64, near=True)
 
     monkeypatch.setattr(run, "_passes", passes)
-    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
     ours = results(OnHost(LayerStep(cell)), cell, x, initial, None, False)
     for a, b in zip(ours, results(reference(cell), cell, x, initial, None, False), strict=True):
         assert (a - b).norm().item() <= 2e-5 * b.norm().item() + 1e-6
@@ -83,8 +80,64 @@ def test_numbers_of_16_bits_travel_in_pairs(
         return emulated_passes(plan, batch, tmp_path, columns=32, near=True, half=True)
 
     monkeypatch.setattr(run, "_passes", passes)
-    monkeypatch.setattr(passes_module, "check_report", lambda device: None)
     ours = results(OnHost(LayerStep(cell)), cell, x, tuple(initial), None, False)
     theirs = results(reference(exact), exact, given[0], tuple(given[1:]), None, False)
     for a, b in zip(ours, theirs, strict=True):
         assert (a.float() - b).norm().item() <= 0.02 * b.norm().item() + 1e-3
+
+
+class Laundering(nn.Cell):
+    """Makes a number of NaN: ``pre > 0`` is false for it."""
+
+    state = ("h",)
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.affine = nn.Affine(inputs, hidden, hidden)
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        pre = self.affine(x, h)
+        return torch.where(pre > 0, torch.tanh(pre), torch.zeros_like(pre))
+
+
+def _silence_of_the_first_block(text: str) -> str:
+    """Block 0 publishes nothing, and the others lose patience soon."""
+    changes = {
+        "SPIN 4000000": "SPIN 50",
+        "2000000000LL": "50000LL",
+        "bool on){\n": "bool on){on=on&&blockIdx.x;\n",  # put, put2
+        "bool over){\n": "bool over){over=over||!blockIdx.x;\n",  # hand
+        "if(on[i]&&j%RW==0){float*to": "if(blockIdx.x&&on[i]&&j%RW==0){float*to",
+        "if(s<NSL&&!wait.over)": "if(blockIdx.x&&s<NSL&&!wait.over)",
+    }
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("cell", "near"),
+    [
+        (Laundering(5, 20), False),
+        (Laundering(5, 20), True),
+        (nn.LSTM(5, 20, layer_norm=True), True),
+        pytest.param(nn.LSTM(5, 20, layer_norm=True), False, marks=pytest.mark.slow),
+    ],
+    ids=["memory", "cluster", "sums in a cluster", "sums in memory"],
+)
+def test_what_is_computed_after_waiting_in_vain_is_nan(
+    cell: nn.Cell, near: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the cell makes of NaN. The backward pass comes after it, so its results are NaN as well."""
+    x, initial = inputs(cell, torch.float32, 9, 3)
+    words = no_words()
+
+    def passes(plan: Plan, batch: int, *_: Any) -> Any:
+        return emulated_passes(
+            plan, batch, tmp_path, processors=3, near=near, words=words, change=_silence_of_the_first_block
+        )
+
+    monkeypatch.setattr(run, "_passes", passes)
+    y, *rest = results(OnHost(LayerStep(cell)), cell, x, initial, None, False)
+    assert [int(word) for word in words] == [1, 1]
+    for value in (y, *rest):
+        assert value.isnan().all()

@@ -8,12 +8,13 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from anaphora._version import __version__
+from anaphora.errors import AnaphoraError
 
 State = Literal["fine", "note", "bad"]
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "pydantic", "click", "rich", "sacrebleu")
@@ -34,6 +35,51 @@ def examine() -> list[Finding]:
     """Every finding on this machine, in the order they are shown."""
     checks = (_python, _packages, _torch, _processor, _compiler, _disk, _terminal)
     return [finding for check in checks for finding in check()]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was measured on one kind of GPU, and where that is kept."""
+
+    name: str
+    file: str
+    thresholds: Any  # see `anaphora.kernels.recurrence.tuning`
+    measurements: list[Any]
+
+    def words(self) -> Iterator[tuple[str, str]]:
+        """Each threshold with where it says yes."""
+        from anaphora.kernels.recurrence.tuning import EVERYWHERE, NO_LIMIT
+
+        for name, where in vars(self.thresholds).items():
+            if where == EVERYWHERE:
+                yield name, "everywhere"
+            elif where.hidden == NO_LIMIT:
+                yield name, "nowhere"
+            else:
+                yield name, f"above {where.hidden} units and {where.cells} numbers in a state (rows × units)"
+
+
+def tune(say: Callable[[str], None]) -> list[Tuned]:
+    """Measure recurrent layers on one GPU of each kind, and keep which backend is the fastest where."""
+    import torch
+
+    if not torch.cuda.is_available() or torch.version.hip:
+        raise AnaphoraError("doctor --tune measures NVIDIA GPUs, and torch finds none here: leave it out.")
+    from anaphora.kernels.recurrence import measure, tuning
+
+    kinds = {torch.cuda.get_device_name(k): k for k in reversed(range(torch.cuda.device_count()))}
+    found = []
+    for name, index in kinds.items():
+        say(f"{name}: measuring up to {measure.LAYERS} layers, for about a minute")
+        measured = []
+        for m in measure.measure(index):
+            measured.append(m)
+            times = ", ".join(f"{backend} {ms:.2f} ms" for backend, ms in m.times.items())
+            say(f"  {len(measured)}/{measure.LAYERS}  {m.dtype}, {m.hidden} units, {m.batch} rows: {times}")
+        fitted = tuning.fit(measured)
+        file = tuning.keep(tuning.key_of(index), fitted, measured)
+        found.append(Tuned(name, str(file), fitted, measured))
+    return found
 
 
 def _python() -> Iterator[Finding]:
@@ -70,6 +116,13 @@ def _gpus(torch: Any) -> Iterator[Finding]:
             yield Finding(
                 "GPU", "fine", f"cuda:{index} is {facts.name}, {facts.total_memory / _GIB:.0f} GiB, {bf16}"
             )
+            if not _tuned(torch, index):
+                yield Finding(
+                    "GPU",
+                    "note",
+                    f"recurrent layers were never measured on cuda:{index}; `anaphora doctor --tune` finds the fastest "
+                    "backend for each size",
+                )
     elif torch.backends.mps.is_available():
         yield Finding("GPU", "fine", "mps (Apple)")
     elif shutil.which("nvidia-smi"):
@@ -78,6 +131,12 @@ def _gpus(torch: Any) -> Iterator[Finding]:
         yield Finding(
             "GPU", "note", "none; training runs on the CPU, which is enough for the embedded corpora"
         )
+
+
+def _tuned(torch: Any, index: int) -> bool:
+    from anaphora.kernels.recurrence.tuning import thresholds
+
+    return bool(torch.version.hip) or thresholds(torch.device("cuda", index)) is not None
 
 
 def _processor() -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Building blocks: recurrent cells and layers in one and two dimensions, attention and Transformers, looks at pictures, and
 the way to look inside them."""
 
+from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.nn import attention, inside, positions
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
@@ -56,6 +57,7 @@ __all__ = [
     "TransformerEncoder",
     "WindowMLP",
     "attention",
+    "check_kernels",
     "inside",
     "positions",
 ]

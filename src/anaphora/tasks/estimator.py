@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.kernels.invariant import batch_invariant
+from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
@@ -55,6 +56,21 @@ def whatever_the_batch(method: Method) -> Method:
     return cast("Method", wrapped)
 
 
+ANSWERS = {
+    "predict",
+    "predict_proba",
+    "probe",
+    "rank",
+    "read",
+    "respond",
+    "sample",
+    "score",
+    "search",
+    "tag",
+    "transcribe",
+}
+
+
 class Estimator(Task):
     """Settings are keyword arguments; unknown ones are refused with a suggestion.
 
@@ -65,6 +81,12 @@ class Estimator(Task):
     _trained_with: Any
     _trained_on: Mapping[str, Any]
     """What the training data said of themselves: which column was the input, for one."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """No task gives out an answer of a GPU kernel that gave up: each is checked first."""
+        super().__init_subclass__(**options)
+        for name in ANSWERS & vars(cls).keys():
+            setattr(cls, name, _checked(vars(cls)[name]))
 
     def __init__(self, model: str | None = None, **settings: Any):
         self._given: dict[str, Any] = dict(settings) if model is None else {"model": model, **settings}
@@ -338,6 +360,25 @@ class Estimator(Task):
         if isinstance(self.model_, nn.Module):
             return sum(weight.numel() for weight in self.model_.parameters())
         return sum(weight.numel() for weight in self._weights().values())
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """``method``, with `check_kernels` before its result, or each item of an iterator, is returned."""
+
+    def one_by_one(items: Iterator[Any]) -> Iterator[Any]:
+        for item in items:
+            check_kernels()
+            yield item
+
+    @wraps(method)
+    def checked(*given: Any, **options: Any) -> Any:
+        result = method(*given, **options)
+        if isinstance(result, Iterator):
+            return one_by_one(result)
+        check_kernels()
+        return result
+
+    return checked
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import RunError
+from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.settings import TrainingSettings
 from anaphora.training.averaging import average_of
 from anaphora.training.distributed import Group
@@ -64,7 +65,9 @@ class Learner:
         seed_everything(self.settings.seed, self.standing.step, "evaluate")
         self.model.eval()
         with self.averaged(), torch.no_grad(), autocast(self.group.device, self.precision):
-            return dict(self.objective.evaluate(self.model)), list(self.objective.samples(self.model))
+            measured = dict(self.objective.evaluate(self.model)), list(self.objective.samples(self.model))
+        check_kernels()
+        return measured
 
     def evaluated(self, metrics: dict[str, float]) -> bool:
         """Count an evaluation; whether its dev metric is the best so far."""

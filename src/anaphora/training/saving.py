@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anaphora.errors import TrainingError
 from anaphora.files import read_bytes
+from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.run import RunFolder
@@ -131,6 +132,7 @@ def _check_same_model(found: TrainingState, now: TrainingState) -> None:
 
 
 def _finite(run: RunFolder, tensors: Mapping[str, Tensor], part: str, step: int) -> Mapping[str, Tensor]:
+    check_kernels()
     bad = first_not_finite(tensors)
     if bad is not None:
         what = "weights" if part in ("model", "ema") else f"{part}'s values"

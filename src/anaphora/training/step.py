@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.nn import Recurrent
 from anaphora.nn.casting import Weights
 from anaphora.settings import TrainingSettings
@@ -92,6 +93,7 @@ class Stepper:
         if self._ahead and not numbers.nothing:
             self._run_ahead(numbers, expected, lr)
         total, count, stop, norm = numbers.read()
+        check_kernels(wait=False)  # the numbers have come, so every kernel of the step has ended
         if count == 0:
             return Outcome(0.0, 0.0, 0.0, False, False, stop > 0), 0.0
         true = expected / count / self.scale.value

@@ -12,18 +12,20 @@
 #define PART 1664
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X34,const elem*P0,const elem*P1,const elem*P2,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*X34,const elem*P0,const elem*P1,const elem*P2,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{false,aborted,reported};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[24];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,3,3,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);
 
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
@@ -51,7 +53,7 @@ v49_0[i]=(x34_2[i]+p1_0);
 v39_0[i]=(x34_0[i]+p0_0);}
 here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
-product<16,3,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
+product<16,3,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,wait);}
 
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v36_0[i]=total<3,1>(here+0,line,0*HS+j);v36_1[i]=total<3,1>(here+0,line,1*HS+j);v36_2[i]=total<3,1>(here+0,line,2*HS+j);}
@@ -84,7 +86,16 @@ for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);}}
 }
 
-if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
+
+if(is_set(aborted)){
+for(int group=block/NSL;group<groups;group+=blocks/NSL){
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);}
+EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
+}
+
+}
 }
 
 #define KIND 1
@@ -101,18 +112,20 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,elem*LAST0,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{false,aborted,reported};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<48,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
@@ -153,7 +166,7 @@ sum2+=live[i]&&on[i]&&col?v78_0[i]:0.f;
 sum3+=live[i]&&on[i]&&col?v75_0[i]:0.f;}
 here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
-product<48,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
+product<48,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,wait);}
 if(t>0)prepare();
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v80_0[i]=total<1,1>(here+0,line,0*HS+j);}
@@ -170,5 +183,14 @@ for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);}}
 }
 const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=sum0;SUMS[(1*rows+mine)*HP+jj]=sum1;SUMS[(2*rows+mine)*HP+jj]=sum2;SUMS[(3*rows+mine)*HP+jj]=sum3;
-if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
+
+if(is_set(aborted)){
+for(int group=block/NSL;group<groups;group+=blocks/NSL){
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+1*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+2*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+3*HP+jj]=toe(NOT_A_NUMBER);}
+EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
+}
+const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(1*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(2*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(3*rows+mine)*HP+jj]=NOT_A_NUMBER;
+}
 }

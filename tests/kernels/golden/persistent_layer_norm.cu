@@ -12,18 +12,20 @@
 #define PART 2176
 #define NV 8
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{false,aborted,reported};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[32];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,4,4,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p1_1=tof(P1[1*H_+jc]);const float p1_2=tof(P1[2*H_+jc]);const float p1_3=tof(P1[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);const float p4_0=tof(P4[0*H_+jc]);
 
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
@@ -69,7 +71,7 @@ v63_0[i]=(v61_0[i]*p0_2);
 v65_0[i]=(v63_0[i]+p1_2);}
 here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
-product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
+product<16,4,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,wait);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v19_0[i]=total<4,1>(here+0,line,0*HS+j);v19_1[i]=total<4,1>(here+0,line,1*HS+j);v19_2[i]=total<4,1>(here+0,line,2*HS+j);v19_3[i]=total<4,1>(here+0,line,3*HS+j);}
 
@@ -84,7 +86,7 @@ if(on[i]&&j%RW==0){float*to=ROWS+((L)at[i]*NRS)*NV+0*NRS+strip*4;store4(to+0,z1_
 }
 
 {float got[EPT][TURNS][4];
-EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+0*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+0*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],wait);}
 __syncwarp();}
 EACH{const float near1=first_of_row(got[i][0][0]*(column_share(0)*K(0.25)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){const float n=4*real_columns(s),d=got[i][u][0]*(column_share(s)*K(0.25))-near1;apart1+=n*d;both1+=got[i][u][1]+n*d*d;}}
@@ -136,7 +138,7 @@ v22_3[i]=(v19_3[i]-v21_0[i]);}
 
 
 {float got[EPT][TURNS][4];
-EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+4*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+4*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],wait);}
 __syncwarp();}
 EACH{const float near1=first_of_row(got[i][0][0]*(column_share(0)*K(1.0)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){const float n=1*real_columns(s),d=got[i][u][0]*(column_share(s)*K(1.0))-near1;apart1+=n*d;both1+=got[i][u][1]+n*d*d;}}
@@ -185,7 +187,16 @@ for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
-if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
+
+if(is_set(aborted)){
+for(int group=block/NSL;group<groups;group+=blocks/NSL){
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);}
+EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col&&LAST1)LAST1[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
+}
+
+}
 }
 
 #define KIND 1
@@ -202,18 +213,20 @@ if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 8
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{false,aborted,reported};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<64,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;float sum4=0.f;float sum5=0.f;float sum6=0.f;float sum7=0.f;float sum8=0.f;float sum9=0.f;float sum10=0.f;float sum11=0.f;float sum12=0.f;float sum13=0.f;
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
@@ -304,7 +317,7 @@ sum9+=live[i]&&on[i]&&col?v140_0[i]:0.f;
 sum13+=live[i]&&on[i]&&col?v164_0[i]:0.f;}
 
 {float got[EPT][TURNS][4];
-EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+0*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+0*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],wait);}
 __syncwarp();}
 EACH{float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NRS){z0+=got[i][u][0];}
@@ -381,7 +394,7 @@ sum11+=live[i]&&on[i]&&col?v390_0[i]:0.f;
 sum12+=live[i]&&on[i]&&col?v391_0[i]:0.f;}
 
 {float got[EPT][TURNS][4];
-EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+4*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],dead);}
+EACH{const float*all=ROWS+((L)at[i]*NRS)*NV+4*NRS;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)take<4>(all+s*4,got[i][u],wait);}
 __syncwarp();}
 EACH{float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NRS){z0+=got[i][u][0];}
@@ -448,7 +461,7 @@ put2(SHARED+(L)at[i]*SW+jj+4*HP,SHARED+(L)at[i]*SW+jj+5*HP,(live[i]&&col?v455_0[
 put2(SHARED+(L)at[i]*SW+jj+6*HP,SHARED+(L)at[i]*SW+jj+7*HP,(live[i]&&col?v463_0[i]:0.f),(live[i]&&col?v467_0[i]:0.f),on[i]);}
 here=part+(turn&1)*PART;turn++;
 {const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=SHARED+((L)place(t,plen[n],reverse)*B+prow[n])*SW+0*HP+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
-product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,dead);}
+product<64,1,1,1,1,2,1,false>(m0,spill0,stage0,from,here+0,wait);}
 
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v382_0[i]=total<1,1>(here+0,line,0*HS+j);}
@@ -466,5 +479,14 @@ for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=sum0;SUMS[(1*rows+mine)*HP+jj]=sum1;SUMS[(2*rows+mine)*HP+jj]=sum2;SUMS[(3*rows+mine)*HP+jj]=sum3;SUMS[(4*rows+mine)*HP+jj]=sum4;SUMS[(5*rows+mine)*HP+jj]=sum5;SUMS[(6*rows+mine)*HP+jj]=sum6;SUMS[(7*rows+mine)*HP+jj]=sum7;SUMS[(8*rows+mine)*HP+jj]=sum8;SUMS[(9*rows+mine)*HP+jj]=sum9;SUMS[(10*rows+mine)*HP+jj]=sum10;SUMS[(11*rows+mine)*HP+jj]=sum11;SUMS[(12*rows+mine)*HP+jj]=sum12;SUMS[(13*rows+mine)*HP+jj]=sum13;
-if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
+
+if(is_set(aborted)){
+for(int group=block/NSL;group<groups;group+=blocks/NSL){
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+1*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+2*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+3*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+4*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+5*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+6*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+7*HP+jj]=toe(NOT_A_NUMBER);}
+EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col&&LAST1)LAST1[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
+}
+const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(1*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(2*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(3*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(4*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(5*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(6*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(7*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(8*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(9*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(10*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(11*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(12*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(13*rows+mine)*HP+jj]=NOT_A_NUMBER;
+}
 }

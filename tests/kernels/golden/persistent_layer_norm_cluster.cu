@@ -12,11 +12,11 @@
 #define PART 1152
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{false,aborted,reported};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[16];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<16,4,2,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 char*near=memory+9216;int beat=0;
@@ -27,8 +27,10 @@ meet();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p1_0=tof(P1[0*H_+jc]);const float p1_1=tof(P1[1*H_+jc]);const float p1_2=tof(P1[2*H_+jc]);const float p1_3=tof(P1[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);const float p4_0=tof(P4[0*H_+jc]);
 
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
@@ -42,7 +44,7 @@ float raw_a4_0[EPT];float raw_a9_0[EPT];elem raw_x3_0[EPT];elem raw_x3_1[EPT];el
 auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a4_0[i]=A4[r];raw_a9_0[i]=A9[r];raw_x3_0[i]=X3[r*(4*H_)+0*H_+jc];raw_x3_1[i]=X3[r*(4*H_)+1*H_+jc];raw_x3_2[i]=X3[r*(4*H_)+2*H_+jc];raw_x3_3[i]=X3[r*(4*H_)+3*H_+jc];}};
 auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a4_0[i]=raw_a4_0[i];a9_0[i]=raw_a9_0[i];x3_0[i]=tof(raw_x3_0[i]);x3_1[i]=tof(raw_x3_1[i]);x3_2[i]=tof(raw_x3_2[i]);x3_3[i]=tof(raw_x3_3[i]);}};
-auto open=[&](){EACH{hand<32,1*KBLK>((elem*)(near+1344)+((beat+1)&1)*BM*32,near+256+((beat+1)&1)*WARPS*8,0*HP,up[i]&&col?s0[i]:0.f,slice,i,dead);
+auto open=[&](){EACH{hand<32,1*KBLK>((elem*)(near+1344)+((beat+1)&1)*BM*32,near+256+((beat+1)&1)*WARPS*8,0*HP,up[i]&&col?s0[i]:0.f,slice,i,wait.over);
 put(SHARED+(L)next[i]*SW+jj+0*HP,(up[i]&&col?s0[i]:0.f),on[i]);}};
 if(most){look(0);fetch();open();}
 for(int t=0;t<most;t++){beat++;
@@ -74,8 +76,8 @@ v61_0[i]=(v60_0[i]*v13_0[i]);
 v63_0[i]=(v61_0[i]*p0_2);
 v65_0[i]=(v63_0[i]+p1_2);}
 here=part+(turn&1)*PART;turn++;
-{receive(near+256+(beat&1)*WARPS*8+(tid>>5)/1*8,beat,share_of<16,1*KBLK>((tid>>5)/1),tid%32==0,dead);const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1344)+(beat&1)*BM*32+(n*8+(lane>>2))*32+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
-product<16,2,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,dead);}
+{receive(near+256+(beat&1)*WARPS*8+(tid>>5)/1*8,beat,share_of<16,1*KBLK>((tid>>5)/1),tid%32==0,wait);const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1344)+(beat&1)*BM*32+(n*8+(lane>>2))*32+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<16,2,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,wait);}
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v19_0[i]=total<2,1>(here+0,line,0*HS+j);v19_1[i]=total<2,1>(here+0,line,1*HS+j);v19_2[i]=total<2,1>(here+0,line,2*HS+j);v19_3[i]=total<2,1>(here+0,line,3*HS+j);}
 
@@ -86,12 +88,12 @@ const float away1=z1_0[i]*(column_share(strip)*K(0.25))-near1;
 z1_1[i]=r_max(square1-4*real_columns(strip)*away1*away1,0.f);
 }
 EACH{
-{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(0.f),word(0.f)));}}}
+{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!wait.over){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(0.f),word(0.f)));}}}
 }
 
 {float got[EPT][TURNS][4];
-EACH{receive(near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,dead);
-const float*all=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=all[s*4+0];got[i][u][1]=all[s*4+1];}}
+EACH{receive(near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,wait);
+const float*all=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=wait.over?NOT_A_NUMBER:all[s*4+0];got[i][u][1]=wait.over?NOT_A_NUMBER:all[s*4+1];}}
 __syncwarp();}
 EACH{const float near1=first_of_row(got[i][0][0]*(column_share(0)*K(0.25)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){const float n=4*real_columns(s),d=got[i][u][0]*(column_share(s)*K(0.25))-near1;apart1+=n*d;both1+=got[i][u][1]+n*d*d;}}
@@ -130,7 +132,7 @@ const float away1=z2_0[i]*(column_share(strip)*K(1.0))-near1;
 z2_1[i]=r_max(square1-1*real_columns(strip)*away1*away1,0.f);
 }
 EACH{
-{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z2_0[i]),word(z2_1[i]),word(0.f),word(0.f)));}}}
+{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!wait.over){hand4(to+0,bar,s,make_uint4(word(z2_0[i]),word(z2_1[i]),word(0.f),word(0.f)));}}}
 v80_0[i]=(v19_3[i]-v21_0[i]);
 v81_0[i]=(v80_0[i]*v27_0[i]);
 v83_0[i]=(v81_0[i]*p2_3);
@@ -143,8 +145,8 @@ v22_3[i]=(v19_3[i]-v21_0[i]);}
 
 
 {float got[EPT][TURNS][4];
-EACH{receive(near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,dead);
-const float*all=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=all[s*4+0];got[i][u][1]=all[s*4+1];}}
+EACH{receive(near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,wait);
+const float*all=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=wait.over?NOT_A_NUMBER:all[s*4+0];got[i][u][1]=wait.over?NOT_A_NUMBER:all[s*4+1];}}
 __syncwarp();}
 EACH{const float near1=first_of_row(got[i][0][0]*(column_share(0)*K(1.0)));float apart1=0.f,both1=0.f;
 UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){const float n=1*real_columns(s),d=got[i][u][0]*(column_share(s)*K(1.0))-near1;apart1+=n*d;both1+=got[i][u][1]+n*d*d;}}
@@ -193,7 +195,16 @@ for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
-meet();if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
+meet();
+if(is_set(aborted)){
+for(int group=block/NSL;group<groups;group+=blocks/NSL){
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);}
+EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col&&LAST1)LAST1[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
+}
+
+}
 }
 
 #define KIND 1
@@ -210,11 +221,11 @@ meet();if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
 #define PART 640
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*REPORT,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{false,aborted,reported};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 u32 m0[8];uint4*spill0=spill+0,*stage0=spill+0;(void)stage0;load_matrix<64,1,1,1,1,1>(M0,slice,m0,spill0);
 __syncthreads();
 char*near=memory+5120;int beat=0;
@@ -225,8 +236,10 @@ meet();
 const float p0_0=tof(P0[0*H_+jc]);const float p0_1=tof(P0[1*H_+jc]);const float p0_2=tof(P0[2*H_+jc]);const float p0_3=tof(P0[3*H_+jc]);const float p2_0=tof(P2[0*H_+jc]);const float p2_1=tof(P2[1*H_+jc]);const float p2_2=tof(P2[2*H_+jc]);const float p2_3=tof(P2[3*H_+jc]);const float p3_0=tof(P3[0*H_+jc]);
 float sum0=0.f;float sum1=0.f;float sum2=0.f;float sum3=0.f;float sum4=0.f;float sum5=0.f;float sum6=0.f;float sum7=0.f;float sum8=0.f;float sum9=0.f;float sum10=0.f;float sum11=0.f;float sum12=0.f;float sum13=0.f;
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}
@@ -255,7 +268,7 @@ z0_0[i]=row_sum(col?v120_0[i]:0.f);
 z0_1[i]=row_sum(col?v117_0[i]:0.f);
 }
 EACH{
-{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z0_0[i]),word(z0_1[i]),word(0.f),word(0.f)));}}}}};
+{float*to=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!wait.over){hand4(to+0,bar,s,make_uint4(word(z0_0[i]),word(z0_1[i]),word(0.f),word(0.f)));}}}}};
 if(most){look(most-1);fetch();}
 for(int t=most-1;t>=0;t--){beat++;
 UNROLL for(int i=0;i<EPT;i++){live[i]=up[i];at[i]=next[i];}
@@ -317,8 +330,8 @@ sum9+=live[i]&&on[i]&&col?v140_0[i]:0.f;
 sum13+=live[i]&&on[i]&&col?v164_0[i]:0.f;}
 
 {float got[EPT][TURNS][4];
-EACH{receive(near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,dead);
-const float*all=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=all[s*4+0];got[i][u][1]=all[s*4+1];}}
+EACH{receive(near+0+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,wait);
+const float*all=(float*)(near+320)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=wait.over?NOT_A_NUMBER:all[s*4+0];got[i][u][1]=wait.over?NOT_A_NUMBER:all[s*4+1];}}
 __syncwarp();}
 EACH{float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NRS){z0+=got[i][u][0];}
@@ -370,7 +383,7 @@ z1_2[i]=row_sum(col?v166_0[i]+v396_0[i]+v402_0[i]+v407_0[i]:0.f);
 z1_3[i]=row_sum(col?v427_0[i]+v428_0[i]+v438_0[i]+v447_0[i]:0.f);
 }
 EACH{
-{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!dead){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(z1_2[i]),word(z1_3[i])));}}}
+{float*to=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4+strip*4;char*bar=near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8;UNROLL for(int u=0;u<NSL;u+=RW){const int s=u+j%RW;if(s<NSL&&!wait.over){hand4(to+0,bar,s,make_uint4(word(z1_0[i]),word(z1_1[i]),word(z1_2[i]),word(z1_3[i])));}}}
 v303_0[i]=(v302_0[i]*w0_0[i]);
 v345_0[i]=(v314_0[i]*w0_0[i]);
 v334_0[i]=(v306_0[i]*w0_0[i]);
@@ -395,8 +408,8 @@ sum11+=live[i]&&on[i]&&col?v390_0[i]:0.f;
 sum12+=live[i]&&on[i]&&col?v391_0[i]:0.f;}
 
 {float got[EPT][TURNS][4];
-EACH{receive(near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,dead);
-const float*all=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=all[s*4+0];got[i][u][1]=all[s*4+1];got[i][u][2]=all[s*4+2];got[i][u][3]=all[s*4+3];}}
+EACH{receive(near+128+((beat&1)*BM+(tid+i*NTH)/HS)*8,beat,NRS*16,j==0,wait);
+const float*all=(float*)(near+832)+((beat&1)*BM+(tid+i*NTH)/HS)*NRS*4;UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS){got[i][u][0]=wait.over?NOT_A_NUMBER:all[s*4+0];got[i][u][1]=wait.over?NOT_A_NUMBER:all[s*4+1];got[i][u][2]=wait.over?NOT_A_NUMBER:all[s*4+2];got[i][u][3]=wait.over?NOT_A_NUMBER:all[s*4+3];}}
 __syncwarp();}
 EACH{float z0=0.f;
 UNROLL for(int u=0;u<TURNS;u++)if(j%SPAN+u*SPAN<NRS){z0+=got[i][u][0];}
@@ -436,10 +449,10 @@ v377_0[i]=(v327_0[i]*k0_3[i]);
 v378_0[i]=(v377_0[i]+v377_0[i]);
 v379_0[i]=(v158_0[i]+v378_0[i]);
 v380_0[i]=(v379_0[i]+v367_0[i]);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,0*HP,live[i]&&col?v368_0[i]:0.f,slice,i,dead);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,1*HP,live[i]&&col?v372_0[i]:0.f,slice,i,dead);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,2*HP,live[i]&&col?v376_0[i]:0.f,slice,i,dead);
-hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,3*HP,live[i]&&col?v380_0[i]:0.f,slice,i,dead);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,0*HP,live[i]&&col?v368_0[i]:0.f,slice,i,wait.over);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,1*HP,live[i]&&col?v372_0[i]:0.f,slice,i,wait.over);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,2*HP,live[i]&&col?v376_0[i]:0.f,slice,i,wait.over);
+hand<96,1*KBLK>((elem*)(near+1344)+(beat&1)*BM*96,near+256+(beat&1)*WARPS*8,3*HP,live[i]&&col?v380_0[i]:0.f,slice,i,wait.over);
 put2(SHARED+(L)at[i]*SW+jj+0*HP,SHARED+(L)at[i]*SW+jj+1*HP,(live[i]&&col?v368_0[i]:0.f),(live[i]&&col?v372_0[i]:0.f),on[i]);
 put2(SHARED+(L)at[i]*SW+jj+2*HP,SHARED+(L)at[i]*SW+jj+3*HP,(live[i]&&col?v376_0[i]:0.f),(live[i]&&col?v380_0[i]:0.f),on[i]);
 v412_0[i]=(v411_0[i]*K(-0.5));
@@ -466,8 +479,8 @@ v467_0[i]=(v466_0[i]+v454_0[i]);
 put2(SHARED+(L)at[i]*SW+jj+4*HP,SHARED+(L)at[i]*SW+jj+5*HP,(live[i]&&col?v455_0[i]:0.f),(live[i]&&col?v459_0[i]:0.f),on[i]);
 put2(SHARED+(L)at[i]*SW+jj+6*HP,SHARED+(L)at[i]*SW+jj+7*HP,(live[i]&&col?v463_0[i]:0.f),(live[i]&&col?v467_0[i]:0.f),on[i]);}
 here=part+(turn&1)*PART;turn++;
-{receive(near+256+(beat&1)*WARPS*8+(tid>>5)/1*8,beat,share_of<64,1*KBLK>((tid>>5)/1),tid%32==0,dead);const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1344)+(beat&1)*BM*96+(n*8+(lane>>2))*96+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
-product<64,1,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,dead);}
+{receive(near+256+(beat&1)*WARPS*8+(tid>>5)/1*8,beat,share_of<64,1*KBLK>((tid>>5)/1),tid%32==0,wait);const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]=(elem*)(near+1344)+(beat&1)*BM*96+(n*8+(lane>>2))*96+(tid>>5)/1*1*KBLK+(lane&3)*VEC;
+product<64,1,1,1,1,2,1,true>(m0,spill0,stage0,from,here+0,wait);}
 
 __syncthreads();
 EACH{const int line=(tid+i*NTH)/HS;v382_0[i]=total<1,1>(here+0,line,0*HS+j);}
@@ -485,5 +498,14 @@ for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=sum0;SUMS[(1*rows+mine)*HP+jj]=sum1;SUMS[(2*rows+mine)*HP+jj]=sum2;SUMS[(3*rows+mine)*HP+jj]=sum3;SUMS[(4*rows+mine)*HP+jj]=sum4;SUMS[(5*rows+mine)*HP+jj]=sum5;SUMS[(6*rows+mine)*HP+jj]=sum6;SUMS[(7*rows+mine)*HP+jj]=sum7;SUMS[(8*rows+mine)*HP+jj]=sum8;SUMS[(9*rows+mine)*HP+jj]=sum9;SUMS[(10*rows+mine)*HP+jj]=sum10;SUMS[(11*rows+mine)*HP+jj]=sum11;SUMS[(12*rows+mine)*HP+jj]=sum12;SUMS[(13*rows+mine)*HP+jj]=sum13;
-meet();if(dead){*(volatile int*)REPORT=1;__threadfence_system();}
+meet();
+if(is_set(aborted)){
+for(int group=block/NSL;group<groups;group+=blocks/NSL){
+int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+1*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+2*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+3*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+4*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+5*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+6*HP+jj]=toe(NOT_A_NUMBER);if(on[i])SHARED[r*SW+7*HP+jj]=toe(NOT_A_NUMBER);}
+EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col&&LAST1)LAST1[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
+}
+const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;SUMS[(0*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(1*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(2*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(3*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(4*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(5*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(6*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(7*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(8*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(9*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(10*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(11*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(12*rows+mine)*HP+jj]=NOT_A_NUMBER;SUMS[(13*rows+mine)*HP+jj]=NOT_A_NUMBER;
+}
 }

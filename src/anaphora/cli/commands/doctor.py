@@ -13,16 +13,24 @@ from anaphora.cli.options import json_option
 EXAMPLES = """
 anaphora doctor
 anaphora doctor --json
+anaphora doctor --tune
 """
 
 
 @click.command("doctor", cls=Order, examples=EXAMPLES)
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Measure recurrent layers on each GPU, about a minute, and use the fastest backend from then on.",
+)
 @json_option
-def command(as_json: bool) -> int:
+def command(tune: bool, as_json: bool) -> int:
     """Check this machine: versions, CPU, GPUs, compiler, disk space, permissions and terminal.
 
     Says in words what is fine and what is not. The exit code is 2 if something is in the way.
     """
+    if tune:
+        return _tune(as_json)
     from anaphora.cli.health import examine
     from anaphora.cli.output import emit, result, table
 
@@ -39,6 +47,20 @@ def command(as_json: bool) -> int:
     else:
         result(f"\nReady, with {_count(notes, 'note')}." if notes else "\nReady.")
     return MISTAKE if bad else FINE
+
+
+def _tune(as_json: bool) -> int:
+    from anaphora.cli.health import tune
+    from anaphora.cli.output import emit, result, say, table
+
+    tuned = tune(say)
+    if as_json:
+        emit({"gpus": [asdict(gpu) for gpu in tuned]})
+        return FINE
+    for gpu in tuned:
+        result(f"{gpu.name}, {_count(len(gpu.measurements), 'layer')} measured, kept in {gpu.file}")
+        result(table([(name.replace("_", " "), where) for name, where in gpu.words()]))
+    return FINE
 
 
 def _count(number: int, noun: str) -> str:

@@ -67,7 +67,9 @@ extern "C" __global__ void row_losses(const elem*z,const long long*y,float*loss,
       log_sum[n]=most+away;
       const bool known=at>=0&&at<symbols;
       const float right=known?away-(wide(row[at])-most):__int_as_float(0x7fffffff);  // a symbol that is none: NaN
-      loss[n]=at==ignored?0.f:(1.f-smoothing)*right+smoothing*(away-all/symbols);
+      // 0 times infinity would be NaN: without smoothing a logit of minus infinity is an impossible symbol, no more
+      const float even=smoothing>0.f?smoothing*(away-all/symbols):0.f;
+      loss[n]=at==ignored?0.f:(1.f-smoothing)*right+even;
     }
   }
 }

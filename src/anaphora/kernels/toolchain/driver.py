@@ -1,9 +1,12 @@
-"""Loading and launching a kernel through the CUDA driver, on PyTorch's current stream.
+"""Load a kernel through the CUDA driver, launch it on PyTorch's current stream, and notice kernels that gave up.
 
-All blocks of a kernel wait for one another, so they must all be on the GPU at once: the launch is cooperative, which
-the driver refuses when they do not fit. Where only blocks of a cluster wait for one another the launch is in clusters,
-each of which the GPU starts as a whole. A kernel that waits in vain for about two seconds sets a word in the host's
-memory and leaves; whoever runs one next raises it as an error, without having to wait for the GPU.
+All blocks of a persistent kernel wait for one another, so they must all be on the GPU at once: the launch is
+cooperative, which the driver refuses when they do not fit. Where only the blocks of a cluster wait for one another the
+launch is in clusters, each of which the GPU starts as a whole.
+
+A block that waits in vain for about two seconds gives up. It sets two words (:class:`Watch`): one in the GPU's memory,
+on which every block that ends later overwrites its results with NaN, and one in the host's memory, which
+:func:`check_kernels` raises as an error. The launch itself never waits for the GPU.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import byref
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +48,13 @@ class _Configuration(ctypes.Structure):
 @cache
 def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
+
+
+def driver_version() -> int:
+    """Of the CUDA driver: 12080 for 12.8."""
+    found = ctypes.c_int()
+    _check(_driver().cuDriverGetVersion(byref(found)))
+    return found.value
 
 
 class Loaded:
@@ -117,19 +128,55 @@ def _check(status: int) -> None:
         raise RuntimeError(f"a kernel could not be started on the GPU: {said}")
 
 
-@cache
-def report(device: int) -> Tensor:
-    """The word a kernel sets when it has waited in vain: in the host's memory, where the GPU can write it."""
-    with torch.inference_mode(False):
-        return torch.zeros(1, dtype=torch.int32, pin_memory=True)
+class Watch(NamedTuple):
+    """Two words ``(1,)`` that a kernel sets when it gives up waiting; both are zero otherwise."""
+
+    aborted: Tensor  # in the GPU's memory, for the blocks that still run and for the kernels after them
+    reported: Tensor  # in the host's memory, for the host
+
+
+_watches: dict[int, Watch] = {}
+
+
+def watch(device: int) -> Watch:
+    """The words of a GPU: made once, since CUDA graphs keep their addresses."""
+    found = _watches.get(device)
+    if found is None:
+        # On a stream of its own: a caller's graph capture must not take the zeroing for a part of its work.
+        beside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        with torch.inference_mode(False), torch.cuda.stream(beside):
+            aborted = torch.zeros(1, dtype=torch.int32, device=f"cuda:{device}")
+            reported = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+        beside.synchronize()
+        found = _watches.setdefault(device, Watch(aborted, reported))
+    return found
+
+
+def check_kernels(device: torch.device | str | int | None = None, *, wait: bool = True) -> None:
+    """Raise :class:`AnaphoraError` if a recurrent layer on a GPU gave up computing; its results are NaN.
+
+    Call it before you use results that must not be wrong: before a save, after a measurement. ``device``: one GPU; all
+    that recurrent layers have run on otherwise. ``wait``: let the GPU finish first; False if it is known to have.
+    """
+    only = None if device is None else torch.device(device).index or 0
+    for index in list(_watches):
+        if only in (None, index):
+            if wait and not torch.cuda.is_current_stream_capturing():
+                torch.cuda.synchronize(index)
+            check_report(index)
 
 
 def check_report(device: int) -> None:
-    """Raise what an earlier kernel has reported."""
-    word = report(device)
-    if int(word):
-        word.zero_()
-        raise AnaphoraError(
-            f"A recurrence on cuda:{device} waited more than two seconds for its other parts and gave up, so its "
-            "results are wrong: free the GPU of other programs, or run with fewer layers at once."
-        )
+    """Raise what an earlier kernel has reported; a look at the host's memory, which never waits for the GPU."""
+    found = _watches.get(device)
+    if found is None or not int(found.reported):
+        return
+    if not torch.cuda.is_current_stream_capturing():  # both words stay set where they cannot be cleared
+        torch.cuda.synchronize(device)  # no kernel that still runs may set them again
+        found.aborted.zero_()
+        found.reported.zero_()
+        torch.cuda.synchronize(device)
+    raise AnaphoraError(
+        f"A recurrence on cuda:{device} waited more than two seconds for its other parts and gave up, so its "
+        "results are NaN: free the GPU of other programs, or run with fewer layers at once."
+    )

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from anaphora.kernels.recurrence.tuning import Thresholds
+
 if TYPE_CHECKING:
     from anaphora.kernels.recurrence.arguments import Arguments
     from anaphora.kernels.recurrence.front.plan import Plan

@@ -18,8 +18,12 @@ from anaphora.kernels.recurrence.backends.persistent.tiling import SHARED_MEMORY
 from anaphora.kernels.toolchain import nvrtc
 from anaphora.kernels.toolchain.driver import Loaded
 
-MOST_BLOCKS = 16  # of a cluster, on Hopper
-MOST_RECEIVED = 8 * 1024  # bytes of a product's rows that every block is sent
+MOST_BLOCKS = 16  # of a cluster, on Hopper (above 8 only with the driver's leave)
+# Bytes of a product's rows that every block is sent at a step, at most: every block writes its part to all the others,
+# so more goes faster through the GPU's memory, where it is written once. The gradients of four gates of 512 units (32 KiB
+# of eight rows) were faster there on an H200; the states of 512 units (8 KiB) were faster in the cluster.
+MOST_RECEIVED = 8 * 1024
+BANKS = 128  # bytes that the banks of shared memory deliver at once
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ def nearby(program: Program, tiling: Tiling, half: bool) -> Near:
     if size > free:
         return NOTHING_NEAR
     for k, p in enumerate(tiling.products):
-        row = p.depth * wide + (64 - p.depth * wide) % 128  # so that eight lanes read eight different banks
+        # Rows half a line of banks apart: eight lanes that read two rows then read eight different banks.
+        row = p.depth * wide + (BANKS // 2 - p.depth * wide) % BANKS
         if rows * p.depth * wide <= MOST_RECEIVED and size + 2 * rows * row <= free:
             products[k] = NearProduct(size, row // wide, 16 * (rows * len(levels) + tiling.warps * k))
             size += 2 * rows * row

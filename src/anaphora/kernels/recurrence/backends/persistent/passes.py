@@ -28,7 +28,7 @@ from anaphora.kernels.recurrence.backends.persistent.tiling import Tiling, cost
 from anaphora.kernels.recurrence.order import turned
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.driver import Loaded, check_report, report
+from anaphora.kernels.toolchain.driver import Loaded, check_report, watch
 
 Arrays = dict[str, Tensor | None]
 
@@ -79,9 +79,8 @@ class Pass:
         ``time_first``: y, or its gradient, has the time first in memory, and not the batch.
         """
         index = self.device.index or 0
-        for arrays in sides:
-            arrays["REPORT"] = report(index)
         pointers = [arrays.get(name) for arrays in sides for _, name in self.kernel.parameters]
+        pointers += watch(index)
         grid = len(sides) * self.blocks(batch)
         numbers = [time, batch, int(reverse), self.tiling.groups(batch), int(time_first)]
         here = torch.cuda.current_device() == index

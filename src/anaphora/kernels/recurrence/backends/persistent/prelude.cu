@@ -10,6 +10,7 @@ typedef long long L;
 typedef float R;
 #define K(x) ((float)(x))
 #define NONE 0xFFFFFFFFu
+#define NOT_A_NUMBER __uint_as_float(0x7FFFFFFFu)  // and not NONE: whoever polls it goes on
 #define HALF (KIND!=0)
 #define NTH (WARPS*32)
 #define BM (8*NT)
@@ -40,6 +41,7 @@ IN elem toe(float v){return v;}
 #endif
 
 // ---------------------------------------------------------------- functions
+// Of NaN they make what torch makes of it: NaN, but 0 of its sign. fmaxf and fminf would leave NaN out.
 #if HALF
 IN float r_tanh(float v){float r;asm("tanh.approx.f32 %0,%1;":"=f"(r):"f"(v));return r;}
 IN float r_sigmoid(float v){return fmaf(r_tanh(0.5f*v),0.5f,0.5f);}
@@ -52,7 +54,7 @@ IN float r_log(float v){return logf(v);}
 IN float r_log1p(float v){return log1pf(v);}
 IN float r_relu(float v){return v<=0.f?0.f:v;}
 IN float r_abs(float v){return fabsf(v);}
-IN float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:v;}
+IN float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:0.f;}
 IN float r_sqrt(float v){return sqrtf(v);}
 IN float r_rsqrt(float v){return rsqrtf(v);}
 IN float r_sin(float v){return sinf(v);}
@@ -60,6 +62,14 @@ IN float r_cos(float v){return cosf(v);}
 IN float r_erf(float v){return erff(v);}
 IN float r_max(float a,float b){return a!=a?a:b!=b?b:a>b?a:b;}
 IN float r_min(float a,float b){return a!=a?a:b!=b?b:a<b?a:b;}
+
+// ---------------------------------------------------------------- waiting in vain
+// A thread that has waited too long gives up: it says so to the GPU (``aborted``) and to the host (``reported``), and
+// from then on waits no more. What it did not get is NaN. The fence comes before anything it publishes afterwards, so that
+// a block that has read a wrong number finds ``aborted`` set when it ends, and replaces its results by NaN.
+struct Wait{bool over;int*aborted,*reported;};
+IN void give_up(Wait&w){w.over=true;*(volatile int*)w.aborted=1;*(volatile int*)w.reported=1;__threadfence_system();}
+IN bool is_set(const int*p){u32 v;asm volatile("ld.relaxed.gpu.global.u32 %0,[%1];":"=r"(v):"l"(p):"memory");return v;}
 
 // ---------------------------------------------------------------- publishing and polling
 template<int N> struct Wide{static constexpr int b=N*(int)sizeof(elem),v=b%16==0?16:b%8==0?8:b%4==0?4:(int)sizeof(elem);};
@@ -101,17 +111,17 @@ IN void expect(void*bar,int bytes){asm volatile("mbarrier.arrive.expect_tx.share
 IN bool arrived(const void*bar,u32 odd){u32 r;asm volatile("{.reg .pred p;mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2;selp.u32 %0,1,0,p;}":"=r"(r):"r"(inside(bar)),"r"(odd):"memory");return r;}
 IN L nanoseconds(){L t;asm volatile("mov.u64 %0,%%globaltimer;":"=l"(t));return t;}
 IN void meet(){asm volatile("fence.mbarrier_init.release.cluster;barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
-// Wait for all that is sent to a barrier at this beat, and have it wait for as much again. Who has given up neither
-// waits nor sends any more: a barrier must not be told more than it expects.
-IN void receive(void*bar,int beat,int bytes,bool first,bool&dead){
+// Wait for all that is sent to a barrier at this beat, and have it wait for as much again. A thread that has given up
+// neither waits nor sends any more: a barrier must not be told more than it expects.
+IN void receive(void*bar,int beat,int bytes,bool first,Wait&wait){
   if(!bytes)return;  // past the depth
   u32 odd=(u32)(beat-1)>>1&1;
-  if(!arrived(bar,odd)){L since=nanoseconds();while(!dead&&!arrived(bar,odd))if(nanoseconds()-since>2000000000LL)dead=true;}
-  if(first&&!dead)expect(bar,bytes);
+  if(!arrived(bar,odd)){L since=nanoseconds();while(!wait.over&&!arrived(bar,odd))if(nanoseconds()-since>2000000000LL)give_up(wait);}
+  if(first&&!wait.over)expect(bar,bytes);
 }
 // One number of this column to all blocks: each lane sends 16 bytes of a row to some of them. DEEP: the numbers of a
 // row that one team of warps multiplies; each has a barrier.
-template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int slice,int i,bool dead){
+template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int slice,int i,bool over){
   const int lane=threadIdx.x&31,from=lane%(32/VEC)*VEC,e=(threadIdx.x&~31)+i*NTH+from,first=lane/(32/VEC);
 #if HALF
   u32 w=pack(v,__shfl_xor_sync(~0u,v,1));
@@ -120,7 +130,7 @@ template<int ROWL,int DEEP> IN void hand(elem*rows,char*bars,int at,float v,int 
 #endif
   uint4 q;q.x=__shfl_sync(~0u,w,from,32);q.y=__shfl_sync(~0u,w,from+VEC/4,32);q.z=__shfl_sync(~0u,w,from+VEC/2,32);q.w=__shfl_sync(~0u,w,from+VEC/4*3,32);
   const int k=at+slice*HS+e%HS;
-  UNROLL for(int n=0;n<NSL;n+=VEC)if(n+first<NSL&&!dead)hand4(rows+(e/HS)*ROWL+k,bars+k/DEEP*8,(n+first+slice)%NSL,q);
+  UNROLL for(int n=0;n<NSL;n+=VEC)if(n+first<NSL&&!over)hand4(rows+(e/HS)*ROWL+k,bars+k/DEEP*8,(n+first+slice)%NSL,q);
 }
 // Bytes of the numbers a team multiplies, in all rows.
 template<int DEPTH,int DEEP> IN int share_of(int team){int n=DEPTH-team*DEEP;return (n<0?0:n<DEEP?n:DEEP)*BM*(int)sizeof(elem);}
@@ -144,13 +154,13 @@ IN float row_max(float v){UNROLL for(int o=RW/2;o>0;o>>=1)v=r_max(v,__shfl_xor_s
 IN float strips_sum(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 IN float strips_max(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
 // N numbers of one strip of a row, as soon as they are there.
-template<int N> IN void take(const float*p,float*to,bool&dead){
+template<int N> IN void take(const float*p,float*to,Wait&wait){
   u32 v[N];bool ok;int spin=0;
   do{ok=true;
     UNROLL for(int k=0;k<N;k+=4){uint4 q=load4(p+k);v[k]=q.x;v[k+1]=q.y;v[k+2]=q.z;v[k+3]=q.w;}
     UNROLL for(int k=0;k<N;k++)ok=ok&&v[k]!=NONE;
-    if(++spin>SPIN)dead=true;
-  }while(!ok&&!dead);
+    if(++spin>SPIN)give_up(wait);
+  }while(!ok&&!wait.over);
   UNROLL for(int k=0;k<N;k++)to[k]=__uint_as_float(v[k]);
 }
 
@@ -190,7 +200,7 @@ template<int DEPTH,int OUT,int MT,int KB,int KREG,int MS> IN void load_matrix(co
 // NEAR: the rows lie in this block's shared memory, and have come. The warps of a team fetch CH
 // blocks of the depth each and hand them to the others of it by way of ``stage``.
 IN void team(int which,int threads){asm volatile("bar.sync %0,%1;"::"r"(which+1),"r"(threads):"memory");}
-template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN void product(const u32*a,const uint4*spill,uint4*stage,const elem*const*p,float*part,bool&dead){
+template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN void product(const u32*a,const uint4*spill,uint4*stage,const elem*const*p,float*part,Wait&wait){
   int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MS*MT*16+4;constexpr bool PAD=DEPTH!=WARPS/MS*KB*KBLK;
   int left=DEPTH-w/MS*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
   #define THERE(c) (!PAD||(own+(c))*KBLK<left)
@@ -203,8 +213,9 @@ template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN voi
     UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)v[c][n]=GET(c,n);
     if(!NEAR)do{ok=true;  // fetch again only what is missing
       UNROLL for(int c=0;c<CH;c++)if(k0+c<KB)UNROLL for(int n=0;n<NT;n++)if(!ready(v[c][n])){ok=false;v[c][n]=GET(c,n);}
-      if(++spin>SPIN)dead=true;
-    }while(!ok&&!dead);
+      if(++spin>SPIN)give_up(wait);  // what is missing is NONE still, a NaN
+    }while(!ok&&!wait.over);
+    else if(wait.over)UNROLL for(int c=0;c<CH;c++)UNROLL for(int n=0;n<NT;n++)v[c][n]=make_uint4(NONE,NONE,NONE,NONE);
     __syncwarp();
     if(MS>1){UNROLL for(int c=0;c<CH;c++)UNROLL for(int n=0;n<NT;n++)STAGE(own+c,n)=operand(v[c][n]);team(w/MS,MS*32);}
     UNROLL for(int c=0;c<CH*MS;c++)if(k0+c<KB){

@@ -80,7 +80,7 @@ class Reductions:
             )
             place = f"float*to={self._near(level, beat)}+strip*{width};char*bar={self._barrier(level, beat)};"
             return [
-                f"{{{place}UNROLL for(int u=0;u<NSL;u+=RW){{const int s=u+j%RW;if(s<NSL&&!dead){{{words}}}}}}}"
+                f"{{{place}UNROLL for(int u=0;u<NSL;u+=RW){{const int s=u+j%RW;if(s<NSL&&!wait.over){{{words}}}}}}}"
             ]
         stores = "".join(f"store4(to+{q},{','.join(four)});" for q, four in fours)
         return [f"if(on[i]&&j%RW==0){{float*to={self._far(level, at)}+strip*{width};{stores}}}"]
@@ -115,13 +115,16 @@ class Reductions:
         width = self.sent(level)
         each = "UNROLL for(int u=0;u<TURNS;u++){const int s=j%SPAN+u*SPAN;if(s<NRS)"
         if level in self.near.reductions:
-            read = "".join(f"got[i][u][{q}]=all[s*{width}+{q}];" for q in range(len(found)))
+            # What lies there after a wait that failed is that of another step.
+            read = "".join(
+                f"got[i][u][{q}]=wait.over?NOT_A_NUMBER:all[s*{width}+{q}];" for q in range(len(found))
+            )
             wait = (
-                f"receive({self._barrier(level, 'beat')},beat,NRS*{width * 4},j==0,dead);\n"
+                f"receive({self._barrier(level, 'beat')},beat,NRS*{width * 4},j==0,wait);\n"
                 f"const float*all={self._near(level, 'beat')};{each}{{{read}}}}}"
             )
         else:
-            wait = f"const float*all={self._far(level, 'at[i]')};{each}take<{width}>(all+s*{width},got[i][u],dead);}}"
+            wait = f"const float*all={self._far(level, 'at[i]')};{each}take<{width}>(all+s*{width},got[i][u],wait);}}"
         opening = f"{{float got[EPT][TURNS][{width}];\nEACH{{{wait}\n__syncwarp();}}\n"
         lines = []
         known: set[int] = set()

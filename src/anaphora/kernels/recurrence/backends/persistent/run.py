@@ -23,7 +23,9 @@ from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.toolchain import nvrtc
 from anaphora.kernels.toolchain.compiler import CannotCompile
 
-SECOND_LAUNCH = 300.0  # µs of the host for another forward and backward pass
+# Microseconds that the host takes to launch another forward and backward pass: what both directions in one launch may
+# cost the GPU more than one after the other. Measured with benchmarks/recurrence_gpu.py --eager on an H200's host.
+SECOND_LAUNCH = 300.0
 name: BackendName = "persistent"
 about = "one kernel for all steps that keeps the recurrent weights on the chip"
 planned = True

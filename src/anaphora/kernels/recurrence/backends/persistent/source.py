@@ -66,7 +66,7 @@ class Kernel:
         found += [("elem*", "SHARED"), ("float*", "ROWS")]
         found += [("const elem*", f"FIRST{k}") for k in range(program.carried)]
         found += [("elem*", f"LAST{k}") for k in range(program.carried)]
-        return [*found, ("const int*", "LENGTHS"), ("int*", "REPORT")]
+        return [*found, ("const int*", "LENGTHS")]
 
     # ------------------------------------------------------------------ text
     @cached_property
@@ -86,17 +86,17 @@ class Kernel:
         pointers, opening = self._sides()
         declared = "".join(f"float {name}[EPT];" for name in dict.fromkeys(self.stages.body.declared))
         return f"""
-extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int T,int B,int reverse,int groups,int turned){{
+extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){{
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 {opening}
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
-const bool col=jj<H_;const int jc=col?jj:0;bool dead=false;int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
+const bool col=jj<H_;const int jc=col?jj:0;Wait wait{{false,aborted,reported}};int turn=0;float*here=part;(void)here;(void)spill;(void)turn;(void)lane;(void)strip;
 {self._matrices()}{self._cluster()}
 {self.reads.vectors()}
 {"".join(f"float sum{k}=0.f;" for k in range(len(self.program.sums)))}
 for(int group=block/NSL;group<groups;group+=blocks/NSL){{
-int len[EPT],row[EPT];bool on[EPT];int most;
-UNROLL for(int i=0;i<EPT;i++){{int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;len[i]=LENGTHS?LENGTHS[b]:T;}}
+{_GROUP}int len[EPT],most;
+UNROLL for(int i=0;i<EPT;i++){{int b=group*BM+(tid+i*NTH)/HS;len[i]=LENGTHS?LENGTHS[b<B?b:B-1]:T;}}
 most=LENGTHS?LENGTHS[group*BM]:T;  // the longest of a group comes first
 int prow[NT],plen[NT];
 UNROLL for(int n=0;n<NT;n++){{int b=group*BM+n*8+(lane>>2);b=b<B?b:B-1;prow[n]=LENGTHS?LENGTHS[B+b]:b;plen[n]=LENGTHS?LENGTHS[b]:T;}}
@@ -111,7 +111,8 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 {self._last()}
 }}
 {self._sums()}
-{"meet();" if self.stages.near.size else ""}if(dead){{*(volatile int*)REPORT=1;__threadfence_system();}}
+{"meet();" if self.stages.near.size else ""}
+{self._poison()}
 }}
 """
 
@@ -183,13 +184,42 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
         )
         return f"EACH{{if(on[i]&&col){{{stores}}}}}"
 
-    def _sums(self) -> str:
+    def _poison(self) -> str:
+        """NaN in place of all results, if any block of the GPU has given up: a cell may have made numbers of its NaN.
+
+        The block that gives up sets ``aborted`` before it publishes anything wrong, so whatever block has read that
+        sees the word here.
+        """
+        program = self.program
+        steps = "".join(
+            f"if(on[i])SHARED[r*SW+{s}*HP+jj]=toe(NOT_A_NUMBER);" for s in range(len(program.shared))
+        )
+        if not program.backward:
+            steps += "if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);"
+        ends = "".join(
+            f"if(on[i]&&col&&LAST{k})LAST{k}[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);"
+            for k in range(program.carried)
+        )
+        return f"""if(is_set(aborted)){{
+for(int group=block/NSL;group<groups;group+=blocks/NSL){{
+{_GROUP}for(int t=0;t<T;t++)EACH{{const L r=(L)t*B+row[i];(void)r;{steps}}}
+EACH{{{ends}}}
+}}
+{self._sums("NOT_A_NUMBER")}
+}}"""
+
+    def _sums(self, value: str = "") -> str:
         """Each thread's share of the sums over rows and steps: added up afterwards, in a fixed order."""
         count = len(self.program.sums)
         if not count:
             return ""
         at = "const L rows=(blocks/NSL)*(NTH/HS),mine=(block/NSL)*(NTH/HS)+tid/HS;"
-        return at + "".join(f"SUMS[({k}*rows+mine)*HP+jj]=sum{k};" for k in range(count))
+        return at + "".join(f"SUMS[({k}*rows+mine)*HP+jj]={value or f'sum{k}'};" for k in range(count))
+
+
+_GROUP = """int row[EPT];bool on[EPT];
+UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
+"""
 
 
 def record_size(count: int, half: bool) -> int:

@@ -122,7 +122,7 @@ if({more}){{fetch();{self._touch()}}}
                 for q, key in enumerate(self.program.shared[start : start + len(set(e.operands))]):
                     value = f"{live}&&col?{self.body.name(key)}:0.f"
                     places = f"{self._place(k, beat)},{self._barriers(k, beat)},{q}*HP"
-                    lines.append(f"hand<{near.row},{self._deep(k)}>({places},{value},slice,i,dead);")
+                    lines.append(f"hand<{near.row},{self._deep(k)}>({places},{value},slice,i,wait.over);")
         return lines
 
     def _deep(self, product: int) -> str:
@@ -158,7 +158,7 @@ if({more}){{fetch();{self._touch()}}}
                 team = f"(tid>>5)/{p.split}"
                 share = f"share_of<{p.depth},{self._deep(k)}>({team})"
                 wait = (
-                    f"receive({self._barriers(k, 'beat')}+{team}*8,beat,{share},tid%{32 * p.split}==0,dead);"
+                    f"receive({self._barriers(k, 'beat')}+{team}*8,beat,{share},tid%{32 * p.split}==0,wait);"
                 )
                 row = f"{self._place(k, 'beat')}+(n*8+(lane>>2))*{self.near.products[k].row}"
             else:
@@ -166,7 +166,7 @@ if({more}){{fetch();{self._touch()}}}
             lines.append(
                 f"{{{wait}const elem*from[NT];UNROLL for(int n=0;n<NT;n++)from[n]={row}+(tid>>5)/{p.split}*{p.depth_blocks}*KBLK+(lane&3)*VEC;\n"
                 f"product<{p.depth},{p.row_tiles},{p.depth_blocks},{p.in_registers},{p.at_once},{p.sums},{p.split},"
-                f"{str(k in self.near.products).lower()}>(m{k},spill{k},stage{k},from,here+{at},dead);}}"
+                f"{str(k in self.near.products).lower()}>(m{k},spill{k},stage{k},from,here+{at},wait);}}"
             )
             sums += self._totals(e, p, at)
             at += p.partial(self.tiling.warps, self.tiling.tiles) // 4

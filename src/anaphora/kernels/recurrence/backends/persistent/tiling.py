@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from anaphora.kernels.recurrence.backends.persistent.columns import Program
 
 SHARED_MEMORY = 227 * 1024  # bytes a block may have on compute capability 9.0
-REGISTERS = 255  # of a thread
+REGISTERS = 255  # that a thread may have
+ALL_REGISTERS = 65536  # of an SM
+OTHER_REGISTERS = (
+    48  # of a thread, for addresses, counters and what the compiler needs besides what is counted
+)
+SUMS = 128  # registers of a thread for the sums of a product, at most
+CROWDED = 8  # tiles of results (16 by 8) from which on the warps of a team divide them
+AT_ONCE = 8  # blocks of the depth a warp fetches together; each is four registers and a tile of rows
+AT_ONCE_NARROW = 12  # the same where 16-bit numbers of one tile of results leave room
+CELLS = 8  # numbers of a value that a thread computes, at most
+SMALL = 256  # units up to which four warps are enough for a forward pass
 
 
 @dataclass(frozen=True)
@@ -103,22 +113,22 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
         depth, out = len(set(exchange.operands)) * padded, program.columns.blocks(exchange.node)
         row_tiles = -(-out * columns // 16)
         # Many results of a warp leave little room for weights: several warps then take a part of them each.
-        crowded = row_tiles * tiles > 8
+        crowded = row_tiles * tiles > CROWDED
         split = 4 if crowded and row_tiles % 4 == 0 else 2 if crowded and row_tiles % 2 == 0 else 1
         row_tiles //= split
         depth_blocks = -(-depth // (warps * 4 * vector)) * split
-        sums = 1 if tiles > split else max(1, min(4, 2 * depth_blocks, 8 // (row_tiles * tiles)))
-        wide = depth_blocks <= 12 and row_tiles * tiles == 1 and half
-        at_once = depth_blocks // split if split > 1 or wide else min(depth_blocks, 8)
+        sums = 1 if tiles > split else max(1, min(4, 2 * depth_blocks, CROWDED // (row_tiles * tiles)))
+        wide = depth_blocks <= AT_ONCE_NARROW and row_tiles * tiles == 1 and half
+        at_once = depth_blocks // split if split > 1 or wide else min(depth_blocks, AT_ONCE)
         shapes.append((depth, out, row_tiles, depth_blocks, at_once, sums, split))
-    if any(r * tiles * s * 4 > 128 for _, _, r, _, _, s, _ in shapes):
+    if any(r * tiles * s * 4 > SUMS for _, _, r, _, _, s, _ in shapes):
         return None
     reads = sum(p.kind not in ("vector", "carried") for p in program.places)
     vectors = sum(p.kind == "vector" for p in program.places)
     working = max((r * tiles * s * 4 + a * tiles * 4 for _, _, r, _, a, s, _ in shapes), default=0)
-    needed = 48 + working + len(program.sums) + vectors
+    needed = OTHER_REGISTERS + working + len(program.sums) + vectors
     needed += each * (program.carried + (reads // 2 if half else reads))
-    room = min(REGISTERS, 65536 // (32 * warps)) - needed
+    room = min(REGISTERS, ALL_REGISTERS // (32 * warps)) - needed
     products = []
     for depth, out, row_tiles, depth_blocks, at_once, sums, split in shapes:
         held = max(0, min(depth_blocks, room // (row_tiles * 8)))
@@ -136,23 +146,65 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
         default=0,
     )
     memory = 2 * partial + sum(p.spilled(warps) + p.staged(warps, tiles) for p in products)
-    if memory > SHARED_MEMORY or each > 8:
+    if memory > SHARED_MEMORY or each > CELLS:
         return None
     return Tiling(hidden, columns, tiles, warps, tuple(products), partial, memory, REGISTERS - room)
 
 
-def cost(program: Program, tiling: Tiling, batch: int, half: bool, processors: int) -> float:
-    """Microseconds per step, about: fitted to measurements on an H200."""
-    groups = tiling.groups(batch)
-    rounds = -(-groups // (processors // tiling.slices))
-    time = 2.0 * (1 + 0.27 * (tiling.tiles - 1)) + 1.5 * max(0, program.stages - 2) - 0.5 * tiling.near
-    rows = sum(p.out for p in tiling.products)
-    time += 0.0025 * tiling.columns * (rows if not program.backward else 1.5 * rows) + 0.006 * tiling.slices
+@dataclass(frozen=True)
+class Costs:
+    """What the parts of a step cost, in microseconds each.
+
+    Fitted to kernels measured on an NVIDIA H200 (132 SMs). ``python benchmarks/persistent_costs.py`` measures them anew
+    on the GPU at hand and prints them beside these.
+    """
+
+    step: float = 2.0  # a step with one exchange: publish, poll through the GPU's memory, multiply, add up
+    second_tile: float = 2.0 * 0.27  # eight more rows in every block
+    exchange: float = 1.5  # each exchange after the first
+    near: float = -0.5  # an exchange that stays in its cluster
+    column: float = 0.0025  # a column of a block, for each value a product has there, forward
+    column_backward: float = 0.0025 * 1.5  # the same in the backward pass
+    slice: float = 0.006  # a block that shares the row: each polls what all publish
+    spilled: float = 1 / 400_000  # a byte of weights that lies in shared memory and is read at every step
+    padding: float = (
+        0.25  # a product's whole depth, where that much is multiplied only because warps share it evenly
+    )
+    narrow: float = 0.6  # eight warps that publish 16-bit gradients in less than a memory sector each
+    warps: float = 0.1  # a number of warps other than the usual one: 4 for small forward passes, 8 otherwise
+
+
+H200_COSTS = Costs()
+
+
+def cost(
+    program: Program, tiling: Tiling, batch: int, half: bool, processors: int, costs: Costs = H200_COSTS
+) -> float:
+    """Microseconds per step, about."""
+    rounds = -(-tiling.groups(batch) // (processors // tiling.slices))
+    parts = counts(program, tiling, half).items()
+    total: float = sum(getattr(costs, name) * count for name, count in parts)
+    return round(rounds * total, 9)  # so that equal costs are equal
+
+
+def counts(program: Program, tiling: Tiling, half: bool) -> dict[str, float]:
+    """How many of each part of :class:`Costs` a step has, when all rows are computed in one round."""
+    values = sum(p.out for p in tiling.products)  # of each column, that products compute
+    small = not program.backward and (tiling.hidden <= SMALL or values <= len(tiling.products))
+    usual = 4 if small and not tiling.cluster else 8
+    padding = 0.0
     for p in tiling.products:
-        whole = p.depth_blocks // p.split * tiling.warps * (32 if half else 16) / p.depth
-        time += p.spilled(tiling.warps) / 400_000 + 0.25 * max(0.0, whole - 1)
-    # Several columns of 16 bits published by one half-warp are less than a sector each.
-    time += 0.6 if half and program.backward and tiling.columns < 32 and tiling.warps > 4 else 0.0
-    few = not program.backward and (tiling.hidden <= 256 or rows <= len(tiling.products))
-    few = few and not tiling.cluster
-    return rounds * (time + 0.1 * (tiling.warps != (4 if few else 8)))
+        multiplied = p.depth_blocks // p.split * tiling.warps * (32 if half else 16)
+        padding += max(0.0, multiplied / p.depth - 1)
+    return {
+        "step": 1,
+        "second_tile": tiling.tiles - 1,
+        "exchange": max(0, program.stages - 2),
+        "near": tiling.near,
+        "column_backward" if program.backward else "column": tiling.columns * values,
+        "slice": tiling.slices,
+        "spilled": sum(p.spilled(tiling.warps) for p in tiling.products),
+        "padding": padding,
+        "narrow": half and program.backward and tiling.columns < 32 and tiling.warps > 4,
+        "warps": tiling.warps != usual,
+    }

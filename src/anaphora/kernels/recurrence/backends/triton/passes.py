@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from anaphora.kernels.gpu.ragged import turned_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.torch_ops.passes import Kept, Passes, gradients_after, values_ahead
@@ -40,10 +41,12 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
     program = programs(plan)[0]
     passed = program.passed
     with recurrent_precision():
-        live = _live(call, given.steps[0].shape[1])
-        steps = [turned(s, live) for s in given.steps]
+        # (B, T, ·) to (T, B, ·), with zeros past the ends: products over all steps read them.
+        ends = call.lengths
+        steps = [turned(s) if ends is None else turned_rows(s, ends) for s in given.steps]
         arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, {}))
         time, batch = steps[0].shape[:2]
+        y = arrays["Y"] = steps[0].new_empty(batch, time, passed.unit, dtype=given.initial[0].dtype)
         first, last = (time, 0) if call.reverse else (0, time)
         for i, state in enumerate(given.initial):
             history = steps[0].new_empty(time + 1, batch, passed.unit, dtype=_state_type(plan, i, state))
@@ -53,9 +56,7 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
             arrays[f"N{number_of(node)}"] = _stored(node, time if keep else 2, given, steps[0])
         _Loop(program, call, given, arrays, keep).run(time, backwards=call.reverse)
     shift = int(call.reverse)
-    outputs = arrays["S0"][1 - shift : 1 - shift + time].to(given.initial[0].dtype)
-    y = turned(outputs, None if live is None else live.transpose(0, 1))
-    ends = tuple(arrays[f"S{i}"][last].to(s.dtype) for i, s in enumerate(given.initial))
+    lasts = tuple(arrays[f"S{i}"][last].to(s.dtype) for i, s in enumerate(given.initial))
     if not keep:
         _note(plan, call, given, False)
     kept: Kept = {}
@@ -65,7 +66,8 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
         for node in (*plan.keep, *(source for _, source in plan.operands)):
             if node.op == "state":
                 kept[node.number] = arrays[f"S{node.index}"][shift : shift + time]
-    return y, ends, kept
+        kept |= dict(zip(_step_numbers(plan), steps, strict=True))
+    return y, lasts, kept
 
 
 def backward_pass(
@@ -75,14 +77,13 @@ def backward_pass(
     program = programs(plan)[1]
     passed = program.passed
     with recurrent_precision():
-        live = _live(call, given.steps[0].shape[1])
-        steps = [turned(s, live) for s in given.steps]
+        steps = [kept[number] for number in _step_numbers(plan)]
         arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, kept))
         arrays |= {f"K{number_of_key(number)}": value.contiguous() for number, value in kept.items()}
         time, batch = steps[0].shape[:2]
         like = given.initial[0]
         dy = grads[0]
-        arrays["DY"] = like.new_zeros(time, batch, passed.unit) if dy is None else turned(dy)
+        arrays["DY"] = like.new_zeros(batch, time, passed.unit) if dy is None else dy.contiguous()
         for i, grad in enumerate(grads[1:]):
             arrays[f"D{i}"] = like.new_zeros(2, batch, passed.unit, dtype=torch.float32)
             arrays[f"OLD{i}"] = torch.empty_like(arrays[f"D{i}"])
@@ -113,11 +114,9 @@ def _note(plan: Plan, call: Call, given: Arguments, grad: bool) -> None:
     plan.cache.get(("triton", "ran", given.steps[0].dtype, call.lengths is not None, grad), lambda: True)
 
 
-def _live(call: Call, time: int) -> Tensor | None:
-    """Which steps ``(T, B, 1)`` are real; None when all are."""
-    if call.lengths is None:
-        return None
-    return (torch.arange(time, device=call.lengths.device)[:, None] < call.lengths).unsqueeze(-1)
+def _step_numbers(plan: Plan) -> list[int]:
+    """The nodes that stand for the step inputs, by number."""
+    return [plan.graph.node("step", (), width, i).number for i, width in enumerate(plan.step_widths)]
 
 
 def number_of_key(number: int) -> str:
@@ -152,7 +151,8 @@ class _Loop:
 
     def __init__(self, program: Program, call: Call, given: Arguments, arrays: Arrays, keep: bool):
         self.program, self.given, self.arrays, self.keep = program, given, arrays, keep
-        self.batch, self.unit, self.reverse = given.steps[0].shape[0], program.passed.unit, call.reverse
+        self.batch, self.time = given.steps[0].shape[:2]
+        self.unit, self.reverse = program.passed.unit, call.reverse
         module = load(program.text)
         self.kernels = {
             part.name: getattr(module, part.name)
@@ -192,6 +192,7 @@ class _Loop:
             p,
             n,
             self.batch,
+            self.time,
             *self.mode,
             BM=size.rows,
             BN=size.columns,

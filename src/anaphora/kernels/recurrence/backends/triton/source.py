@@ -30,6 +30,16 @@ def tanh(v):
 
 
 @triton.jit
+def row_sum(v):
+    return tl.sum(v, 1)[:, None]
+
+
+@triton.jit
+def row_max(v):  # tl.max leaves NaN out: the sum puts it in again
+    return tl.max(v, 1)[:, None] + row_sum(tl.where(v != v, v, 0.0))
+
+
+@triton.jit
 def total(P, at, size, mask, PARTS: tl.constexpr):
     v = tl.load(P + at, mask=mask, other=0.0).to(tl.float32)
     for part in tl.static_range(1, PARTS):
@@ -37,7 +47,7 @@ def total(P, at, size, mask, PARTS: tl.constexpr):
     return v
 '''
 # Sizes and modes are given at each launch, so that a cell is compiled once and not for every width.
-_SCALARS = ("t", "p", "n", "B", "REV", "RAGGED", "KEEP")
+_SCALARS = ("t", "p", "n", "B", "T", "REV", "RAGGED", "KEEP")
 _CONSTANTS = ("BM", "BN", "PARTS")
 
 
@@ -156,6 +166,8 @@ def _finish_forward(kernel: Kernel, stage: int, when: When, joined: bool) -> Non
         kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
         kernel.lines.append(f"if RAGGED != 0:\n        {name} = tl.where({when.live}, {name}, {old})")
         kernel.store(f"S{i}", when.after, "H", 0, True, name)
+        if i == 0:  # the output: batch first, and zero past a row's end
+            kernel.store("Y", when.out, "H", 0, True, f"tl.where({when.live}, {name}, 0.0)")
     if joined:
         _hand_on(kernel, "state", "new")
 
@@ -182,7 +194,7 @@ def _hand_on(kernel: Kernel, op: str, name: str) -> None:
     for node in _leaves(passed, op):
         text = f"{name}{node.index}"
         if op == "gradient" and node.index == 0:
-            kernel.loads.append(f"dy0 = {kernel.load('DY', NOW.time, 'H', 0, True)}")
+            kernel.loads.append(f"dy0 = {kernel.load('DY', NOW.out, 'H', 0, True)}")
             kernel.lines.append(f"seed0 = {text} + dy0")
             text = "seed0"
         kernel.known[NOW.prefix, node.number, 0] = text
@@ -221,6 +233,7 @@ def _function(kernel: Kernel) -> str:
         "ok = row & (rn < H)[None, :]",
         "at = (t * B + rm)[:, None].to(tl.int64)",
         "at_p = (p * B + rm)[:, None].to(tl.int64)",
+        "out, out_p = (rm * T + t)[:, None].to(tl.int64), (rm * T + p)[:, None].to(tl.int64)",
         "before, after = at + REV * B, at + (1 - REV) * B",
         "before_p, after_p = at_p + REV * B, at_p + (1 - REV) * B",
         "slot = ((n & 1) * B + rm)[:, None].to(tl.int64)",

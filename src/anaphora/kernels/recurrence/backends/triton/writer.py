@@ -18,7 +18,7 @@ _CALLS = {
     "sigmoid": "tl.sigmoid({0})",
     "relu": "tl.where({0} <= 0, 0.0, {0})",
     "abs": "tl.abs({0})",
-    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
+    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
     "sqrt": "tl.sqrt({0})",
     "rsqrt": "tl.rsqrt({0})",
     "sin": "tl.sin({0})",
@@ -39,6 +39,7 @@ class When:
 
     prefix: str  # of its values
     time: str  # (BM, 1): row of (T, B)
+    out: str  # (BM, 1): row of (B, T), as outputs and their gradients lie outside
     before: str  # of the states before it
     after: str
     slot: str  # of scratch memory (2, B)
@@ -47,9 +48,9 @@ class When:
     live: str
 
 
-NOW = When("a", "at", "before", "after", "slot", "other", "here", "live")
+NOW = When("a", "at", "out", "before", "after", "slot", "other", "here", "live")
 EARLIER = When(
-    "b", "at_p", "before_p", "after_p", "other", "slot", "here_p", "live_p"
+    "b", "at_p", "out_p", "before_p", "after_p", "other", "slot", "here_p", "live_p"
 )  # the step before in the loop
 
 
@@ -121,7 +122,7 @@ class Kernel:
             return self.load(f"C{name_of(item)}", when.slot, "H" if wide else "1", 0, wide)
         if node.op == "gradient":
             text = self.load(f"D{node.index}", when.slot, "H", 0, True)
-            return f"{text} + {self.load('DY', when.time, 'H', 0, True)}" if node.index == 0 else text
+            return f"{text} + {self.load('DY', when.out, 'H', 0, True)}" if node.index == 0 else text
         if node.op == "product":
             width, column = width_of(given, node), f"{chunk} * H + rn" if chunk else "rn"
             array = self.array(f"P{number_of(node)}")
@@ -155,14 +156,14 @@ class Kernel:
         inner, given = node.args[0], self.passed
         parts = [self.ask(given.resolve(inner, c), stage, when) for c in range(given.chunks(inner))]
         empty = "0.0" if node.op == "sum" else "float('-inf')"
-        call = "tl.sum" if node.op == "sum" else "tl.max"
+        call = "row_sum" if node.op == "sum" else "row_max"
         whole = "tl.zeros((BM, BN), tl.float32)"
-        sums = [f"{call}(tl.where(rn[None, :] < H, {whole} + {p}, {empty}), 1)[:, None]" for p in parts]
+        found = [f"{call}(tl.where(rn[None, :] < H, {whole} + {p}, {empty}))" for p in parts]
         if node.op == "sum":
-            return " + ".join(sums)
-        text = sums[0]
-        for more in sums[1:]:
-            text = f"tl.maximum({text}, {more})"
+            return " + ".join(found)
+        text = found[0]
+        for more in found[1:]:
+            text = _CALLS["max"].format(text, more)
         return text
 
 
