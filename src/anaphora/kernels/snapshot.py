@@ -17,9 +17,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-memory_of = (
-    torch._C._data_address
-)  # where a tensor's storage lies; `Tensor.data_ptr` would ask for writable memory
+# Where a tensor's storage lies; `Tensor.data_ptr` would ask for writable memory.
+memory_of: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
 _OWN = 2  # references to the memory of a tensor that nobody else knows: its own, and the question's
 
 
@@ -36,7 +35,7 @@ def _memcmp() -> Callable[[int, int, int], int]:
 
 
 class Snapshot:
-    """The content of contiguous tensors on the CPU.
+    """The content of tensors on the CPU.
 
     Reading a tensor by `Tensor.data_ptr` moves it as a write does: use `address_of` to let it stay.
     """
@@ -56,7 +55,7 @@ class Snapshot:
                     return torch._lazy_clone(tensor.detach())
                 except RuntimeError:  # no ordinary memory
                     pass
-            self.compared.append((tensor, tensor.detach().clone()))
+            self.compared.append((tensor, tensor.detach().clone(memory_format=torch.contiguous_format)))
         return None
 
     def unchanged(self) -> bool:
@@ -67,5 +66,8 @@ class Snapshot:
 
 
 def _same_bytes(pairs: Sequence[tuple[Tensor, Tensor]]) -> bool:
-    """Whether the tensors of each pair, contiguous and equally large, hold the same."""
-    return not any(_memcmp()(address_of(a), address_of(b), a.nbytes) for a, b in pairs)
+    for tensor, copy in pairs:
+        now = tensor.detach().contiguous()
+        if _memcmp()(address_of(now), copy.data_ptr(), copy.nbytes):
+            return False
+    return True

@@ -152,7 +152,9 @@ class _Walk:
             return again
         attributes, kind = vars(module), type(module)
         self.terms.append(f"{self._name(module)}.__class__ is {self._name(kind)}")
-        self.terms.append(f"len({self._name(attributes)}) == {len(attributes)}")
+        held = self._name(attributes)
+        count = len(attributes) - ("_engines" in attributes)  # made at the first call
+        self.terms.append(f"len({held}) - ('_engines' in {held}) == {count}")
         found = [self._class(kind), self.entries(attributes, [n for n in attributes if n not in _UNSEEN])]
         return (*found, *(self._registered(attributes[group]) for group in _REGISTERED))
 
@@ -177,7 +179,7 @@ class _Walk:
 
     def _registered_tensor(self, tensor: Tensor) -> Hashable:
         """Parameters reach a computation by name, so that only which of them are one and the same matters."""
-        if not any(tensor is t for t in self.tensors):
+        if self._again(tensor) is None:
             self.tensors.append(tensor)
         place = (
             (memory_of(tensor), tensor.storage_offset(), *_layout(tensor)) if tensor.numel() else id(tensor)

@@ -63,15 +63,12 @@ def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Ten
         return dispatch.run_both(engines, (one, other), inner)
 
 
-def engines_of(cell: Cell) -> Derived[dict[Hashable, Engine]]:
-    """The engines that run this cell, by mode, for each fingerprint; they live as long as the cell."""
-    found: Derived[dict[Hashable, Engine]] | None = cell.__dict__.get("_engines")
-    return cell.__dict__.setdefault("_engines", Derived(dict)) if found is None else found
-
-
 def engine_of(step: LayerStep) -> Engine:
-    """The engine that runs this cell, as it is now, in this mode."""
-    engines = engines_of(step.cell).of(step.cell)
+    """The engine that runs this cell, as it is now, in this mode; it lives as long as the cell."""
+    derived: Derived[dict[Hashable, Engine]] | None = step.cell.__dict__.get("_engines")
+    if derived is None:
+        derived = step.cell.__dict__.setdefault("_engines", Derived(dict))
+    engines = derived.of(step.cell)
     key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
     engine = engines.get(key)
     return engine or engines.setdefault(key, Engine(step, type(step.cell).__name__))

@@ -18,7 +18,7 @@ from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.snapshot import Snapshot
 from anaphora.nn.cell import Cell, named_tensors
 from anaphora.nn.fingerprint import Fingerprint
-from anaphora.nn.recurrent_run import engine_of, engines_of, transformed
+from anaphora.nn.recurrent_run import engine_of, transformed
 from anaphora.nn.recurrent_step import LayerStep
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ place_of, empty_like = Tensor.data_ptr, torch.empty_like
 
 def fingerprint_of(layer: Recurrent) -> Fingerprint:
     """All that a step of the layer depends on, apart from what its weights hold."""
-    for cell in layer.cells:
-        if isinstance(cell, Cell):
-            engines_of(cell)  # makes an attribute of the cell, which would be a change later on
     own = [(vars(layer), ("zoneout", "connections")), (layer.cells._modules, tuple(layer.cells._modules))]
     return Fingerprint(*layer.cells, entries=own)
 
