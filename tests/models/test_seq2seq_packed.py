@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import weakref
+
+import numpy as np
 import pytest
 import torch
 from test_seq2seq import BOS, MODELS, V, batch, transformers
@@ -108,18 +113,74 @@ def test_eight_bits_are_near(model: Seq2Seq) -> None:
     assert 1e-6 < worst < 0.1
 
 
-@torch.no_grad()
-def test_weights_that_change_are_packed_again(model: Seq2Seq) -> None:
-    source, lengths, target = batch()
-    before = packed(model)
-    assert packed(model) is before
+def _fused(model: Seq2Seq) -> None:
     for weight in model.parameters():
-        weight.mul_(1.1)
-    quick = packed(model)
+        weight.grad = torch.ones_like(weight)
+    torch.optim.Adam(model.parameters(), 0.05, fused=True).step()  # does not count as a new version
+
+
+def _one_element(model: Seq2Seq) -> None:
+    for weight in model.parameters():
+        weight.data.view(-1)[-1] += 0.5
+
+
+def _replaced(model: Seq2Seq) -> None:
+    for module in model.modules():
+        for name, weight in module._parameters.items():
+            if weight is not None:
+                setattr(module, name, torch.nn.Parameter(weight.detach() * 1.1))
+
+
+def _attributes(model: Seq2Seq) -> None:
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = 0.5
+    model.decoder.embedding.register_forward_hook(lambda module, given, found: 1.5 * found)
+
+
+CHANGES = {
+    "in place": lambda model: [weight.mul_(1.1) for weight in model.parameters()],
+    "fused": _fused,
+    "one element": _one_element,
+    "replaced": _replaced,
+    "attributes": _attributes,
+    "state": lambda model: model.load_state_dict({k: 1.1 * v for k, v in model.state_dict().items()}),
+    "types": lambda model: model.double().float() and [weight.mul_(1.1) for weight in model.parameters()],
+    "array": lambda model: [np.multiply(a := w.numpy(), 1.1, out=a) for w in model.parameters()],
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("int8", [False, True])
+def test_what_changes_is_packed_again(model: Seq2Seq, change: str, int8: bool) -> None:
+    source, lengths, target = batch()
+
+    def step(model: Seq2Seq) -> torch.Tensor:
+        return model.step(target[:, 0], model.start(model.encode(source, lengths)))[0]
+
+    before = packed(model, int8=int8)
+    first = step(before)
+    assert packed(model, int8=int8) is before
+    CHANGES[change](model)
+    quick = packed(model, int8=int8)
     assert quick is not before
-    found, _ = quick.step(target[:, 0], quick.start(quick.encode(source, lengths)))
-    expected = torch.log_softmax(model(source, lengths, target), -1)[:, 0]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert packed(model, int8=int8) is quick
+    assert not torch.equal(step(quick), first)
+    torch.testing.assert_close(step(quick), step(model), rtol=0, atol=0.2 if int8 else 1e-4)
+    copied = copy.deepcopy(model)
+    assert torch.equal(step(packed(copied, int8=int8)), step(quick))
+
+
+@torch.no_grad()
+def test_packed_weights_go_with_their_model() -> None:
+    model = transformers().eval()
+    kept = weakref.ref(packed(model))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    assert kept() is None
 
 
 def test_a_model_in_training_or_in_double_precision_stays_as_it_is() -> None:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from threading import RLock
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
+from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn.fingerprint import Fingerprint
 from anaphora.nn.packed import pack_linear
 
-_made: WeakKeyDictionary[Seq2Seq, dict[bool, tuple[object, Seq2Seq]]] = WeakKeyDictionary()
+
+class _Made(NamedTuple):
+    """A packed model, and what its original was when it was packed."""
+
+    packed: Seq2Seq
+    fingerprint: Fingerprint
+    content: Snapshot
+
+
+_made: WeakKeyDictionary[Seq2Seq, dict[bool, _Made]] = WeakKeyDictionary()
+_lock = RLock()
 
 
 def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
@@ -28,12 +42,17 @@ def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
         if int8:
             raise AnaphoraError(_why_not(model))
         return model
-    version = tuple((weight.data_ptr(), weight._version) for weight in weights)
-    kept = _made.setdefault(model, {})
-    if int8 not in kept or kept[int8][0] != version:
-        with torch.no_grad():
-            kept[int8] = (version, _pack(model, int8))
-    return kept[int8][1]
+    with _lock:
+        kept = _made.setdefault(model, {})
+        made = kept.get(int8)
+        if made is None or not (made.fingerprint.alike() and made.content.unchanged()):
+            # Of the model itself only what lies in dictionaries, or it would live for ever.
+            own = [(vars(model), ("training",)), (model._modules, tuple(model._modules))]
+            fingerprint = Fingerprint(model.encoder, model.decoder, entries=own)
+            content = Snapshot(fingerprint.tensors)
+            with torch.no_grad():
+                kept[int8] = made = _Made(_pack(model, int8), fingerprint, content)
+        return made.packed
 
 
 def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:

@@ -6,8 +6,9 @@ Traces, packed weights, captured CUDA graphs and compiled steps all depend on mo
   `Fingerprint` compares every one with the object it was;
 - on **where parameters and buffers lie**: ``.to()``, ``.data = ...`` and replaced parameters. It compares address, shape,
   strides and type of every one;
-- on **what they hold**. Nothing tells a write through ``.data``, NumPy or a fused optimizer, so nothing here tries to
-  guess: what is derived either reads the parameters in place, or compares their whole `content` before each use.
+- on **what they hold**. What is derived either reads the parameters in place, or keeps a
+  `~anaphora.kernels.snapshot.Snapshot` of them, which finds every write: by optimizers, fused ones too, through ``.data``,
+  NumPy or a compiled program.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import types
 from argparse import Namespace
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from operator import is_
 from threading import RLock
 from typing import Any, Generic, TypeVar
@@ -24,6 +25,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 from torch._C._dynamo.guards import TensorGuards
+
+from anaphora.kernels.snapshot import memory_of
 
 Value = TypeVar("Value")
 
@@ -48,20 +51,28 @@ _RECORDS = (types.SimpleNamespace, Namespace)
 
 
 class Fingerprint:
-    """What ``module`` is now. ``key`` is equal for equal attributes; `unchanged` looks again, in about a microsecond."""
+    """What modules are now. ``key`` is equal for equal attributes; `unchanged` looks again, in about a microsecond.
 
-    def __init__(self, module: nn.Module):
+    ``entries``: dictionaries and those of their keys that matter, too.
+    """
+
+    def __init__(self, *modules: nn.Module, entries: Iterable[tuple[dict[str, Any], Iterable[str]]] = ()):
         walk = _Walk()
-        self.key: Hashable = walk.module(module)
+        found = [walk.module(module) for module in modules]
+        self.key: Hashable = (*found, *(walk.entries(held, names) for held, names in entries))
         self.identities = walk.identities
         self.tensors = walk.tensors
         self._same: Callable[[], bool] = walk.comparison()
-        self._addresses = [*map(Tensor.data_ptr, self.tensors)]
+        self._places = self._look()
         self._layouts = [*map(_layout, self.tensors)]
         self._guards = _guards(self.tensors)
 
     def unchanged(self) -> bool:
-        """Whether the module still has the same attributes, and its tensors lie where they lay."""
+        """Whether the modules are `alike`, and their tensors lie where they lay."""
+        return self.alike() and self._look() == self._places
+
+    def alike(self) -> bool:
+        """Whether the modules still have the same attributes, and their tensors the same types, shapes and strides."""
         try:
             if not self._same():
                 return False
@@ -71,13 +82,14 @@ class Fingerprint:
             RuntimeError,
         ):  # an attribute is gone, or a container changed size meanwhile
             return False
-        if [*map(Tensor.data_ptr, self.tensors)] != self._addresses:
-            return False
         if self._guards.check(*self.tensors):
             return True
         # The guards also look at modes such as inference, which do not matter here.
         self._guards = _guards(self.tensors)
         return [*map(_layout, self.tensors)] == self._layouts
+
+    def _look(self) -> list[int]:
+        return [*map(memory_of, self.tensors), *map(Tensor.storage_offset, self.tensors)]
 
 
 def _guards(tensors: list[Tensor]) -> Any:
@@ -139,18 +151,18 @@ class _Walk:
         if (again := self._again(module)) is not None:
             return again
         attributes, kind = vars(module), type(module)
+        self.terms.append(f"{self._name(module)}.__class__ is {self._name(kind)}")
         held = self._name(attributes)
-        self.terms += [
-            f"{self._name(module)}.__class__ is {self._name(kind)}",
-            f"len({held}) == {len(attributes)}",
-        ]
-        found: list[Hashable] = [self._class(kind)]
-        for name, value in attributes.items():
-            if name not in _UNSEEN:
-                self.terms.append(f"{held}[{name!r}] is {self._name(value)}")
-                found.append((name, self.value(value)))
-        for group in _REGISTERED:
-            found.append(self._registered(attributes[group]))
+        count = len(attributes) - ("_engines" in attributes)  # made at the first call
+        self.terms.append(f"len({held}) - ('_engines' in {held}) == {count}")
+        found = [self._class(kind), self.entries(attributes, [n for n in attributes if n not in _UNSEEN])]
+        return (*found, *(self._registered(attributes[group]) for group in _REGISTERED))
+
+    def entries(self, held: dict[str, Any], names: Iterable[str]) -> Hashable:
+        found, place = [], self._name(held)
+        for name in names:
+            self.terms.append(f"{place}[{name!r}] is {self._name(held[name])}")
+            found.append((name, self.value(held[name])))
         return tuple(found)
 
     def _registered(self, group: dict[Any, Any]) -> Hashable:
@@ -167,9 +179,11 @@ class _Walk:
 
     def _registered_tensor(self, tensor: Tensor) -> Hashable:
         """Parameters reach a computation by name, so that only which of them are one and the same matters."""
-        if not any(tensor is t for t in self.tensors):
+        if self._again(tensor) is None:
             self.tensors.append(tensor)
-        place = (tensor.data_ptr(), *_layout(tensor)) if tensor.numel() else id(tensor)
+        place = (
+            (memory_of(tensor), tensor.storage_offset(), *_layout(tensor)) if tensor.numel() else id(tensor)
+        )
         return self.places.setdefault(place, len(self.places))
 
     def value(self, value: Any) -> Hashable:
@@ -213,7 +227,9 @@ class _Walk:
 
     def _items(self, values: Collection[Any]) -> Hashable:
         known = tuple(values)
-        if not isinstance(values, tuple | frozenset):
+        if not known:
+            self.terms.append(f"not len({self._name(values)})")
+        elif not isinstance(values, tuple | frozenset):
             self.terms.append(f"alike({self._name(values)}, {self._name(known)})")
         return tuple(map(self.value, known))
 

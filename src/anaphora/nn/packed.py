@@ -1,4 +1,4 @@
-"""Linear maps whose weights were laid out for the processor once, for models that only compute."""
+"""Linear maps whose weights were laid out for the CPU once, for models that only compute."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.width = weight.shape[1]
         self.packed = native.pack(weight, bias, int8=int8)
-        # For those who take a part of a map; in a tuple, so that they are not registered.
-        self._unpacked = (weight, bias)
+        # For modules that take a part of a map, in a tuple, so that they are not registered. A view is a part itself, and
+        # one more reference to a parameter's memory: see `Snapshot`.
+        self._unpacked = None if weight._is_view() else (weight, bias)
 
     @property
     def weight(self) -> Tensor:
+        assert self._unpacked is not None
         return self._unpacked[0]
 
     @property
     def bias(self) -> Tensor | None:
+        assert self._unpacked is not None
         return self._unpacked[1]
 
     def forward(self, x: Tensor, out: Tensor | None = None) -> Tensor:

@@ -102,7 +102,9 @@ class Recurrent(nn.Module):
             for direction in range(self.directions):
                 made.append(cell if layer == direction == 0 else cell.another(width))
         self.cells = nn.ModuleList(made)
-        self._stream: Stream | CudaStream | None = None
+        self._streams: list[
+            Stream | CudaStream
+        ] = []  # the one that served last; whose fingerprint must not see itself
         self._numbers = [number_of(cell) for cell in self.cells]
         carried = layers - 1 if connections == "highway" else 0
         self.carry = nn.ModuleList([_carry_gate(self.output_size) for _ in range(carried)])
@@ -248,10 +250,11 @@ class Recurrent(nn.Module):
         and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
         """
         quiet = not (self.training or torch.is_grad_enabled() or inside.recording() or is_dynamo_compiling())
-        if quiet and self._stream is not None:
-            streamed = self._stream.run(x, state)
-            if streamed is not None:
-                return streamed
+        if quiet:
+            for stream in self._streams:
+                streamed = stream.run(x, state)
+                if streamed is not None:
+                    return streamed
         if self.bidirectional:
             raise ValueError(
                 "Recurrent.step: a bidirectional layer needs the whole sequence; call it instead."
@@ -292,17 +295,15 @@ class Recurrent(nn.Module):
             with torch.autocast("cpu", enabled=False):
                 dtype = next(self.parameters()).dtype
                 return self._streamed(x.to(dtype), tuple(s.to(dtype) for s in state))
-        if self._stream is None or not self._stream.current(x):
-            cells = [cell for cell in self.cells if isinstance(cell, Cell)]
-            if x.is_cuda:
-                self._stream = CudaStream(cells, self.zoneout)
-            else:
-                self._stream = Stream(cells, self.zoneout, x, state)
-        return self._stream.run(x, state)
+        stream = self._streams[0] if self._streams else None
+        if stream is None or not stream.current(x):
+            stream = CudaStream(self) if x.is_cuda else Stream(self, x, state)
+            self._streams[:] = [stream]
+        return stream.run(x, state)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without compiled code, which a copy finds for itself."""
-        return {**self.__dict__, "_stream": None}
+        return {**self.__dict__, "_streams": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]

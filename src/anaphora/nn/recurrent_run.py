@@ -65,10 +65,9 @@ def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Ten
 
 def engine_of(step: LayerStep) -> Engine:
     """The engine that runs this cell, as it is now, in this mode; it lives as long as the cell."""
-    attributes = step.cell.__dict__
-    derived: Derived[dict[Hashable, Engine]] | None = attributes.get("_engines")
+    derived: Derived[dict[Hashable, Engine]] | None = step.cell.__dict__.get("_engines")
     if derived is None:
-        derived = attributes.setdefault("_engines", Derived(dict))
+        derived = step.cell.__dict__.setdefault("_engines", Derived(dict))
     engines = derived.of(step.cell)
     key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
     engine = engines.get(key)

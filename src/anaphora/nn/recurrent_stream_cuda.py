@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,10 @@ from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer, transformed
 from anaphora.nn.recurrent_step import LayerStep
+from anaphora.nn.recurrent_stream import fingerprint_of
+
+if TYPE_CHECKING:
+    from anaphora.nn.recurrent import Recurrent
 
 SEEN = 3  # steps of one shape before it is captured
 SHAPES = 32  # captured at once
@@ -40,26 +44,15 @@ class _Captured(NamedTuple):
 class CudaStream:
     """The steps of the cells of a stack, each feeding the next; ``keep``: zoneout's rates."""
 
-    def __init__(self, cells: Sequence[Cell], keep: tuple[float, ...]):
-        self.cells, self.keep = list(cells), keep
+    def __init__(self, layer: Recurrent):
+        self.cells, self.keep = [cell for cell in layer.cells if isinstance(cell, Cell)], layer.zoneout
         self.seen: dict[tuple[Any, ...], int] = {}
         self.captured: dict[tuple[Any, ...], _Captured] = {}
-        self.slots = [
-            (held, name, value, -1 if value is None else value.data_ptr())
-            for cell in cells
-            for module in cell.modules()
-            for held in (module._parameters, module._buffers)
-            for name, value in held.items()
-        ]
+        self.fingerprint = fingerprint_of(layer)
 
     def current(self, x: Tensor) -> bool:
-        """Whether the weights still lie where they lay."""
-        if not self._here(x):
-            return False
-        for held, name, value, address in self.slots:
-            if held.get(name) is not value or (value is not None and value.data_ptr() != address):
-                return False
-        return True
+        """Whether the layer is the same and its weights lie where they lay: the captured kernels read them there."""
+        return self._here(x) and self.fingerprint.unchanged()
 
     def _here(self, x: Tensor) -> bool:
         return x.is_cuda

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.snapshot import address_of
 from anaphora.kernels.toolchain import compiler
 
 _THREADED = 1 << 22  # multiplications for which it is worth while to start a thread
@@ -61,7 +62,8 @@ def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
     filled = F.pad(weight.new_zeros(outputs) if bias is None else bias.detach(), (0, broad - outputs))
     if not int8:
         packed = weight.new_zeros(broad * inputs)
-        loaded.pack(*_arguments((outputs, inputs, inputs, 1), (weight, packed)))
+        sizes = (ctypes.c_longlong * 4)(outputs, inputs, inputs, 1)
+        loaded.pack(sizes, (ctypes.c_void_p * 2)(address_of(weight), packed.data_ptr()))
         return Packed(outputs, inputs, packed, filled)
     scale = F.pad(weight.abs().amax(1) / 127, (0, broad - outputs))
     rounded = (

@@ -16,6 +16,7 @@ from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import make_program
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.snapshot import address_of
 from anaphora.kernels.toolchain import compiler
 
 name: BackendName = "c"
@@ -68,7 +69,9 @@ class CompiledPlan:
         pointers: list[int] = [rows[0].data_ptr(), rows[1].data_ptr(), self.constants.data_ptr()]
         for array in self.program.arrays[name]:
             tensor = arrays[array]
-            pointers.append(0 if tensor is None else tensor.data_ptr())
+            # Parameters among them are only read; what the program writes to was made for it.
+            found = address_of if array.startswith("vector") else Tensor.data_ptr
+            pointers.append(0 if tensor is None else found(tensor))
         n = (ctypes.c_longlong * len(numbers))(*numbers)
         p = (ctypes.c_void_p * len(pointers))(*pointers)
         if self.functions[name](n, p):
@@ -81,7 +84,7 @@ class CompiledPlan:
         ln, lk = matrix.stride()[::-1] if transposed else matrix.stride()
         packed = matrix.new_empty(self.packed_size(out, inner))
         n = (ctypes.c_longlong * 4)(out, inner, ln, lk)
-        p = (ctypes.c_void_p * 2)(matrix.data_ptr(), packed.data_ptr())
+        p = (ctypes.c_void_p * 2)(address_of(matrix), packed.data_ptr())
         self.pack_functions[row](n, p)
         return packed
 

@@ -288,21 +288,6 @@ static void gemm_row(L M, const R *const *a, R *const *c, L N, L Kd, const R *P,
       if (here < width) memcpy(c[r] + q, edge, here * sizeof(R));
     }
 }
-/* Whether some elements of matrices are still those that were packed. n: count, then N, K, ln, lk, the first
-   packed column and the number of packed columns for each; p: matrix and packed matrix for each. */
-static int unchanged(const L *n, void *const *p, int row) {
-  const L count = n[0];
-  for (L m = 0; m < count; m++, n += 6) {
-    const L N = n[1], Kd = n[2], ln = n[3], lk = n[4], first = n[5], all = n[6];
-    const R *W = p[2 * m], *P = p[2 * m + 1];
-    for (L s = 0; s < 16; s++) {
-      const L r = N * (2 * s + 1) / 32, k = Kd * ((7 * s) % 16) / 16, c = first + r, wide = row ? BLOCK : WIDE;
-      const L q = c / wide * wide, width = row ? block_width(all, q) : WIDE;
-      if (W[r * ln + k * lk] != P[q * Kd + k * width + c - q]) return 0;
-    }
-  }
-  return 1;
-}
 
 /* ---------------------------------------------------------------- memory and threads */
 /* Rows come in groups of GROUP, dealt to the threads in turn; what is summed over rows is summed per group, so

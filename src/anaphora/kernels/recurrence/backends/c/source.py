@@ -11,16 +11,16 @@ from anaphora.kernels.recurrence.backends.c.tables import Tables
 from anaphora.kernels.recurrence.front.plan import Plan
 
 PRELUDE = Path(__file__).with_name("prelude.c")
-# One step with packed weights that may have grown old. all: sizes, pointers, what to compare, where in the
-# pointers the rest of all belongs (how many, then the places), and that rest.
+# One step with packed weights. all: sizes, pointers, where in the pointers the rest of all belongs (how many, then the
+# places), and that rest.
 STEP = """
-static int step_by(int(*work)(const L*,void*const*),int row,void*const*all){
-void**p=all[1];const L*places=all[4];
-for(L i=0;i<places[0];i++)p[places[1+i]]=all[5+i];
-return unchanged(all[2],all[3],row)?work(all[0],p):2;
+static int step_by(int(*work)(const L*,void*const*),void*const*all){
+void**p=all[1];const L*places=all[2];
+for(L i=0;i<places[0];i++)p[places[1+i]]=all[3+i];
+return work(all[0],p);
 }
-int step(void*const*all){return step_by(forward,0,all);}
-int step_row(void*const*all){return step_by(forward_row,1,all);}
+int step(void*const*all){return step_by(forward,all);}
+int step_row(void*const*all){return step_by(forward_row,all);}
 """
 
 

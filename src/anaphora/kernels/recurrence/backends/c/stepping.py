@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.compiled import CompiledPlan
 from anaphora.kernels.recurrence.front.trace import Trace
+from anaphora.kernels.snapshot import address_of
 
-CHANGED = 2  # what a step returns when the packed weights are no longer the parameters
-FIRST = 5  # where in a call's block the addresses of x, the states and y begin
+FIRST = 3  # where in a call's block the addresses of x, the states and y begin
 _THREADED = 1 << 23  # multiplications below which one thread is faster than starting others
-
-_Numbers: TypeAlias = "ctypes.Array[ctypes.c_longlong]"
-_Places: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
 
 
 class StepCall(NamedTuple):
@@ -28,27 +26,19 @@ class StepCall(NamedTuple):
     held: tuple[object, ...]  # what the block points to
 
 
-class _Packed(NamedTuple):
-    """The parameters as the program reads them. All of it is replaced together, never changed."""
+class Packed(NamedTuple):
+    """The parameters as the program reads them: matrices packed, vectors in place or copied."""
 
     template: list[int]  # the program's pointers
-    numbers: _Numbers  # what to compare with the parameters
-    places: _Places
-    tensors: list[Tensor]
+    tensors: list[Tensor]  # those made here, which the pointers point to
 
 
 class Stepper:
-    """Makes ready single steps of a compiled plan without gradients.
-
-    Whoever calls must call :meth:`forget` when a parameter has changed. A write through ``.data`` cannot be noticed
-    outside, so a step compares some elements with the packed ones and returns ``CHANGED`` if they differ.
-    """
+    """Makes ready single steps of a compiled plan without gradients. It keeps no weights: the caller keeps what `pack`
+    returns as long as the parameters hold the same values in the same place."""
 
     def __init__(self, trace: Trace, compiled: CompiledPlan, names: list[str]):
         self.trace, self.compiled, self.names, plan = trace, compiled, names, compiled.plan
-        # Only a parameter used as it is can be compared with its packed form; anything else is made at each call.
-        used = [k for k, _, _ in trace.matrices] + [k for k, _ in trace.vectors]
-        self.plain = all(trace.preparations[k.index].name is not None for k in used)
         self.work = sum(m.out * m.width for m in plan.matrices)
         self.index = {name: 3 + i for i, name in enumerate(compiled.program.arrays["forward"])}
         count = range(len(plan.state_widths))
@@ -56,59 +46,48 @@ class Stepper:
         self.targets = (ctypes.c_longlong * (1 + len(wanted)))(
             len(wanted), *(self.index[name] for name in wanted)
         )
-        self.packed: dict[bool, _Packed] = {}
 
-    def forget(self) -> None:
-        """The parameters have changed."""
-        self.packed = {}
+    def reads(self, params: Sequence[Tensor]) -> list[Tensor] | None:
+        """The parameters that `pack` reads: matrices are copied, and of vectors their places.
 
-    def call(self, params: list[Tensor], batch: int) -> StepCall:
-        """A call for ``batch`` rows; ``params``: the function's parameters in the order of ``names``."""
-        alone = batch == 1
-        packed = self.packed.get(alone)
-        if packed is None:
-            self.packed[alone] = packed = self._pack(params, alone)
-        rows = torch.stack((torch.arange(batch), torch.ones(batch, dtype=torch.int64)))
-        threads = 1 if batch * self.work < _THREADED else min(torch.get_num_threads(), -(-batch // 8))
-        sizes = self.compiled.program.sizes
-        numbers = (ctypes.c_longlong * (4 + len(sizes)))(1, batch, 0, max(1, threads), *sizes)
-        pointers = (ctypes.c_void_p * len(packed.template))(*packed.template)
-        pointers[0], pointers[1] = rows.data_ptr(), rows.data_ptr() + 8 * batch
-        parts = (numbers, pointers, packed.numbers, packed.places, self.targets)
-        block = (ctypes.c_uint64 * (FIRST + self.targets[0]))(*(ctypes.addressof(part) for part in parts))
-        function = self.compiled.functions["step_row" if alone else "step"]
-        return StepCall(function, block, (rows, packed.tensors, *parts))
+        None where it reads something else, which torch makes of the parameters: a product of two of them, one with gaps in
+        memory made contiguous, or a tensor that is no parameter.
+        """
+        by_name = dict(zip(self.names, params, strict=True))
+        known = [k for k, _, _ in self.trace.matrices] + [k for k, _ in self.trace.vectors]
+        names = {self.trace.preparations[k.index].name for k in known}
+        found = [by_name[name] for name in names if name is not None]
+        return found if len(found) == len(names) and all(p.is_contiguous() for p in found) else None
 
-    def _pack(self, params: list[Tensor], alone: bool) -> _Packed:
+    def pack(self, params: Sequence[Tensor], alone: bool) -> Packed:
+        """``params``: the function's parameters in the order of ``names``; ``alone``: for one row at a time."""
         matrices, vectors = self.trace.boundary(dict(zip(self.names, params, strict=True)))
         stacked = [
             torch.cat([matrices[k] for k in m.parts]) if len(m.parts) > 1 else matrices[m.parts[0]]
             for m in self.compiled.plan.matrices
         ]
         self.compiled.check([*stacked, *vectors], stacked, vectors)
-        packed = [self.compiled.pack(w.detach(), row=alone) for w in stacked]
-        vectors = [v.detach().contiguous() for v in vectors]
+        made = {f"m{i}": self.compiled.pack(w.detach(), row=alone) for i, w in enumerate(stacked)}
+        flat = {f"vector{i}": v.detach().contiguous() for i, v in enumerate(vectors)}
         template = [0] * (3 + len(self.index))
         template[2] = self.compiled.constants.data_ptr()
-        for name, tensors in (("m", packed), ("vector", vectors)):
-            for i, tensor in enumerate(tensors):
-                if f"{name}{i}" in self.index:
-                    template[self.index[f"{name}{i}"]] = tensor.data_ptr()
-        return _Packed(template, *self._samples(matrices, packed), [*matrices, *packed, *vectors])
+        for name, tensor in (made | flat).items():
+            if name in self.index:
+                template[self.index[name]] = address_of(tensor)
+        # A view of a parameter would be one more reference to its memory: see `Snapshot`.
+        own = {p.untyped_storage()._cdata for p in params}
+        kept = [v for v in flat.values() if v.untyped_storage()._cdata not in own]
+        return Packed(template, [*made.values(), *kept])
 
-    def _samples(self, matrices: list[Tensor], packed: list[Tensor]) -> tuple[_Numbers, _Places]:
-        """Parameter and packed matrix, part by part, for the comparison."""
-        numbers: list[int] = []
-        places: list[int] = []
-        for m, weights in zip(self.compiled.plan.matrices, packed, strict=True):
-            start = 0
-            for k in m.parts:
-                part = matrices[k]
-                numbers += [*part.shape, *part.stride(), start, m.out]
-                places += [part.data_ptr(), weights.data_ptr()]
-                start += part.shape[0]
-        count = len(places) // 2
-        return (
-            (ctypes.c_longlong * (1 + len(numbers)))(count, *numbers),
-            (ctypes.c_void_p * max(1, len(places)))(*places),
-        )
+    def call(self, packed: Packed, batch: int) -> StepCall:
+        """A call for ``batch`` rows; for one row the weights must have been packed for one."""
+        rows = torch.stack((torch.arange(batch), torch.ones(batch, dtype=torch.int64)))
+        threads = 1 if batch * self.work < _THREADED else min(torch.get_num_threads(), -(-batch // 8))
+        sizes = self.compiled.program.sizes
+        numbers = (ctypes.c_longlong * (4 + len(sizes)))(1, batch, 0, max(1, threads), *sizes)
+        pointers = (ctypes.c_void_p * len(packed.template))(*packed.template)
+        pointers[0], pointers[1] = rows.data_ptr(), rows.data_ptr() + 8 * batch
+        parts = (numbers, pointers, self.targets)
+        block = (ctypes.c_uint64 * (FIRST + self.targets[0]))(*(ctypes.addressof(part) for part in parts))
+        function = self.compiled.functions["step_row" if batch == 1 else "step"]
+        return StepCall(function, block, (rows, packed.tensors, *parts))
