@@ -52,7 +52,7 @@ def _plan(cell: nn.Cell, masked: bool = False) -> Plan:
     return ready.plan
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru_before", "lstm_layer_norm"])
+@pytest.mark.parametrize("name", ["lstm_layer_norm"])  # products, pointwise operations and row reductions
 def test_the_text_is_the_golden_one(name: str) -> None:
     text = "\n".join(program.text for program in programs(_plan(CELLS[name]())))
     path = GOLDEN / f"triton_{name}.txt"

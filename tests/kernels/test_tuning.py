@@ -118,7 +118,7 @@ def _chosen(
         no = {*missing, "c"} if native else {*missing, "c", "cudnn"}
         monkeypatch.setattr(backend, "why_not", lambda _, bad=backend.name in no: "it rains" if bad else None)
     gpu = torch.device("cuda", 0)
-    return choose(Case(gpu, torch.bfloat16, 64, 8, 512, native=native, measured=thresholds)).backend
+    return choose(Case(gpu, torch.bfloat16, 64, 8, 512, native=native, thresholds=thresholds)).backend
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _OWN = 2  # references to the memory of a tensor that nobody else knows: its own
 
 def address_of(tensor: Tensor) -> int:
     """Where a tensor lies, for reading only."""
-    return memory_of(tensor) + tensor.storage_offset() * tensor.element_size()
+    return memory_of(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 
 @cache

@@ -89,7 +89,8 @@ class Fingerprint:
         return [*map(_layout, self.tensors)] == self._layouts
 
     def _look(self) -> list[int]:
-        return [*map(memory_of, self.tensors), *map(Tensor.storage_offset, self.tensors)]
+        offsets: map[Any] = map(Tensor.storage_offset, self.tensors)
+        return [*map(memory_of, self.tensors), *offsets]
 
 
 def _guards(tensors: list[Tensor]) -> Any:

@@ -90,16 +90,16 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
                 return f"{size} take it several rounds, and cuDNN needs no compiler while a CUDA graph is captured"
             if "triton" not in cannot and not case.capturing_first:
                 return f"{size} take it several rounds; a kernel for each step is faster"
-        if case.native and not faster(known.persistent_over_cudnn):
+        if "cudnn" not in cannot and not faster(known.persistent_over_cudnn):
             return f"PyTorch's own layer was measured faster for {size}"
     if name == "triton":
         if case.capturing_first:
             return "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
         if case.native and case.thresholds is None:
             return "nothing was measured on this GPU, so PyTorch's own layer comes first"
-        if case.native and not faster(known.triton_over_cudnn):
+        if "cudnn" not in cannot and not faster(known.triton_over_cudnn):
             return f"PyTorch's own layer was measured faster for {size}"
-        if not faster(known.triton_over_graph):
+        if "cuda_graph" not in cannot and not faster(known.triton_over_graph):
             return f"torch's operations, captured, were measured faster for {size}"
     return None
 

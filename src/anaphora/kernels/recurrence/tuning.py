@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from anaphora._version import __version__
-from anaphora.kernels.toolchain.compiler import cache_folder
+from anaphora.kernels.toolchain import cache as kernel_cache
 from anaphora.kernels.toolchain.driver import driver_version
 
 NO_LIMIT = 1 << 40  # more units than any layer has
@@ -125,13 +125,13 @@ def key_of(index: int) -> dict[str, str]:
 
 def path_of(key: Mapping[str, str]) -> Path:
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-    return cache_folder() / f"tuning-{digest}.json"
+    return kernel_cache.folder() / f"tuning-{digest}.json"
 
 
 def read(key: Mapping[str, str]) -> Thresholds | None:
     """What was measured and kept; None where there is nothing, or nothing sound."""
     try:
-        document = json.loads(path_of(key).read_text(encoding="utf-8"))
+        document = json.loads(kernel_cache.read(path_of(key)) or b"")
         if document["key"] != key:
             return None
         regions = {name: Region(**limits) for name, limits in document["thresholds"].items()}
