@@ -101,7 +101,8 @@ class Spoilt:
                 raise
             return False
         for k, (a, b) in enumerate(zip(found, self.expected(), strict=True)):
-            assert torch.equal(a.isnan(), b.isnan()), f"result {k} by {backend}"
+            counts = int(a.isnan().sum()), int(b.isnan().sum())
+            assert torch.equal(a.isnan(), b.isnan()), f"result {k} by {backend}: NaN {counts}, of {a.numel()}"
         return True
 
 

@@ -159,6 +159,7 @@ def test_what_is_measured_is_the_lstm_of_torch() -> None:
 
 @pytest.mark.cuda
 def test_every_backend_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # or persistent kernels do not take float32
     monkeypatch.setattr(measure, "HIDDEN", (256,))
     monkeypatch.setattr(measure, "BATCH", (16,))
     found = list(measure.measure(0))

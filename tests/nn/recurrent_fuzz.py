@@ -162,7 +162,12 @@ def verdict(ours: Any, theirs: Any, wrong: bool) -> str:
         return "wrong input, no error"
     if isinstance(theirs, Exception):
         return f"only the reference fails: {theirs!r}"
-    return "equal" if agree(ours, theirs) else "differs"
+    if agree(ours, theirs):
+        return "equal"
+    apart = [
+        float((a.double() - b.double()).abs().max()) for a, b in zip(ours, theirs, strict=True) if a.numel()
+    ]
+    return f"differs by {max(apart):.2g}, {ours[0].dtype}"
 
 
 def one_run(draw: Draw) -> str:

@@ -193,12 +193,11 @@ def _attention(
         seen = asked & real[None, :]
         if CAUSAL:
             seen = seen & (place[None, :] <= query[:, None])
-        if MASK != "none":
-            mask_at = mask + batch * mb + head * mh + query[:, None].to(tl.int64) * mq + place[None, :] * ms
-            if MASK == "bool":
-                seen = seen & (tl.load(mask_at, mask=seen, other=0) != 0)
-            else:
-                score += tl.load(mask_at, mask=seen, other=0.0).to(tl.float32)
+        mask_at = mask + batch * mb + head * mh + query[:, None].to(tl.int64) * mq + place[None, :] * ms
+        if MASK == "bool":
+            seen = seen & (tl.load(mask_at, mask=seen, other=0) != 0)
+        else:
+            score += tl.load(mask_at, mask=seen, other=0.0).to(tl.float32)
         # A choice also keeps the compiler from fusing ·scale and − most into one rounding in some of the variants.
         score = tl.where(seen, score, float("-inf"))
         higher = tl.maximum(most, tl.max(score, 1))
@@ -288,12 +287,16 @@ def attention(
     out = q.new_empty(batch, heads, queries, v.shape[3])
     if not out.numel():
         return out
-    kind = "none" if mask is None else "bool" if mask.dtype == torch.bool else "added"
-    mask = mask.view(torch.uint8) if mask is not None and kind == "bool" else mask
+    if mask is None:
+        # As if all keys were seen: a program without a mask would be compiled otherwise and round otherwise, so that a
+        # row alone, which needs no mask, would differ from the same row among longer ones.
+        mask = torch.ones((), dtype=torch.bool, device=q.device).expand(batch, heads, queries, k.shape[2])
+    kind = "bool" if mask.dtype == torch.bool else "added"
+    mask = mask.view(torch.uint8) if kind == "bool" else mask
     strides: list[Any] = [s for t in (q, k, v) for s in t.stride()[:3]]
-    strides += [0] * 4 if mask is None else mask.stride()
+    strides += mask.stride()
     _attention[(batch * heads * triton.cdiv(queries, 32),)](
-        q, k, v, q if mask is None else mask, out, scale, heads, queries, k.shape[2], *strides,
+        q, k, v, mask, out, scale, heads, queries, k.shape[2], *strides,
         D=width, DV=v.shape[3], WIDTH=max(16, triton.next_power_of_2(width)),
         WIDTH_V=max(16, triton.next_power_of_2(v.shape[3])), BQ=32, BS=64, MASK=kind, CAUSAL=causal,
         PRECISION="tf32" if precision == "tf32" else "ieee", num_warps=4, num_stages=2,

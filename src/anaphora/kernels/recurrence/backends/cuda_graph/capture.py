@@ -8,6 +8,7 @@ the backward pass has read it, so a capture in use is not used again: a second o
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -211,8 +212,15 @@ _streams: dict[tuple[int, int], Any] = {}
 
 
 def can_capture(device: torch.device) -> bool:
-    """Whether a capture can be made or replayed here: not while this stream is being captured already."""
-    return device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()
+    """Whether a capture can be made or replayed here: not while this stream is being captured already, and not beside the
+    CUDA graphs of ``torch.compile(mode="reduce-overhead")``.
+
+    Those call ``torch._C._cuda_clearCublasWorkspaces()``, which frees the working memory that products captured by
+    anybody else still write to: the next replay is an illegal memory access (``benchmarks/cublas_workspace.py`` shows it
+    with PyTorch alone).
+    """
+    here = device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()
+    return here and "torch._inductor.cudagraph_trees" not in sys.modules
 
 
 @cache
