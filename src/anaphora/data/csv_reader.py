@@ -80,7 +80,7 @@ class CsvRecords:
         for title in self.header:
             if self.header.count(title) > 1:
                 raise DataError(
-                    f"{file.name}:1: the header names {title or '(nothing)'} twice; give each column its own name."
+                    f"{file.name}:1: the header names {' '.join(title.split()) or '(nothing)'} twice; give each column its own name."
                 )
 
     def _settle_header(self, file: TextFile, stream: BinaryIO, named: Sequence[str]) -> None:
