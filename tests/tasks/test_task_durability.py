@@ -57,13 +57,16 @@ def test_ctrl_c_finishes_the_step_and_resume_the_run(place):
     assert end_state(place / "stopped") == end_state(place / "whole")
 
 
-def test_sigterm_counts_as_ctrl_c(place):
-    process = start(place, *order("asked"))
-    wait_for(process, lambda: lines(place / "asked") >= 3)
-    process.terminate()
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_scheduler_takes_the_machine_away(place, number):
+    """The run is saved and says how to go on; the exit code tells the scheduler that it was its own signal."""
+    run = f"asked-{number.name}"
+    process = start(place, *order(run))
+    wait_for(process, lambda: lines(place / run) >= 3)
+    process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "anaphora resume asked" in said
+    assert process.returncode == 143, said
+    assert f"anaphora resume {run}" in said
 
 
 def test_resuming_a_finished_run_says_so_and_changes_nothing(place):

@@ -242,7 +242,11 @@ def _build(folder, number, names, waiting, safe, now, how, draw, folders) -> Non
         sure, written = safe.get(inside, b""), bytes(now.get(inside, b""))
         content = written if how in ("kept", "data only") else sure
         if how == "some":
-            torn = written[: draw.randint(0, len(written))]
-            zeros = sure[: len(written)] + bytes(max(0, len(written) - len(sure)))
-            content = draw.choice([sure, written, torn, zeros] if sure != written else [sure])
+            choices = [sure, written]
+            if written.startswith(sure):  # appended to: what was synced stays, the rest is torn or zeros
+                choices += [
+                    written[: draw.randint(len(sure), len(written))],
+                    sure + bytes(len(written) - len(sure)),
+                ]
+            content = draw.choice(choices)
         (folder / entry).write_bytes(content)

@@ -170,3 +170,18 @@ def test_a_run_that_was_only_prepared_can_be_trained(tmp_path):
     (tmp_path / "run" / "lock").write_text('{"host": "gone", "pid": 1, "started": null}')
     RunFolder.create(tmp_path / "run")
     toy_trainer(tmp_path / "run", steps=2).run()
+
+
+def test_a_run_killed_before_its_config_needs_no_force(tmp_path):
+    (tmp_path / "run" / "data").mkdir(parents=True)
+    for name, content in {"tokenizer.json": "{}", "data/train.npz": "half", ".tmp-1": "half"}.items():
+        (tmp_path / "run" / name).write_text(content)
+    with pytest.raises(RunError, match="is not empty"):  # nothing says that a run of ours left it
+        RunFolder.create(tmp_path / "run")
+    (tmp_path / "run" / "lock").write_text('{"host": "gone", "pid": 1, "started": null}')
+    (tmp_path / "run" / "thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match="is not empty"):
+        RunFolder.create(tmp_path / "run")
+    (tmp_path / "run" / "thesis.txt").unlink()
+    RunFolder.create(tmp_path / "run")
+    assert sorted(os.listdir(tmp_path / "run")) == ["data"]

@@ -220,7 +220,7 @@ def test_two_interrupts_stop_at_once_and_sigterm_counts_as_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         toy_trainer(tmp_path / "two", reporter=StopAt(13, signals=2)).run()
     assert max(step for step, _ in CheckpointFolder(tmp_path / "two" / "checkpoints").steps()) == 10
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         folder = tmp_path / number.name
         folder.mkdir()
         assert toy_trainer(folder, reporter=StopAt(13, signals=3, number=number)).run().steps == 13

@@ -80,7 +80,7 @@ class CsvRecords:
         for title in self.header:
             if self.header.count(title) > 1:
                 raise DataError(
-                    f"{file.name}:1: the header names {title or '(nothing)'} twice; give each column its own name."
+                    f"{file.name}:1: the header names {' '.join(title.split()) or '(nothing)'} twice; give each column its own name."
                 )
 
     def _settle_header(self, file: TextFile, stream: BinaryIO, named: Sequence[str]) -> None:
@@ -91,12 +91,13 @@ class CsvRecords:
         usual = [title for title in self.header if title.lower() in (*INPUTS, *OUTPUTS)]
         if numbered and usual:
             raise DataError(
-                f"{file.name}:1: the first row is a header ({', '.join(self.header[:20])}); name the columns by it, "
+                f"{file.name}:1: the first row is a header ({' '.join(', '.join(self.header[:20]).split())}); name the columns by it, "
                 "since numbers are for files without one."
             )
         if not numbered:
             reason = self._looks_like_data(file)
             if reason is not None:
+                reason = " ".join(reason.split())
                 raise DataError(
                     f"{file.name}:1: the first row looks like data, not like a header ({reason}); add a row of names, or "
                     "give the columns by number, from 1: --source-field 2 --target-field 1."

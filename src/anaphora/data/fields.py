@@ -36,14 +36,14 @@ def choose_fields(
     ``learnt``: what `describe` said of the data a model was trained on. More than two columns without usual names are an error: a guess would train on the wrong ones without a word.
     """
     if len(names) < 2:
-        raise DataError(f"{where} has only the field {', '.join(names) or '(none)'}; a pair needs two.")
+        raise DataError(f"{where} has only the field {_listed(names) or '(none)'}; a pair needs two.")
     trained = (str((learnt or {}).get("source_field")), str((learnt or {}).get("target_field")))
     usual = next((p for p in (trained, *USUAL) if set(p) <= set(names)), None) or _one_of_each(names)
     if usual is None and len(names) == 2:
         usual = (names[0], names[1])
     if usual is None and not (source and target):
         raise DataError(
-            f"{where} has the columns {', '.join(names[:20])}; name the input and the output with "
+            f"{where} has the columns {_listed(names)}; name the input and the output with "
             "source_field and target_field (--source-field, --target-field)."
         )
     chosen = (source or (usual or ("",))[0], target or (usual or ("", ""))[1])
@@ -75,7 +75,7 @@ def choose_input(where: str, names: Sequence[str], learnt: Mapping[str, Any], gi
         return usual[0]
     was = f", and the model was trained on {trained}" if trained else ""
     raise DataError(
-        f"{where} has the columns {', '.join(names[:20])}{was}; name the one to read with source_field (--source-field)."
+        f"{where} has the columns {_listed(names)}{was}; name the one to read with source_field (--source-field)."
     )
 
 
@@ -83,7 +83,7 @@ def check_named(where: str, names: Sequence[str], name: str) -> None:
     """A `DataError` with the nearest name when there is no such column."""
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:20])}."
+        hint = f"did you mean {near[0]}?" if near else f"there are {_listed(names)}."
         raise DataError(f"{where} has no field {name}; {hint}")
 
 
@@ -92,3 +92,8 @@ def _one_of_each(names: Sequence[str]) -> tuple[str, str] | None:
     inputs = [name for name in names if name.lower() in INPUTS]
     outputs = [name for name in names if name.lower() in OUTPUTS]
     return (inputs[0], outputs[0]) if len(inputs) == len(outputs) == 1 else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in one line, whatever a file calls its columns."""
+    return ", ".join(" ".join(name.split())[:60] for name in names[:20])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import warnings
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.errors import DataError
-from anaphora.files import streamed
+from anaphora.files import read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -46,7 +47,9 @@ def read_picture(path: str | Path, *, size: Size | None) -> Pixels:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of what is checked here
-            with streamed(path) as file, Image.open(file, formats=FORMATS) as image:
+            # from memory: of a file Pillow takes as much memory as a damaged head asks for
+            content = io.BytesIO(read_bytes(path, most=MOST_BYTES))
+            with Image.open(content, formats=FORMATS) as image:
                 if size is not None:  # a large JPEG is unpacked at a fraction of its size
                     image.draft("RGB", (max(size), max(size)))
                 if image.width * image.height > MOST_PIXELS:

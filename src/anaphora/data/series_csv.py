@@ -107,7 +107,9 @@ def _header(name: str, records: Sequence[tuple[int, list[str]]]) -> list[str]:
         if not title:
             raise DataError(f"{name}:1: a column has no name; give each column its own.")
         if header.count(title) > 1:
-            raise DataError(f"{name}:1: the header names {title} twice; give each column its own name.")
+            raise DataError(
+                f"{name}:1: the header names {' '.join(title.split())} twice; give each column its own name."
+            )
     if all(is_number(title) for title in header):
         raise DataError(f"{name}:1: holds numbers where the names of the columns belong; add a header.")
     return header

@@ -174,7 +174,7 @@ class Tokenizer:
                 return cls(engine, kind, lowercase, raw)
             reason = "it was not written by anaphora, or was changed"
         except Exception as error:  # the engine raises plain Exception for a vocabulary it cannot use
-            reason = str(error) or type(error).__name__
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"The tokenizer cannot be used ({reason}); restore the file or train again.")
 
 

@@ -9,6 +9,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -33,14 +34,17 @@ def load_npz(path: str | Path) -> dict[str, Numbers]:
     """The arrays of an archive by name, read only after the sizes that its directory names were found in bounds."""
     with os.fdopen(open_plain(path), "rb") as file:
         packed = os.fstat(file.fileno()).st_size
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            _check(path, entries, packed)
-            found = {}
-            for entry in entries:
-                with archive.open(entry) as inside:
-                    found[entry.filename.removesuffix(".npy")] = _array(path, inside, entry.file_size)
-            return found
+        try:
+            with zipfile.ZipFile(file) as archive:
+                entries = archive.infolist()
+                _check(path, entries, packed)
+                found = {}
+                for entry in entries:
+                    with archive.open(entry) as inside:
+                        found[entry.filename.removesuffix(".npy")] = _array(path, inside, entry.file_size)
+                return found
+        except RuntimeError as error:  # encrypted, or (NotImplementedError) packed as zipfile does not know
+            raise ValueError(str(error)) from None
 
 
 def load_arrays(path: str | Path) -> Numbers | dict[str, Numbers]:
@@ -65,7 +69,16 @@ def _array(path: str | Path, file: IO[bytes], size: int) -> Numbers:
     version = npy.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"its format is {version[0]}.{version[1]}, and 1.0 and 2.0 are read")
-    shape, fortran, dtype = _HEADERS[version](file)
+    try:
+        shape, fortran, dtype = _HEADERS[version](file)
+    except (
+        SyntaxError,
+        TokenError,
+        TypeError,
+        MemoryError,
+        RecursionError,
+    ):  # what evaluating a damaged head raises
+        raise ValueError("its head cannot be read") from None
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
     if any(length < 0 for length in shape):

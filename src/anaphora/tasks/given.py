@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anaphora.data.fields import choose_input
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.tables import column_of, columns_of
@@ -32,6 +35,18 @@ def given_texts(texts: Iterable[str], learnt: Mapping[str, Any]) -> list[str]:
         if not isinstance(text, str):
             raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
     return given
+
+
+def check_finite(outputs: Iterable[NDArray[np.floating[Any]]], what: str) -> None:
+    """A `DataError` for the first output that holds NaN or infinity: numbers so large that the model's overflow."""
+    for number, output in enumerate(outputs, start=1):
+        if not np.isfinite(output).all():
+            row = int(np.argwhere(~np.isfinite(output))[0][0]) + 1 if np.ndim(output) > 1 else 0
+            place = f", row {row}" if row else ""
+            raise DataError(
+                f"{what} {number}{place}: the prediction is not a finite number; are values of the input far beyond "
+                "those of training?"
+            )
 
 
 def given_picture(picture: Any, number: int, size: Size) -> Pixels:

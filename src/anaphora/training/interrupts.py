@@ -1,4 +1,7 @@
-"""Ctrl-C once: finish the step, save, stop. Twice: stop at once. SIGTERM and a closed terminal count as once."""
+"""Ctrl-C once: finish the step, save, stop. Twice: stop at once. SIGTERM, SIGUSR1 and a closed terminal count as once.
+
+SIGTERM and SIGUSR1 are what a scheduler sends (Kubernetes, Slurm's ``--signal``) before it takes the machine away.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,19 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+PREEMPTED = 143
+"""Exit code after a scheduler's signal, 128 + SIGTERM: the run was saved and can be resumed."""
+_SCHEDULER = (signal.SIGTERM, signal.SIGUSR1)
+_arrived: list[int] = []
+
+
+def exit_code(usual: int) -> int:
+    """The exit code of a training that a signal ended: `PREEMPTED` for a scheduler's, else the ``usual``."""
+    return PREEMPTED if _arrived and _arrived[-1] in _SCHEDULER else usual
+
 
 class Interrupts:
-    """Remembers that somebody asked to stop.
+    """Remembers that a signal to stop arrived.
 
     A second Ctrl-C within ``echo`` seconds is taken for the first: torchrun passes on to its processes what the
     terminal has already sent them.
@@ -26,13 +39,13 @@ class Interrupts:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Take SIGINT, SIGTERM and SIGHUP inside; Python lets only the main thread do so."""
+        """Take SIGINT, SIGTERM, SIGUSR1 and SIGHUP inside; Python lets only the main thread do so."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before: dict[int, Any] = {}
         try:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGINT, *_SCHEDULER, signal.SIGHUP):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
                     before[number] = signal.signal(number, self._arrived)
             yield
@@ -46,5 +59,6 @@ class Interrupts:
                 raise KeyboardInterrupt
             return
         self.asked = True
+        _arrived[:] = [number]
         self._when = time.monotonic()
         self._say("stopping after this step and a checkpoint; Ctrl-C again stops at once.")

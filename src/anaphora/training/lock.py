@@ -64,8 +64,12 @@ class Lock:
         """Take the lock, or refuse with a sentence that names the holder."""
         with writing(self.path):
             descriptor = self._open()
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode() + b"\n", 0)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode() + b"\n", 0)
+            except BaseException:
+                os.close(descriptor)
+                raise
         self._descriptor = descriptor
 
     def release(self) -> None:

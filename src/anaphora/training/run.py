@@ -16,7 +16,7 @@ from anaphora.errors import RunError
 from anaphora.files import is_folder, read_bytes
 from anaphora.training.checkpoint import remove
 from anaphora.training.durable import make_folder, reading, replace_file, writing
-from anaphora.training.lock import Lock
+from anaphora.training.lock import Lock, read_holder
 from anaphora.training.schemas import ExportFacts
 from anaphora.training.weights import check_facts, load_weights
 
@@ -76,8 +76,9 @@ class RunFolder:
         """Refuse what ``create`` refuses, without touching anything; returns whether there is something to replace."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: is a file, not a folder; choose another place for the run.")
-        there = self.path.is_dir() and any(entry.name != "lock" for entry in self.path.iterdir())
-        if there and not force:
+        names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
+        there = bool(names - {"lock"})
+        if there and not force and not self._only_prepared(names):
             what = "already holds a run" if self.exists() else "is not empty"
             remedy = f"continue it with `anaphora resume {self.path}`, " if self.exists() else ""
             over = "overwrite it" if self.exists() else "write into it"
@@ -85,6 +86,11 @@ class RunFolder:
                 f"{self.path}: {what}; {remedy}choose another folder, or {over} with --force (force=True in Python)."
             )
         return there
+
+    def _only_prepared(self, names: set[str]) -> bool:
+        """Whether a process that was killed before it wrote ``config.json`` left all that is there."""
+        left = {name for name in names if not name.startswith(".tmp-")} - {"lock", "data", *_FILES}
+        return not left and not self.exists() and read_holder(self.path / "lock") is not None
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:

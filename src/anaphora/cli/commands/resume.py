@@ -37,4 +37,6 @@ def command(run: str, steps: int | None, as_json: bool) -> int:
     begun = time.monotonic()
     model = estimator(config.task.command).resume(run, steps=steps, reporter=make_reporter(config.settings))
     stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
-    return INTERRUPTED if stopped == "interrupted" else FINE
+    from anaphora.training.interrupts import exit_code
+
+    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE

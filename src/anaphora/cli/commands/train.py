@@ -132,7 +132,9 @@ def command(
         plan(request, force=force, as_json=as_json)
         return FINE
     stopped = train(request, force=force, as_json=as_json)
-    return INTERRUPTED if stopped == "interrupted" else FINE
+    from anaphora.training.interrupts import exit_code
+
+    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
 
 
 def _both(first: str | None, second: str | None, option: str) -> str | tuple[str, str] | None:

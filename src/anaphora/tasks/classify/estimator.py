@@ -35,7 +35,7 @@ from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.classify.reading import sequence_batches
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.given import given_inputs
+from anaphora.tasks.given import check_finite, given_inputs
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import (
@@ -355,9 +355,11 @@ class Classifier(Estimator):
     def _scores(self, inputs: Iterable[Any]) -> Any:
         self._check_trained()
         self.model_.eval()
-        return score_inputs(
+        scores = score_inputs(
             self.model_, cut(self._encode(given_inputs(inputs, self._trained_on)), self._longest)
         )
+        check_finite(scores, "input")
+        return scores
 
     @property
     def _longest(self) -> int:

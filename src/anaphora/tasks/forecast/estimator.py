@@ -35,6 +35,7 @@ from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.forecast.running import outputs
 from anaphora.tasks.forecast.scoring import score_windows
 from anaphora.tasks.forecast.tables import responses
+from anaphora.tasks.given import check_finite
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -263,6 +264,7 @@ class Forecaster(Estimator):
                 horizon=options.horizon or s.horizon,
                 draw=np.random.default_rng(options.seed) if options.sample else None,
             )
+        check_finite(means, "series")
         if options.interval:
             return [with_interval(mean, self._errors(), options.interval, columns) for mean in means]
         return [in_units(mean, columns) for mean in means]

@@ -14,7 +14,9 @@ from anaphora.settings.search import DrawSettings
 class SampleSettings(DrawSettings):
     """How text is drawn from a model."""
 
-    length: int = Field(200, ge=1, description="Symbols in a sample; in models of lines, at most so many.")
+    length: int = Field(
+        200, ge=1, le=1_000_000, description="Symbols in a sample; in models of lines, at most so many."
+    )
 
 
 class SampleOptions(SampleSettings):

@@ -1,0 +1,31 @@
+"""X8: a prediction that is not a finite number is an error with the row, never a silent NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import anaphora as an
+from anaphora.errors import DataError
+
+TINY = {"steps": 2, "valid_every": 2, "save_every": 2, "device": "cpu", "hidden": 4, "batch_tokens": 64}
+
+
+def test_forecasts_of_numbers_that_overflow():
+    wave = np.sin(np.arange(160) / 5)[:, None]
+    for model in (an.Forecaster("kalman", horizon=4), an.Forecaster("lstm", horizon=4, window=8, **TINY)):
+        model.fit(wave)
+        huge = wave[:40].copy()
+        huge[-1] = 1e300
+        with pytest.raises(DataError, match=r"series 1, row \d+: the prediction is not a finite number"):
+            model.predict(huge)
+        assert np.isfinite(model.predict(wave[:40])).all()
+
+
+def test_classes_of_numbers_that_overflow():
+    sequences = [(np.full((2 + i % 4, 2), i % 2, np.float32), "ab"[i % 2]) for i in range(8)]
+    model = an.Classifier("lstm", **TINY).fit(sequences, valid=sequences[:3])
+    with pytest.raises(
+        DataError, match=r"input 2 .*NaN or infinity|input 2: the prediction is not a finite number"
+    ):
+        model.predict([np.ones((2, 2)), np.full((2, 2), 1e300)])
