@@ -45,8 +45,8 @@ def explain_layer(run: LayerRun) -> dispatch.Decision:
     step = _step(run)
     run = _complete(run._replace(plain=LOOKED_INTO) if inside.recording() else run)
     if run.plain is not None:
-        return dispatch.decide(None, run)[0]
-    return dispatch.decide(engine_of(step), _in_type(run, _autocast_type(run)))[0]
+        return dispatch.explain(None, run)
+    return dispatch.explain(engine_of(step), _in_type(run, _autocast_type(run)))
 
 
 def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Tensor, list[States]]:
