@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.kernels.invariant import batch_invariant
 from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.base import Job, Result
 from anaphora.kernels.recurrence.dispatch import BACKENDS, force
@@ -159,3 +160,14 @@ def test_explain_names_what_really_runs_on_a_gpu(
                 if ran[:1] == [choice.stand_in]:  # until the shape is captured
                     ran.pop(0)
             assert not ran
+
+
+@pytest.mark.cuda
+def test_explain_in_the_batch_invariant_mode(ran: list[str]) -> None:
+    layer = nn.Recurrent(nn.LSTM(64, 64)).cuda()
+    x = torch.randn(100, 3, 64, device="cuda")
+    with torch.no_grad(), batch_invariant(x.device):
+        told = layer.explain(x)
+        layer(x)
+    assert set(ran) == set(told.backends)
+    assert len(ran) == 2  # groups of rows

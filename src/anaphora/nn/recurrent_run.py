@@ -30,10 +30,10 @@ def run_layer(run: LayerRun) -> Result:
     """Run one layer in one direction. ``params`` replaces some of the cell's parameters (weight dropout)."""
     if inside.recording():
         return _with_noted(run)
-    run = _complete(run)
-    if run.plain is not None:
-        return dispatch.run_layer(None, run)
-    engine, dtype = engine_of(_step(run)), _autocast_type(run)
+    if transformed():
+        return dispatch.run_layer(None, _plain(run, TRANSFORMED))
+    engine, run = _complete(run)
+    dtype = _autocast_type(run)
     if dtype is None:
         return dispatch.run_layer(engine, _in_type(run, None))
     with torch.autocast(run.steps[0].device.type, enabled=False):
@@ -42,11 +42,11 @@ def run_layer(run: LayerRun) -> Result:
 
 def explain_layer(run: LayerRun) -> dispatch.Decision:
     """What :func:`run_layer` would choose, by the same steps."""
-    step = _step(run)
-    run = _complete(run._replace(plain=LOOKED_INTO) if inside.recording() else run)
-    if run.plain is not None:
-        return dispatch.decide(None, run)[0]
-    return dispatch.decide(engine_of(step), _in_type(run, _autocast_type(run)))[0]
+    reason = LOOKED_INTO if inside.recording() else TRANSFORMED if transformed() else None
+    if reason is not None:
+        return dispatch.explain(None, _plain(run, reason))
+    engine, run = _complete(run)
+    return dispatch.explain(engine, _in_type(run, _autocast_type(run)))
 
 
 def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Tensor, list[States]]:
@@ -54,24 +54,32 @@ def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Ten
 
     They read the same x. ``inner``: y goes to another layer, so that how it lies in memory does not matter.
     """
-    engines = engine_of(_step(first)), engine_of(_step(second))
     dtype = _autocast_type(first)
-    one = _in_type(_complete(first), dtype)
-    other = _complete(second)
+    (engine, one), (their_engine, other) = _complete(first), _complete(second)
+    one = _in_type(one, dtype)
     other = _in_type(other._replace(steps=(one.steps[0], *other.steps[1:])), dtype)  # x is cast once
     with nullcontext() if dtype is None else torch.autocast("cuda", enabled=False):
-        return dispatch.run_both(engines, (one, other), inner)
+        return dispatch.run_both((engine, their_engine), (one, other), inner)
 
 
 def engine_of(step: LayerStep) -> Engine:
     """The engine that runs this cell, as it is now, in this mode; it lives as long as the cell."""
+    return _engine_and_tensors(step)[0]
+
+
+def _engine_and_tensors(step: LayerStep) -> tuple[Engine, Params]:
+    """The engine, and every parameter and buffer of the cell by name."""
     derived: Derived[dict[Hashable, Engine]] | None = step.cell.__dict__.get("_engines")
     if derived is None:
         derived = step.cell.__dict__.setdefault("_engines", Derived(dict))
-    engines = derived.of(step.cell)
+    engines, named = derived.with_tensors(step.cell)
     key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
     engine = engines.get(key)
-    return engine or engines.setdefault(key, Engine(step, type(step.cell).__name__))
+    if engine is None:
+        kind = None if step.masked or step.zoneout else native_form(step.cell)
+        native = None if kind is None else Native(kind, partial(native_weights, step.cell))
+        engine = engines.setdefault(key, Engine(step, type(step.cell).__name__, native))
+    return engine, named
 
 
 # ---------------------------------------------------------------------- what a backend is given
@@ -95,19 +103,20 @@ def _step(run: LayerRun) -> LayerStep:
     return step
 
 
-def _complete(run: LayerRun) -> LayerRun:
-    """The run with all that a backend may need: every parameter by name, and PyTorch's own layer where there is one."""
+def _plain(run: LayerRun, reason: str) -> LayerRun:
+    """The run for plain torch operations; torch.compile follows this call, so it is simple."""
     step = _step(run)
-    if run.plain is not None or transformed():
-        own = replace(step, substitute=False) if run.params is None else step
-        rest = (run.steps, run.rows, run.initial, run.lengths, run.reverse)
-        return LayerRun(own, run.params, *rest, plain=run.plain or TRANSFORMED)
-    params = named_tensors(step.cell)
+    own = replace(step, substitute=False) if run.params is None else step
+    rest = (run.steps, run.rows, run.initial, run.lengths, run.reverse)
+    return LayerRun(own, run.params, *rest, plain=reason)
+
+
+def _complete(run: LayerRun) -> tuple[Engine, LayerRun]:
+    """The engine, and the run with all that a backend may need: every parameter, and PyTorch's own layer if there is one."""
+    engine, params = _engine_and_tensors(_step(run))
     if run.params:
-        params.update(run.params)
-    kind = None if run.rows or step.zoneout else native_form(step.cell)
-    native = None if kind is None else Native(kind, partial(native_weights, step.cell))
-    return run._replace(params=params, native=native)
+        params = {**params, **run.params}
+    return engine, run._replace(params=params, native=engine.native)
 
 
 def _autocast_type(run: LayerRun) -> torch.dtype | None:
@@ -174,7 +183,7 @@ def weights_of(cells: Iterable[nn.Module], directions: int) -> list[Params | Non
 def _with_noted(run: LayerRun) -> Result:
     """The reference loop, with what the cell notes at each step joined over time to ``(B, T, ·)``."""
     cell, lengths = _step(run).cell, run.lengths
-    run = _complete(run._replace(plain=LOOKED_INTO))
+    run = _plain(run, LOOKED_INTO)
     every_step: list[States] = []
 
     def watched(params: Params, now: States, constant: States, states: States) -> States:

@@ -123,7 +123,11 @@ def decide(engine: Engine | None, run: LayerRun) -> tuple[Decision, Prepared | N
         key = ("decision", x.shape, x.dtype, x.device, run.native is None, first, shortened, uncompiled)
         decision = plan.cache.get(key, lambda: choose(_case(run, ready, None, None, first)))
     name = _forced.get()
-    return decision if name is None or barred else _take(name, decision), ready
+    if name is not None and not barred:
+        decision = _take(name, decision)
+    if decision.stand_in is not None and invariant.active():  # it would serve the first calls only
+        decision = replace(decision, stand_in=None)
+    return decision, ready
 
 
 def _case(
@@ -176,18 +180,33 @@ def run_layer(engine: Engine | None, run: LayerRun) -> Result:
         return reference.run(Job(run, None, None, None))
     run = checked(run)
     if run.steps[0].is_cuda and run.steps[0].shape[0] and invariant.active():
-        return invariant.in_groups(
-            partial(_run_group, engine, run), run.steps, run.rows, run.initial, run.lengths
-        )
+        return _in_groups(partial(_run_chosen, engine), run)
     return _run_chosen(engine, run)
 
 
-def _run_group(
-    engine: Engine | None, run: LayerRun, steps: States, rows: States, initial: States, lengths: Tensor | None
-) -> Result:
-    """Some rows of a run. PyTorch's own layer, which chooses its kernels by the length too, does not take part."""
-    group = run._replace(steps=steps, rows=rows, initial=initial, lengths=lengths, native=None)
-    return _run_chosen(engine, group)
+def explain(engine: Engine | None, run: LayerRun) -> Decision:
+    """What :func:`run_layer` decides for such a run; nothing is run."""
+    if run.plain is None:
+        run = checked(run)
+        if run.steps[0].is_cuda and run.steps[0].shape[0] and invariant.active():
+            found: list[Decision] = []
+
+            def look(group: LayerRun) -> Result:
+                found.append(decide(engine, group)[0])
+                return group.steps[0], group.initial
+
+            _in_groups(look, run)
+            return found[0]
+    return decide(engine, run)[0]
+
+
+def _in_groups(work: Callable[[LayerRun], Result], run: LayerRun) -> Result:
+    """Some rows at a time. PyTorch's own layer, which chooses its kernels by the length too, does not take part."""
+
+    def one(steps: States, rows: States, initial: States, lengths: Tensor | None) -> Result:
+        return work(run._replace(steps=steps, rows=rows, initial=initial, lengths=lengths, native=None))
+
+    return invariant.in_groups(one, run.steps, run.rows, run.initial, run.lengths)
 
 
 def _run_chosen(engine: Engine | None, run: LayerRun) -> Result:
@@ -195,7 +214,7 @@ def _run_chosen(engine: Engine | None, run: LayerRun) -> Result:
     backend = _BY_NAME[decision.backend]
     given = ready.arguments(run) if ready is not None and backend.planned else None
     stand_in: Callable[[], Result] | None = None
-    if decision.stand_in is not None and not invariant.active():  # it would serve the first calls only
+    if decision.stand_in is not None:
         stand_in = partial(_BY_NAME[decision.stand_in].run, Job(run, ready, given, None))
     return backend.run(Job(run, ready, given, stand_in))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States, StepFunction
+from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, States, StepFunction
 from anaphora.kernels.recurrence.backends.c.compiled import CompiledPlan
 from anaphora.kernels.recurrence.backends.c.stepping import Stepper
 from anaphora.kernels.recurrence.front.graph import CannotTrace
@@ -45,11 +45,11 @@ class Prepared:
 class Engine:
     """A step function with its traces and compiled programs.
 
-    ``function`` must be pure: its result may depend on its arguments only.
+    ``function`` must be pure: its result may depend on its arguments only. ``native``: PyTorch's layer for it.
     """
 
-    def __init__(self, function: StepFunction, name: str = "step"):
-        self.function, self.name = function, name
+    def __init__(self, function: StepFunction, name: str = "step", native: Native | None = None):
+        self.function, self.name, self.native = function, name, native
         self._prepared: dict[Hashable, Prepared] = {}
 
     def prepared(self, run: LayerRun) -> Prepared:
