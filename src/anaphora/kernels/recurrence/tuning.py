@@ -151,6 +151,7 @@ def keep(key: Mapping[str, str], found: Thresholds, measurements: Sequence[Measu
         "measurements": [asdict(m) for m in measurements],
     }
     beside = path.with_name(f".{path.name}-{os.getpid()}")
+    beside.touch(mode=0o600)  # the cache trusts no file that a group may write
     beside.write_text(json.dumps(document, indent=1), encoding="utf-8")
     beside.replace(path)
     _thresholds.cache_clear()

@@ -91,17 +91,21 @@ static inline R r_min(R a, R b) { return (a < b || a != a) ? a : b; }
 #define LANES ((L)(128 / sizeof(R)))
 #define PARTS (LANES / VW)
 static inline R row_sum(const R *x, L n) {
-  R lanes[LANES] __attribute__((aligned(VECTOR_BYTES))) = {0};
+  R lanes[LANES] __attribute__((aligned(VECTOR_BYTES)));
   V s[PARTS];
   L j = 0;
   _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] = (V){0};
   for (; j + LANES <= n; j += LANES)
     _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] += *(const VU *)(x + j + i * VW);
-  memcpy(lanes, x + j, (n - j) * sizeof(R)); /* what is left, and zeros */
-  for (int i = 0; i < PARTS; i++) *(V *)(lanes + i * VW) += s[i];
-  for (L half = LANES / 2; half; half /= 2)
-    for (L l = 0; l < half; l++) lanes[l] += lanes[l + half];
-  return lanes[0];
+  if (j < n) { /* what is left, and zeros */
+    for (L l = 0; l < LANES; l++) lanes[l] = j + l < n ? x[j + l] : K(0);
+    _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] += *(const V *)(lanes + i * VW);
+  }
+  _Pragma("GCC unroll 4") for (int half = PARTS / 2; half; half /= 2)
+    _Pragma("GCC unroll 8") for (int i = 0; i < half; i++) s[i] += s[i + half];
+  _Pragma("GCC unroll 4") for (int half = VW / 2; half; half /= 2)
+    _Pragma("GCC unroll 8") for (int l = 0; l < half; l++) s[0][l] += s[0][l + half];
+  return s[0][0];
 }
 static inline R row_maximum(const R *x, L n) {
   R lanes[LANES];
