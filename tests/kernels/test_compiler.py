@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from anaphora import nn
+from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence import engine
 from anaphora.kernels.recurrence.backends.c import compiled
-from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain import compiler, isa
 
 SOURCE = "int answer(void){return %d;}"
 
@@ -128,3 +129,44 @@ def test_a_compiler_that_fails_is_reported_in_words(
     assert y.shape == (4, 6, 5)
     with pytest.raises(compiler.CannotCompile, match="failed"):
         compiler.load(SOURCE % 5, "test")
+
+
+def test_the_instruction_set_is_chosen_by_a_variable(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    monkeypatch.delenv("ANAPHORA_ISA", raising=False)
+    assert isa.isa() == "native"
+    source = (
+        "int width(void){return VECTOR_BYTES;} float fused(float a, float b, float c){return FMA(a, b, c);}"
+    )
+    expected = {"baseline": 16, "avx2": 32, "avx512": 64}
+    for word in isa.executable():
+        monkeypatch.setenv("ANAPHORA_ISA", word)
+        made = compiler.load(source, "test").width()
+        assert made == expected.get(word, made)
+    assert len(list(cache.glob("test-*.so"))) == len(isa.executable())  # one library for each
+
+
+def test_an_instruction_set_that_cannot_be_used_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAPHORA_ISA", "sse9")
+    with pytest.raises(
+        AnaphoraError, match=r"ANAPHORA_ISA=sse9 is not an instruction set; use one of .*native"
+    ):
+        compiler.load(SOURCE % 6, "test")
+    monkeypatch.setattr(isa, "_cpu_facts", lambda: ("flags : sse2 avx2",))
+    monkeypatch.setenv("ANAPHORA_ISA", "avx512")
+    with pytest.raises(AnaphoraError, match=r"this CPU cannot execute; use one of baseline, native"):
+        isa.isa()
+
+
+def test_without_a_word_of_our_own_pytorchs_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isa, "_cpu_facts", lambda: ("flags : " + " ".join(isa._NEEDED["avx2"]),))
+    monkeypatch.setattr(isa.platform, "machine", lambda: "x86_64")
+    monkeypatch.delenv("ANAPHORA_ISA", raising=False)
+    for theirs, ours in {"default": "baseline", "avx2": "avx2", "avx512": "native", "vsx": "native"}.items():
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", theirs)
+        assert isa.isa() == ours
+    monkeypatch.setenv("ANAPHORA_ISA", "baseline")
+    assert isa.isa() == "baseline"
+    monkeypatch.setattr(isa.platform, "machine", lambda: "aarch64")
+    with pytest.raises(AnaphoraError, match="use one of native"):
+        isa.isa()

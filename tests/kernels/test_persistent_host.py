@@ -63,7 +63,7 @@ def _host(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True, scope="module")
 def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch = pytest.MonkeyPatch()
-    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f not in ("-O3", "-march=native")))
+    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
     patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()

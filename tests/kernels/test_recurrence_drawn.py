@@ -110,7 +110,7 @@ def _check_drawn(program: list[tuple[str, int, int]], states: int, hidden: int, 
 def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Random cells are compiled once and thrown away: no optimisation, no place in the user's cache."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f not in ("-O3", "-march=native")))
+    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
     patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()

@@ -11,18 +11,18 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from anaphora.kernels.toolchain import isa
+
 FLAGS = (
     "-O3",
-    "-march=native",
     "-std=gnu11",
-    "-ffp-contract=fast",
+    "-ffp-contract=off",  # fused multiply-adds are written out: arithmetic.h
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fopenmp-simd",
@@ -30,6 +30,7 @@ FLAGS = (
     "-fPIC",
     "-w",
 )
+ARITHMETIC = Path(__file__).with_name("arithmetic.h")
 SECONDS = 120  # a compiler that takes longer hangs
 
 
@@ -45,18 +46,6 @@ def compiler() -> str | None:
         if found:
             return found
     return None
-
-
-@cache
-def _processor() -> str:
-    """What ``-march=native`` depends on."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    wanted = ("model name", "flags", "Features", "CPU part")
-    facts = sorted({line for line in text.splitlines() if line.startswith(wanted)})
-    return platform.machine() + hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
 def cache_folder() -> Path:
@@ -87,12 +76,13 @@ def _temporary() -> Path:
 
 
 def load(source: str, name: str) -> ctypes.CDLL:
-    """The library compiled from ``source``, from the cache when it is there and sound.
+    """The library compiled from ``arithmetic.h`` and ``source``, from the cache when it is there and sound.
 
     Raises :class:`CannotCompile` when there is no compiler or it fails.
     """
     tool = compiler()
-    key = "\n".join((str(tool), *FLAGS, _processor(), source))
+    source = ARITHMETIC.read_text() + source
+    key = "\n".join((str(tool), *FLAGS, *isa.march_flags(), isa.cpu(), source))
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
     folder, stem = cache_folder(), f"{name}-{digest}"
     for path in sorted(folder.glob(f"{stem}-*.so")):
@@ -129,7 +119,7 @@ def _build(tool: str, source: str, target: Path, stem: str) -> Path:
         text.write_text(source)
         try:
             done = subprocess.run(
-                [tool, *FLAGS, str(text), "-o", str(made), "-lm", "-lpthread"],
+                [tool, *FLAGS, *isa.march_flags(), str(text), "-o", str(made), "-lm", "-lpthread"],
                 capture_output=True,
                 text=True,
                 timeout=SECONDS,

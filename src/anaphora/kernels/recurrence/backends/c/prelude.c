@@ -10,14 +10,9 @@
 typedef long long L;
 #define K(v) ((R)(v))
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#define TALL 8
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#define TALL 6
+#if VECTOR_BYTES == 32
+#define TALL 6 /* rows of a tile: their sums fill the sixteen registers */
 #else
-#define VECTOR_BYTES 16
 #define TALL 8
 #endif
 #define VW ((L)(VECTOR_BYTES / sizeof(R)))
@@ -39,15 +34,15 @@ static inline float r_exp(float x) {
      neither end of the range overflows on the way. */
   x = x > 89.f ? 89.f : x;
   x = x < -104.f ? -104.f : x;
-  float shifted = x * 1.44269504f + 12582912.f, whole = shifted - 12582912.f;
+  float shifted = FMA(x, 1.44269504f, 12582912.f), whole = shifted - 12582912.f;
   int n = (int)whole, half = n >> 1;
-  float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  float r = FMA(whole, 2.12194440e-4f, FMA(whole, -0.693359375f, x));
   float p = 0.0013933650f;
-  p = p * r + 0.0083631799f;
-  p = p * r + 0.0416664667f;
-  p = p * r + 0.1666657627f;
-  p = p * r + 0.5f;
-  p = p * (r * r) + r + 1.f;
+  p = FMA(p, r, 0.0083631799f);
+  p = FMA(p, r, 0.0416664667f);
+  p = FMA(p, r, 0.1666657627f);
+  p = FMA(p, r, 0.5f);
+  p = FMA(p, r * r, r) + 1.f;
   return p * power_of_two(half) * power_of_two(n - half);
 }
 static inline float r_tanh(float x) {
@@ -55,15 +50,15 @@ static inline float r_tanh(float x) {
      power is enough, as e is nothing beside 1 long before it leaves the range. */
   float a = 2.f * fabsf(x);
   a = a > 88.f ? 88.f : a;
-  float shifted = a * -1.44269504f + 12582912.f, whole = shifted - 12582912.f;
-  float r = (-a - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  float shifted = FMA(a, -1.44269504f, 12582912.f), whole = shifted - 12582912.f;
+  float r = FMA(whole, 2.12194440e-4f, FMA(whole, -0.693359375f, -a));
   float s = power_of_two((int)whole), p = 0.0013933650f;
-  p = p * r + 0.0083631799f;
-  p = p * r + 0.0416664667f;
-  p = p * r + 0.1666657627f;
-  p = p * r + 0.5f;
-  float q = p * (r * r) + r;
-  return copysignf((s * q + (s - 1.f)) / (s * q + (s + 1.f)), x);
+  p = FMA(p, r, 0.0083631799f);
+  p = FMA(p, r, 0.0416664667f);
+  p = FMA(p, r, 0.1666657627f);
+  p = FMA(p, r, 0.5f);
+  float q = FMA(p, r * r, r);
+  return copysignf(FMA(s, q, s - 1.f) / FMA(s, q, s + 1.f), x);
 }
 static inline float r_sqrt(float x) { return sqrtf(x); }
 static inline float r_abs(float x) { return fabsf(x); }
@@ -153,9 +148,9 @@ static void deal(Ahead *h, L tiles, L Kd) {
       const V b0 = *(const V *)(p + k * WIDE), b1 = *(const V *)(p + k * WIDE + VW);   \
       if (M > 4) __builtin_prefetch(next[k >> every], 0, 2);                           \
       _Pragma("GCC unroll 16") for (int i = 0; i < M; i++) {                           \
-        const R x = ELEMENT;                                                           \
-        s0[i] += x * b0;                                                               \
-        s1[i] += x * b1;                                                               \
+        const V x = ELEMENT - (V){0};                                                  \
+        s0[i] = FMA(x, b0, s0[i]);                                                     \
+        s1[i] = FMA(x, b1, s1[i]);                                                     \
       }                                                                                \
     }                                                                                  \
     for (int i = 0; i < M; i++) {                                                      \
@@ -185,10 +180,10 @@ static void row_by_four(L Kd, const R *a, const R *p, R *c, int add) {
     if (add) s[j] = *(const VU *)(c + j * VW);
     else s[j] = (V){0};
   for (L k = 0; k < Kd; k++) {
-    const R x = a[k];
+    const V x = a[k] - (V){0};
     _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) {
-      s[2 * j] += x * *(const V *)(q[j] + k * WIDE);
-      s[2 * j + 1] += x * *(const V *)(q[j] + k * WIDE + VW);
+      s[2 * j] = FMA(x, *(const V *)(q[j] + k * WIDE), s[2 * j]);
+      s[2 * j + 1] = FMA(x, *(const V *)(q[j] + k * WIDE + VW), s[2 * j + 1]);
     }
   }
   for (int j = 0; j < 8; j++) *(VU *)(c + j * VW) = s[j];
@@ -247,8 +242,8 @@ void pack_row(const L *n, void *const *p) {
       if (add) s[j] = *(const VU *)(c + j * VW);                                                   \
       else s[j] = (V){0};                                                                          \
     for (L k = 0; k < Kd; k++) {                                                                   \
-      const R x = a[k];                                                                            \
-      _Pragma("GCC unroll 8") for (int j = 0; j < S; j++) s[j] += x * *(const V *)(p + (k * S + j) * VW); \
+      const V x = a[k] - (V){0};                                                                   \
+      _Pragma("GCC unroll 8") for (int j = 0; j < S; j++) s[j] = FMA(x, *(const V *)(p + (k * S + j) * VW), s[j]); \
     }                                                                                              \
     for (int j = 0; j < S; j++) *(VU *)(c + j * VW) = s[j];                                        \
   }
