@@ -1,10 +1,8 @@
-"""The cache of compiled kernels: whole or absent, per user, never in the way."""
+"""C kernels: compiled once, for the instruction set that is wanted; without a compiler everything still runs."""
 
 from __future__ import annotations
 
 import multiprocessing
-import os
-import stat
 import warnings
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from anaphora import nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence import engine
 from anaphora.kernels.recurrence.backends.c import compiled
+from anaphora.kernels.toolchain import cache as kernel_cache
 from anaphora.kernels.toolchain import compiler, isa
 
 SOURCE = "int answer(void){return %d;}"
@@ -54,9 +53,10 @@ def test_a_damaged_library_is_made_again(cache: Path, damage: str) -> None:
     else:
         data[len(data) // 2] ^= 0xFF
     library.write_bytes(data)
-    assert compiler._opened(library) is None
+    stem = library.stem.rpartition("-")[0]
+    assert list(kernel_cache.found(stem, ".so")) == []
     assert compiler.load(SOURCE % number, "test").answer() == number
-    assert any(compiler._opened(path) for path in cache.glob("test-*.so"))
+    assert len(list(kernel_cache.found(stem, ".so"))) == 1
 
 
 def _load_in_a_process(number: int, results: multiprocessing.Queue[int]) -> None:
@@ -75,19 +75,6 @@ def test_processes_that_build_at_once(cache: Path) -> None:
     for job in jobs:
         job.join()
     assert len(list(cache.iterdir())) == 1
-
-
-def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ANAPHORA_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert compiler.cache_folder() == tmp_path / "xdg" / "anaphora" / "kernels"
-    monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path / "mine"))
-    folder = compiler.cache_folder()
-    assert folder == tmp_path / "mine" / "kernels"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path / "file"))  # cannot be a folder
-    assert os.access(compiler.cache_folder(), os.W_OK)
 
 
 def test_without_a_compiler_recurrences_still_run_and_say_so_once(
@@ -113,6 +100,20 @@ def test_without_a_compiler_recurrences_still_run_and_say_so_once(
     with torch.no_grad():
         torch.testing.assert_close(nn.Recurrent(cell).eval().step(x[:, 0], state)[0], y[:, 0])
     del cell.__dict__["_engines"]
+
+
+def test_another_version_of_the_compiler_compiles_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real, tool = compiler.compiler(), tmp_path / "cc"
+    monkeypatch.setattr(compiler, "compiler", lambda: str(tool))
+    for version in (1, 2):
+        tool.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "cc {version}" && exit\nexec {real} "$@"\n')
+        tool.chmod(0o755)
+        compiler._version.cache_clear()
+        assert compiler.load(SOURCE % 9, "test").answer() == 9
+        assert len({path.stem.split("-")[1] for path in cache.glob("test-*.so")}) == version
+    compiler._version.cache_clear()
 
 
 def test_a_compiler_that_fails_is_reported_in_words(

@@ -6,6 +6,7 @@ compiler's version.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 from ctypes import byref
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import torch
 
-from anaphora.kernels.toolchain.compiler import CannotCompile, cache_folder, fingerprint, put_in_place
+from anaphora.kernels.toolchain import cache as kernel_cache
+from anaphora.kernels.toolchain.compiler import CannotCompile
 
 
 @cache
@@ -50,16 +52,11 @@ def machine_code(source: str, architecture: str, name: str) -> bytes:
     """The module compiled from ``source`` for ``architecture`` (sm_90a), from the cache when it is there and sound."""
     key = "\n".join((architecture, str(version()), source))
     stem = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-    folder = cache_folder()
-    for path in sorted(folder.glob(f"{stem}-*.cubin")):
-        try:
-            body = path.read_bytes()
-        except OSError:
-            continue
-        if path.stem.rpartition("-")[2] == fingerprint(body):
-            return body
+    for _, body in kernel_cache.found(stem, ".cubin"):
+        return body
     body = _compiled(source, architecture)
-    put_in_place(body, folder, stem, ".cubin")
+    with contextlib.suppress(OSError):  # compiled again next time
+        kernel_cache.put(body, stem, ".cubin")
     return body
 
 

@@ -1,40 +1,25 @@
-"""Printed kernels as a Python module: Triton reads a kernel's text from its file, so it needs one."""
+"""Generated kernels as a Python module: Triton reads a kernel's text from its file, so it needs one."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import os
 import sys
-import tempfile
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 
-from anaphora.kernels.toolchain.compiler import cache_folder
+from anaphora.kernels.toolchain import cache as kernel_cache
 
 
 @cache
 def load(text: str) -> ModuleType:
-    """The module of this text, kept beside the other compiled kernels."""
+    """The module of this text, kept with the other compiled kernels."""
     name = f"anaphora_steps_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-    path = cache_folder() / f"{name}.py"
-    if not _holds(path, text):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".building-")
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    path = next((path for path, _ in kernel_cache.found(name, ".py")), None)
+    if path is None:
+        path = kernel_cache.put(text.encode(), name, ".py")
+    module = ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module  # Triton looks it up
-    spec.loader.exec_module(module)
+    # Not imported: Python would keep byte code of its own beside the file, and run what it finds there.
+    exec(compile(text, str(path), "exec"), module.__dict__)
     return module
-
-
-def _holds(path: Path, text: str) -> bool:
-    try:
-        return path.read_text() == text
-    except OSError:
-        return False

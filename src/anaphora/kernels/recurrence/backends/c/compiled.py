@@ -18,7 +18,7 @@ from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torc
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.toolchain import compiler
 
-_LOADED: dict[str, ctypes.CDLL] = {}
+_LOADED: dict[tuple[str, str], ctypes.CDLL] = {}  # by source and what it is compiled for
 ROWS_PER_THREAD = 8
 
 
@@ -28,10 +28,10 @@ class CompiledPlan:
     def __init__(self, plan: Plan, double: bool):
         self.plan = plan
         self.program = make_program(plan, double)
-        source = self.program.source
-        if source not in _LOADED:
-            _LOADED[source] = compiler.load(source, "recurrence")
-        library = _LOADED[source]
+        key = (self.program.source, compiler.target())
+        if key not in _LOADED:
+            _LOADED[key] = compiler.load(self.program.source, "recurrence")
+        library = _LOADED[key]
         names = ("forward", "forward_keep", "backward", "step", "step_row")
         self.functions = {name: getattr(library, name) for name in names}
         library.packed_size.restype = ctypes.c_longlong
