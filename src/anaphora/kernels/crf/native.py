@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.checks import check
 
 
 @cache
@@ -31,7 +32,7 @@ def sums(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, *, gradient: bool = True
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `scaled.chain_sums`; all scores are of one type, float32 or float64."""
-    _check(emissions, transitions, start, end, lengths)
+    given = _checked(emissions, transitions, start, end, lengths)
     if emissions.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"CRF: scores must be float32 or float64, got {emissions.dtype}.")
     batch, time, tags = emissions.shape
@@ -40,8 +41,7 @@ def sums(
     marginals = emissions.new_empty(emissions.shape if gradient else 0)
     counts = emissions.new_empty((batch, tags, tags) if gradient else 0)
     sizes = (batch, time, tags, emissions.dtype == torch.float32, gradient)
-    given = (emissions, transitions, start, end, lengths.long())
-    _call("crf_sums", sizes, given, (log_z, safe, marginals, counts))
+    _call("crf_sums", sizes, (*given, log_z, safe, marginals, counts))
     return log_z, safe, marginals, counts
 
 
@@ -49,46 +49,39 @@ def viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See `paths.chain_viterbi`; all scores are doubles."""
-    _check(emissions, transitions, start, end, lengths)
+    given = _checked(emissions, transitions, start, end, lengths)
     if emissions.dtype != torch.float64:
         raise ValueError(f"CRF: scores must be float64, got {emissions.dtype}.")
-    path, score = (
-        torch.empty(emissions.shape[:2], dtype=torch.int64),
-        emissions.new_empty(emissions.shape[0]),
-    )
-    _call(
-        "crf_viterbi", emissions.shape, (emissions, transitions, start, end, lengths.long()), (path, score)
-    )
+    path = torch.empty(emissions.shape[:2], dtype=torch.int64)
+    score = emissions.new_empty(emissions.shape[0])
+    _call("crf_viterbi", emissions.shape, (*given, path, score))
     return path, score
 
 
-def _check(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor) -> None:
-    """C reads what it is pointed at: shapes and types must be right before it is called."""
+def _checked(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[Tensor, ...]:
+    """The same, contiguous; ValueError where shapes or types do not go together."""
     if emissions.dim() != 3 or not emissions.shape[2]:
         raise ValueError(f"CRF: emissions must be (batch, time, tags), got {tuple(emissions.shape)}.")
     batch, _, tags = emissions.shape
-    for name, scores, shape in (
-        ("transitions", transitions, (tags, tags)),
-        ("start", start, (tags,)),
-        ("end", end, (tags,)),
-        ("lengths", lengths, (batch,)),
-    ):
-        if scores.shape != shape or scores.device.type != "cpu":
-            raise ValueError(f"CRF: {name} must be {shape} on the CPU, got {tuple(scores.shape)}.")
-        if name != "lengths" and scores.dtype != emissions.dtype:
-            raise ValueError(f"CRF: {name} must be {emissions.dtype} as the emissions, got {scores.dtype}.")
+    given = tuple(x.contiguous() for x in (emissions, transitions, start, end, lengths.long()))
+    names = ("emissions", "transitions", "start", "end", "lengths")
+    shapes = (tuple(emissions.shape), (tags, tags), (tags,), (tags,), (batch,))
+    for name, tensor, shape in zip(names, given, shapes, strict=True):
+        check(f"CRF: {name}", tensor, shape, torch.int64 if name == "lengths" else emissions.dtype)
+    return given
 
 
-def _call(name: str, sizes: tuple[int, ...], given: tuple[Tensor, ...], made: tuple[Tensor, ...]) -> None:
+def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
     loaded = library()
     assert loaded is not None
-    held = [tensor.contiguous() for tensor in given]  # alive until the call is over
     n = (ctypes.c_int64 * len(sizes))(*sizes)
-    places = [tensor.data_ptr() for tensor in (*held, *made)]
+    places = [tensor.data_ptr() for tensor in tensors]
     failed = getattr(loaded, name)(n, (ctypes.c_void_p * len(places))(*places))
     if failed == 2:
         raise ValueError(
-            f"CRF: lengths must be numbers between 0 and the {sizes[1]} places, got {given[4].tolist()}."
+            f"CRF: lengths must be numbers between 0 and the {sizes[1]} places, got {tensors[4].tolist()}."
         )
     if failed:
         raise MemoryError("CRF: there is no memory for the sums of one chain; use shorter ones.")

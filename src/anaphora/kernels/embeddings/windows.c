@@ -1,27 +1,12 @@
 /* word2vec over one block of text: skip-gram or CBOW, with negative samples or a Huffman tree. windows.py has the
  * equations and the same steps in plain loops.
  *
- * A row of a matrix is a number of blocks of sixteen floats, each PARTS vectors of the instruction set at hand. Sums over
- * a row have sixteen lanes whatever the width of a vector and are folded in one order: AVX2 and AVX-512 give the same
- * bits. All pairs of one window share their outputs, which therefore stay in the nearest cache. */
+ * A row of a matrix is a number of blocks of sixteen floats, see lanes.h. All pairs of one window share their outputs,
+ * which therefore stay in the nearest cache. */
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define LANES (VECTOR_BYTES / 4)
-#define PARTS (16 / LANES)
-#define EACH_PART _Pragma("GCC unroll 4") for (int q = 0; q < PARTS; q++)
-typedef float vector __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
-typedef float four __attribute__((vector_size(16)));
-typedef union { FloatVector part[PARTS]; four quarter[4]; } block;
-
-static inline vector *at(float *row, int64_t d, int q) { return (vector *)(row + 16 * d + LANES * q); }
-
-static inline float total(block s)
-{
-    const four sum = (s.quarter[0] + s.quarter[2]) + (s.quarter[1] + s.quarter[3]);
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
+static inline UnalignedVector *at(float *row, int64_t d, int q) { return part_of(row + 16 * d, q); }
 
 /* scores[j] = u . v_j. Three outputs at a time: with AVX2 six sums that do not wait for each other. The last output may
  * be computed twice. */
@@ -30,7 +15,7 @@ static inline void products(int64_t blocks, float *u, int64_t n, float **v, floa
     for (int64_t j = 0; j < n; j += 3) {
         const int64_t k = j + 1 < n ? j + 1 : j, l = j + 2 < n ? j + 2 : j;
         float *first = v[j], *second = v[k], *third = v[l];
-        block a = {0}, b = {0}, c = {0};
+        Sixteen a = {0}, b = {0}, c = {0};
         for (int64_t d = 0; d < blocks; d++)
             EACH_PART {
                 const FloatVector x = *at(u, d, q);
@@ -68,7 +53,7 @@ static inline float errors(int64_t n, const float *labels, const float *curve, f
 static inline void learn(int64_t blocks, float *u, int64_t n, float **v, const float *g, float *gained)
 {
     for (int64_t d = 0; d < blocks; d++) {
-        FloatVector x[PARTS], sum[PARTS];
+        FloatVector x[LANE_PARTS], sum[LANE_PARTS];
         EACH_PART x[q] = *at(u, d, q), sum[q] = (FloatVector){0};
         for (int64_t j = 0; j < n; j++) {
             const FloatVector slope = g[j] - (FloatVector){0};
