@@ -8,9 +8,9 @@ from importlib import resources
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.checks import check
 
 
 @cache
@@ -29,37 +29,59 @@ def ready(scores: Tensor) -> bool:
 
 
 def sums(
-    emissions: Tensor, highest: Tensor, moves: Tensor, begin: Tensor, finish: Tensor, lengths: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `scaled.chain_sums`; moves, begin and finish are doubles."""
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, *, gradient: bool = True
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `scaled.chain_sums`; all scores are of one type, float32 or float64."""
+    given = _checked(emissions, transitions, start, end, lengths)
+    if emissions.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"CRF: scores must be float32 or float64, got {emissions.dtype}.")
     batch, time, tags = emissions.shape
-    wide = -(-tags // 8) * 8
-    chances = moves.new_full((batch, time, wide), -torch.inf)  # e^−∞ = 0 in the columns that stand for no tag
-    chances[..., :tags] = emissions
-    chances.sub_(highest.unsqueeze(-1)).exp_()
-    moves, back, begin, finish = (F.pad(x, (0, wide - tags)) for x in (moves, moves.T, begin, finish))
-    log_sum, counts = moves.new_empty(batch), moves.new_empty(batch, tags, wide)
-    given = (moves, back, begin, finish, lengths.long())
-    made = (log_sum, counts, moves.new_empty(2 + 2 * time, wide))
-    _call("crf_sums", (batch, time, tags, wide), (chances, *given), made)
-    return log_sum, chances[..., :tags], counts[..., :tags]
+    log_z = torch.empty(batch, dtype=torch.float64)
+    safe = torch.empty(batch, dtype=torch.bool)
+    marginals = emissions.new_empty(emissions.shape if gradient else 0)
+    counts = emissions.new_empty((batch, tags, tags) if gradient else 0)
+    sizes = (batch, time, tags, emissions.dtype == torch.float32, gradient)
+    _call("crf_sums", sizes, (*given, log_z, safe, marginals, counts))
+    return log_z, safe, marginals, counts
 
 
 def viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See `paths.chain_viterbi`; all scores are doubles."""
-    batch, time, tags = emissions.shape
-    path, score = torch.empty(batch, time, dtype=torch.int64), emissions.new_empty(batch)
-    work, origins = emissions.new_empty(2 * tags), torch.empty(time, tags, dtype=torch.int64)
-    given = (emissions, transitions, start, end, lengths.long())
-    _call("crf_viterbi", emissions.shape, given, (path, score, work, origins))
+    given = _checked(emissions, transitions, start, end, lengths)
+    if emissions.dtype != torch.float64:
+        raise ValueError(f"CRF: scores must be float64, got {emissions.dtype}.")
+    path = torch.empty(emissions.shape[:2], dtype=torch.int64)
+    score = emissions.new_empty(emissions.shape[0])
+    _call("crf_viterbi", emissions.shape, (*given, path, score))
     return path, score
 
 
-def _call(name: str, sizes: tuple[int, ...], given: tuple[Tensor, ...], made: tuple[Tensor, ...]) -> None:
+def _checked(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[Tensor, ...]:
+    """The same, contiguous; ValueError where shapes or types do not go together."""
+    if emissions.dim() != 3 or not emissions.shape[2]:
+        raise ValueError(f"CRF: emissions must be (batch, time, tags), got {tuple(emissions.shape)}.")
+    batch, _, tags = emissions.shape
+    given = tuple(x.contiguous() for x in (emissions, transitions, start, end, lengths.long()))
+    names = ("emissions", "transitions", "start", "end", "lengths")
+    shapes = (tuple(emissions.shape), (tags, tags), (tags,), (tags,), (batch,))
+    for name, tensor, shape in zip(names, given, shapes, strict=True):
+        check(f"CRF: {name}", tensor, shape, torch.int64 if name == "lengths" else emissions.dtype)
+    return given
+
+
+def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
     loaded = library()
     assert loaded is not None
-    held = [tensor.contiguous() for tensor in given]  # alive until the call is over
-    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*held, *made)]
-    getattr(loaded, name)(*(ctypes.c_int64(size) for size in sizes), *pointers)
+    n = (ctypes.c_int64 * len(sizes))(*sizes)
+    places = [tensor.data_ptr() for tensor in tensors]
+    failed = getattr(loaded, name)(n, (ctypes.c_void_p * len(places))(*places))
+    if failed == 2:
+        raise ValueError(
+            f"CRF: lengths must be numbers between 0 and the {sizes[1]} places, got {tensors[4].tolist()}."
+        )
+    if failed:
+        raise MemoryError("CRF: there is no memory for the sums of one chain; use shorter ones.")

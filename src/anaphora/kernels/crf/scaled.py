@@ -7,84 +7,63 @@ through one loop, since the backward sums are the forward sums of the reversed c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from anaphora.kernels.crf import native
 
-
-@dataclass(frozen=True)
-class Sums:
-    """log_z ``(batch,)``; marginals ``(batch, time, K)``, zero past each end; expected counts of transitions
-    ``(batch, K, K)``, of the first tag and of the last ``(batch, K)``.
-    """
-
-    log_z: Tensor
-    marginals: Tensor
-    transitions: Tensor
-    start: Tensor
-    end: Tensor
-
-
-def highest_if_safe(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
-) -> Tensor | None:
-    """The highest emission of each place ``(batch, time)``; None if a sum might underflow in double precision.
-
-    A tag's share of a sum is at least exp(−r)/K, with r how far scores lie apart at one place and in one
-    transition, and doubles reach down to exp(−708). Infinite scores are left to the log domain.
-    """
-    lowest, highest = emissions.detach().aminmax(dim=-1)
-    real = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
-    apart = (highest - lowest).masked_fill_(~real, 0.0).amax()
-    for scores in (transitions, start, end):
-        low, high = scores.detach().aminmax()
-        apart = apart + (high - low)
-    return highest if bool(apart < 600.0) else None  # not below for NaN, either
-
-
-def forward_backward(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, highest: Tensor
-) -> Sums:
-    """All sums of a batch of chains, in double precision; ``highest`` comes from `highest_if_safe`."""
-    transitions, start, end, highest = (x.detach().double() for x in (transitions, start, end, highest))
-    moves, begin, finish = ((x - x.max()).exp_() for x in (transitions, start, end))
-
-    sums = native.sums if native.ready(emissions) else chain_sums
-    log_sum, marginals, counts = sums(emissions.detach(), highest, moves, begin, finish, lengths)
-    real = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
-    log_z = log_sum + highest.masked_fill(~real, 0.0).sum(-1)
-    log_z += start.max() + end.max() + transitions.max() * (lengths - 1)
-    last = (lengths - 1).clamp(min=0)[:, None, None]
-    ended = torch.take_along_dim(marginals, last, 1).squeeze(1)
-    return Sums(torch.where(lengths > 0, log_z, 0.0), marginals, counts, marginals[:, 0], ended)
+_FURTHEST = 600.0
+"""How far the scores of a row may lie apart. A tag's share of a sum is at least exp(−r)/K, with r how far scores lie
+apart at one place and in one transition, and doubles reach down to exp(−708)."""
 
 
 def chain_sums(
-    emissions: Tensor, highest: Tensor, moves: Tensor, begin: Tensor, finish: Tensor, lengths: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The sums of products along all paths, in torch operations.
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, *, gradient: bool = True
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sums of a batch of chains, computed in double precision.
 
-    emissions ``(batch, time, K)``, highest ``(batch, time)``; moves ``(K, K)``, begin and finish ``(K,)`` are
-    scores after the exponential, and emissions are taken less the highest and after it.
-    Returns the logarithm of the sum ``(batch,)``, the marginals ``(batch, time, K)`` and the expected counts of
-    transitions ``(batch, K, K)``.
+    Returns log Z ``(batch,)`` in float64; which rows are safe ``(batch,)``: not those whose scores lie so far apart that
+    a sum might underflow, or are infinite or NaN at a real place; the marginals ``(batch, time, K)``, zero past each end;
+    the expected counts of transitions ``(batch, K, K)``. Rows that are not safe get zeros. Without ``gradient`` the last
+    two may have any shape.
     """
+    scores = tuple(x.detach() for x in (emissions, transitions, start, end))
+    if native.ready(emissions) and emissions.dtype in (torch.float32, torch.float64):
+        return native.sums(*scores, lengths, gradient=gradient)
+    log_z, safe, marginals, counts = _in_torch(*(x.double() for x in scores), lengths)
+    return log_z, safe, marginals.to(emissions.dtype), counts.to(emissions.dtype)
+
+
+def _in_torch(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What chain.c does, in torch operations."""
     place = torch.arange(emissions.shape[1], device=emissions.device)
     real = place < lengths[:, None]
-    chances = (emissions - highest[..., None]).exp_().masked_fill_(~real[..., None], 1.0)
+    lowest, highest = emissions.masked_fill(~real[..., None], 0.0).aminmax(dim=-1)
+    apart = (highest - lowest).amax(-1)
+    for scores in (transitions, start, end):
+        apart = apart + (scores.max() - scores.min())
+    safe = (apart < _FURTHEST) | (lengths == 0)  # NaN is not below, either
+    real = real & safe[:, None]
+    emissions, highest = emissions.masked_fill(~real[..., None], 0.0), highest.masked_fill(~real, 0.0)
+    if not bool(safe.any()):
+        transitions, start, end = (torch.zeros_like(x) for x in (transitions, start, end))
+    moves, begin, finish = ((x - x.max()).exp_() for x in (transitions, start, end))
+
+    chances = (emissions - highest[..., None]).exp_()
+    lengths = lengths * safe
     mirrored = lengths[:, None] - 1 - place
     mirror = torch.where(mirrored >= 0, mirrored, place)[..., None]
     before, forward, scale, after, backward = _both_ways(chances, mirror, moves, begin, finish)
     last = (lengths - 1).clamp(min=0)[:, None, None]
     final = (torch.take_along_dim(forward, last, 1).squeeze(1) * finish).sum(-1)
-    log_sum = final.log() + scale.log().masked_fill(~real, 0.0).sum(-1)
+    log_z = final.log() + scale.log().masked_fill(~real, 0.0).sum(-1) + highest.sum(-1)
+    log_z += start.max() + end.max() + transitions.max() * (lengths - 1)
     marginals = _normalised(forward * after, real)
     following = _normalised(backward, real, before)[:, 1:]  # divided by Σ_ij f[i] moves[i, j] b[j]
     counts = torch.bmm(forward[:, :-1].transpose(1, 2), following).mul_(moves)
-    return log_sum, marginals, counts
+    return torch.where(lengths > 0, log_z, 0.0), safe, marginals, counts
 
 
 def _both_ways(

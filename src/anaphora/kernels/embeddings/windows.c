@@ -1,34 +1,28 @@
-/* One block of text through word2vec: skip-gram or CBOW, with negative samples or a Huffman tree.
+/* word2vec over one block of text: skip-gram or CBOW, with negative samples or a Huffman tree. windows.py has the
+ * equations and the same steps in plain loops.
  *
- * All pairs of one window share their outputs, which therefore stay in the nearest cache. Rows are `wide` blocks of
- * sixteen numbers; see windows.py for the equations and for the same steps in plain loops. */
+ * A row of a matrix is a number of blocks of sixteen floats, see lanes.h. All pairs of one window share their outputs,
+ * which therefore stay in the nearest cache. */
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-typedef float wide __attribute__((vector_size(64), aligned(4)));
-typedef float half __attribute__((vector_size(32)));
-typedef float quarter __attribute__((vector_size(16)));
+static inline UnalignedVector *at(float *row, int64_t d, int q) { return part_of(row + 16 * d, q); }
 
-static inline float total(wide s)
-{
-    const half h = __builtin_shufflevector(s, s, 0, 1, 2, 3, 4, 5, 6, 7) +
-                   __builtin_shufflevector(s, s, 8, 9, 10, 11, 12, 13, 14, 15);
-    const quarter q = __builtin_shufflevector(h, h, 0, 1, 2, 3) + __builtin_shufflevector(h, h, 4, 5, 6, 7);
-    return (q[0] + q[1]) + (q[2] + q[3]);
-}
-
-/* scores[j] = u . v_j, three outputs at a time; the last ones may be done twice. */
-static inline void products(int64_t blocks, const wide *u, int64_t n, wide **v, float *scores)
+/* scores[j] = u . v_j. Three outputs at a time: with AVX2 six sums that do not wait for each other. The last output may
+ * be computed twice. */
+static inline void products(int64_t blocks, float *u, int64_t n, float **v, float *scores)
 {
     for (int64_t j = 0; j < n; j += 3) {
         const int64_t k = j + 1 < n ? j + 1 : j, l = j + 2 < n ? j + 2 : j;
-        wide a = {0}, b = {0}, c = {0};
-        for (int64_t d = 0; d < blocks; d++) {
-            a += u[d] * v[j][d];
-            b += u[d] * v[k][d];
-            c += u[d] * v[l][d];
-        }
+        float *first = v[j], *second = v[k], *third = v[l];
+        Sixteen a = {0}, b = {0}, c = {0};
+        for (int64_t d = 0; d < blocks; d++)
+            EACH_PART {
+                const FloatVector x = *at(u, d, q);
+                a.part[q] = FMA(x, *at(first, d, q), a.part[q]);
+                b.part[q] = FMA(x, *at(second, d, q), b.part[q]);
+                c.part[q] = FMA(x, *at(third, d, q), c.part[q]);
+            }
         scores[j] = total(a);
         scores[k] = total(b);
         scores[l] = total(c);
@@ -46,23 +40,30 @@ static inline float errors(int64_t n, const float *labels, const float *curve, f
         const float place = (f + 16) * 256;
         const int32_t i = (int32_t)place;
         const float part = place - i;
-        const float p = curve[2 * i] + (curve[2 * i + 2] - curve[2 * i]) * part;
-        const float bent = curve[2 * i + 1] + (curve[2 * i + 3] - curve[2 * i + 1]) * part;
+        const float p = FMA(curve[2 * i + 2] - curve[2 * i], part, curve[2 * i]);
+        const float bent = FMA(curve[2 * i + 3] - curve[2 * i + 1], part, curve[2 * i + 1]);
         loss += bent + (given > f ? given - f : 0) - labels[j] * given;
         scores[j] = (labels[j] - p) * lr;
     }
     return loss;
 }
 
-/* gained = sum_j g_j v_j, with the old values, and v_j += g_j u. A word that was drawn twice gains twice. */
-static inline void learn(int64_t blocks, const wide *u, int64_t n, wide **v, const float *g, wide *gained)
+/* gained = sum_j g_j v_j with the old values, then v_j += g_j u. Two loops over j, because a word that was drawn twice
+ * is twice among the v_j: both of its terms have the old value, and it gains twice. */
+static inline void learn(int64_t blocks, float *u, int64_t n, float **v, const float *g, float *gained)
 {
     for (int64_t d = 0; d < blocks; d++) {
-        const wide x = u[d];
-        wide sum = {0};
-        for (int64_t j = 0; j < n; j++) sum += g[j] * v[j][d];
-        for (int64_t j = 0; j < n; j++) v[j][d] += g[j] * x;
-        gained[d] = sum;
+        FloatVector x[LANE_PARTS], sum[LANE_PARTS];
+        EACH_PART x[q] = *at(u, d, q), sum[q] = (FloatVector){0};
+        for (int64_t j = 0; j < n; j++) {
+            const FloatVector slope = g[j] - (FloatVector){0};
+            EACH_PART sum[q] = FMA(slope, *at(v[j], d, q), sum[q]);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            const FloatVector slope = g[j] - (FloatVector){0};
+            EACH_PART *at(v[j], d, q) = FMA(slope, x[q], *at(v[j], d, q));
+        }
+        EACH_PART *at(gained, d, q) = sum[q];
     }
 }
 
@@ -84,9 +85,9 @@ int64_t w2v_train(int64_t length, const int32_t *ids, const uint64_t *keep, int6
 {
     const int64_t blocks = width / 16, most = 2 * window, rows = negative ? negative + 1 : longest;
     int32_t *kept = malloc(sizeof(int32_t) * (length + 1));
-    wide **u = malloc(sizeof(wide *) * (most + rows + 1)), **v = u + most;
+    float **u = malloc(sizeof(float *) * (most + rows + 1)), **v = u + most;
     float *scores = malloc(sizeof(float) * 2 * rows), *labels = scores + rows;
-    wide *work = aligned_alloc(64, sizeof(wide) * 2 * blocks), *gained = work + blocks;
+    float *work = aligned_alloc(64, sizeof(float) * 2 * width), *gained = work + width;
     int64_t text = 0, predictions = 0;
     double sum = 0;
     if (!kept || !u || !scores || !work) {
@@ -104,42 +105,45 @@ int64_t w2v_train(int64_t length, const int32_t *ids, const uint64_t *keep, int6
         if (w < 0) continue;
         const int64_t reach = 1 + (int64_t)(((NEXT >> 32) * (uint64_t)window) >> 32);
         int64_t m = 0, n = 0;
-        for (int64_t s = t - 1; s >= 0 && s >= t - reach && kept[s] >= 0; s--) u[m++] = (wide *)(inputs + kept[s] * width);
-        for (int64_t s = t + 1; s < text && s <= t + reach && kept[s] >= 0; s++) u[m++] = (wide *)(inputs + kept[s] * width);
+        for (int64_t s = t - 1; s >= 0 && s >= t - reach && kept[s] >= 0; s--) u[m++] = inputs + kept[s] * width;
+        for (int64_t s = t + 1; s < text && s <= t + reach && kept[s] >= 0; s++) u[m++] = inputs + kept[s] * width;
         if (!m) continue;
         if (negative) {
-            v[n++] = (wide *)(outputs + w * width);
+            v[n++] = outputs + w * width;
             for (int64_t k = 0; k < negative; k++) {
                 const int64_t x = draw(state, words, share, other);
-                if (x != w) v[n++] = (wide *)(outputs + x * width);
+                if (x != w) v[n++] = outputs + x * width;
             }
         } else {
             for (int64_t p = path_start[w]; p < path_start[w + 1]; p++) {
                 labels[n] = path_label[p];
-                v[n++] = (wide *)(outputs + path_node[p] * width);
+                v[n++] = outputs + path_node[p] * width;
             }
         }
         const float lr = rates[0] + (rates[1] - rates[0]) * t / text;
         if (mean) {
-            wide *middle = work;
             const float part = 1.0f / m;
-            for (int64_t d = 0; d < blocks; d++) {
-                wide s = {0};
-                for (int64_t a = 0; a < m; a++) s += u[a][d];
-                middle[d] = s * part;
-            }
-            products(blocks, middle, n, v, scores);
+            for (int64_t d = 0; d < blocks; d++)
+                EACH_PART {
+                    FloatVector s = {0};
+                    for (int64_t a = 0; a < m; a++) s += *at(u[a], d, q);
+                    *at(work, d, q) = s * part;
+                }
+            products(blocks, work, n, v, scores);
             sum += errors(n, labels, curve, lr, scores);
-            learn(blocks, middle, n, v, scores, gained);
-            for (int64_t a = 0; a < m; a++)
-                for (int64_t d = 0; d < blocks; d++) u[a][d] += gained[d] * part;
+            learn(blocks, work, n, v, scores, gained);
+            for (int64_t d = 0; d < blocks; d++)
+                EACH_PART {
+                    const FloatVector share = *at(gained, d, q) * part;
+                    for (int64_t a = 0; a < m; a++) *at(u[a], d, q) += share;
+                }
             predictions += 1;
         } else {
             for (int64_t a = 0; a < m; a++) {
                 products(blocks, u[a], n, v, scores);
                 sum += errors(n, labels, curve, lr, scores);
                 learn(blocks, u[a], n, v, scores, gained);
-                for (int64_t d = 0; d < blocks; d++) u[a][d] += gained[d];
+                for (int64_t d = 0; d < blocks; d++) EACH_PART *at(u[a], d, q) += *at(gained, d, q);
             }
             predictions += m;
         }

@@ -61,6 +61,24 @@ class Outputs:
     path_label: Array
 
     @cached_property
+    def rows(self) -> int:
+        """Rows of outputs that are referred to, looked up once; ValueError where the parts do not go together."""
+        start, nodes, labels = self.path_start, self.path_node, self.path_label
+        types = (np.uint32, np.int32, np.int64, np.int32, np.float32)
+        parts = (self.share, self.other, start, nodes, labels)
+        for array, dtype in zip(parts, types, strict=True):
+            if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+                raise ValueError(f"word2vec: outputs need a vector of {np.dtype(dtype)}, got {array.dtype} {array.shape}.")  # fmt: skip
+        used = self.other if self.negative else nodes
+        follow = len(start) == 0 or (start[0] == 0 and (np.diff(start) >= 0).all())
+        last = int(start[-1]) if len(start) else 0
+        if len(self.share) != len(self.other) or last > min(len(nodes), len(labels)) or not follow:
+            raise ValueError("word2vec: the parts of the outputs do not have lengths that go together.")
+        if self.negative < 0 or used.min(initial=0) < 0 or (self.negative and not len(self.share)):
+            raise ValueError("word2vec: outputs are numbered from 0, and there must be some to draw from.")
+        return int(max(used.max(initial=-1) + 1, len(self.share) if self.negative else 0))
+
+    @cached_property
     def longest(self) -> int:
         """Nodes on the longest path."""
         return int(np.diff(self.path_start).max(initial=1))
@@ -206,7 +224,7 @@ def library() -> ctypes.CDLL | None:
     """``windows.c``, compiled at first use; None where that cannot be done, and `train_plain` does the work."""
     source = resources.files(__package__).joinpath("windows.c").read_text(encoding="utf-8")
     try:
-        loaded = compiler.load(source, "word2vec")
+        loaded = compiler.load(compiler.LANES.read_text() + source, "word2vec")
     except compiler.CannotCompile:
         return None
     loaded.w2v_train.restype = ctypes.c_int64
@@ -230,6 +248,7 @@ def train(
 
     Returns how many predictions were made and the sum of their losses. ``native=False`` keeps to plain loops.
     """
+    _check(ids, keep, window, inputs, outputs, against)
     loss, state = np.zeros(1), np.array([seed], np.uint64)
     ends, points = np.array(rates, np.float32), curve()
     loaded = library() if native else None
@@ -250,3 +269,22 @@ def train(
     if done < 0:
         raise MemoryError("no memory for the work on a window")
     return int(done), float(loss[0])
+
+
+def _check(ids: Array, keep: Array, window: int, inputs: Array, outputs: Array, against: Outputs) -> None:
+    """C reads what it is pointed at: everything must have its type, its order in memory and enough rows."""
+    words = int(ids.max(initial=-1)) + 1
+    wanted = max(against.rows, words if against.negative else 0)
+    for name, array, dtype, rows in (
+        ("ids", ids, np.int32, 0),
+        ("keep", keep, np.uint64, words),
+        ("inputs", inputs, np.float32, words),
+        ("outputs", outputs, np.float32, wanted),
+        ("path_start", against.path_start, np.int64, 0 if against.negative else words + 1),
+    ):
+        if array.dtype != dtype or not array.flags.c_contiguous or len(array) < rows:
+            found = f"{array.dtype} {array.shape}"
+            raise ValueError(f"word2vec: {name} must be {np.dtype(dtype)} of at least {rows} rows, got {found}.")
+    if inputs.ndim != 2 or outputs.shape[1:] != inputs.shape[1:] or inputs.shape[1] % LANES or window < 1:
+        found = f"{inputs.shape} and {outputs.shape}, window {window}"
+        raise ValueError(f"word2vec: widths must be equal and multiples of {LANES}, got {found}.")

@@ -44,6 +44,11 @@ def ready(*tensors: Tensor) -> bool:
 
 def waves(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
     """States ``(batch, rows, columns, directions, hidden)``; arguments as for `waves.grid_states`."""
+    count, hidden = len(directions), recurrent.shape[-1]
+    shapes = ((count * 5 * hidden, x.shape[-1]), (count * 5 * hidden,), (count, 2, 5 * hidden, hidden))
+    if x.dim() != 4 or (weight.shape, bias.shape, recurrent.shape) != shapes:
+        got = ", ".join(str(tuple(t.shape)) for t in (x, weight, bias, recurrent))
+        raise ValueError(f"a two-dimensional LSTM in {count} directions cannot have the shapes {got}.")
     found: Tensor = _Waves.apply(x, weight, bias, recurrent, directions)  # type: ignore[no-untyped-call]
     return found
 

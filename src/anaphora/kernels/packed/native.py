@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from anaphora.kernels.recurrence.backends.c.source import PRELUDE
 from anaphora.kernels.snapshot import address_of
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.checks import check
 
+_MOST_INPUTS = (2**31 - 1) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
 _THREADED = 1 << 22  # multiplications for which it is worth while to start a thread
 
 
@@ -25,9 +27,8 @@ def library() -> ctypes.CDLL | None:
     here = resources.files(__package__)
     parts = [here.joinpath(name).read_text(encoding="utf-8") for name in ("product.c", "step.c")]
     try:
-        return compiler.load(
-            "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text() + "".join(parts), "packed"
-        )
+        shared = compiler.LANES.read_text() + "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text()
+        return compiler.load(shared + "".join(parts), "packed")
     except compiler.CannotCompile:
         return None
 
@@ -57,7 +58,14 @@ def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
     loaded = library()
     assert loaded is not None
     weight = weight.detach().contiguous()
+    if weight.dim() != 2:
+        raise ValueError(f"packed weights must be (outputs, inputs), got {tuple(weight.shape)}.")
     outputs, inputs = weight.shape
+    check("packed weights", weight, (outputs, inputs), torch.float32)
+    if bias is not None:
+        check("packed bias", bias.detach().contiguous(), (outputs,), torch.float32)
+    if int8 and inputs > _MOST_INPUTS:
+        raise ValueError(f"packed weights of eight bits may have at most {_MOST_INPUTS} inputs, got {inputs}.")
     broad = -(-outputs // loaded.panel_width()) * loaded.panel_width()
     filled = F.pad(weight.new_zeros(outputs) if bias is None else bias.detach(), (0, broad - outputs))
     if not int8:
@@ -82,14 +90,17 @@ def linear(x: Tensor, packed: Packed, out: Tensor | None = None) -> Tensor:
     """
     x = x.contiguous()
     rows, n, k = x.shape[0], packed.outputs, packed.inputs
+    check("linear: x", x, (rows, k), torch.float32)
     if out is None:
         out = x.new_empty(rows, n)
+    elif out.shape != (rows, n) or out.dtype != x.dtype or out.device != x.device or out.stride(1) != 1:
+        raise ValueError(f"linear: out must be float32 {(rows, n)} with its columns side by side.")
     sizes = (rows, n, k, out.stride(0), _threads(rows * n * k))
     if packed.scale is None:
-        _call("linear_float", sizes, (x, packed.weights, packed.bias, out))
+        _call("linear_float", sizes, (x, packed.weights, packed.bias, out, torch.empty_like(x)))
         return out
     assert packed.shift is not None
-    rounded, scales = torch.empty(rows, -(-k // 4) * 4, dtype=torch.uint8), x.new_empty(rows)
+    rounded, scales = torch.empty(rows + 1, -(-k // 2), dtype=torch.int32), x.new_empty(rows)
     given = (x, packed.weights, packed.bias, out, packed.scale, packed.shift, rounded, scales)
     _call("linear_int8", sizes, given)
     return out
@@ -102,9 +113,13 @@ def attend_past(
 
     The past is a list of blocks, one for each place, ``(layers, rows then, 2 · width)`` with keys and values side by
     side: ``addresses`` ``(places,)`` and ``sizes`` ``(places,)``, their rows. ``slots`` ``(rows, places)`` says which
-    row of each block belongs to a row's past. All three are int64.
+    row of each block belongs to a row's past. All three are int64. The caller keeps the blocks alive.
     """
-    (rows, width), places = query.shape, slots.shape[1]
+    query, (rows, width), places = query.contiguous(), query.shape, len(addresses)
+    _check_heads(query, heads)
+    check("attention: addresses", addresses, (places,), torch.int64)
+    check("attention: sizes", sizes, (places,), torch.int64)
+    check("attention: slots", slots, (rows, places), torch.int64)
     out = torch.empty_like(query)
     head = (rows, _threads(2 * rows * places * width), heads, width // heads, places, layer)
     _call("attend_past", head, (query, out, addresses, sizes, slots))
@@ -119,9 +134,13 @@ def attend_memory(
     ``item`` ``(rows,)``; ``seen`` ``(items, places)``, True where a place is real. Returns what was found
     ``(rows, width)``, and the weights ``(rows, places)``, the mean of the heads.
     """
-    (rows, width), places = query.shape, memory.shape[1]
+    query, (rows, width), (items, places) = query.contiguous(), query.shape, seen.shape
+    _check_heads(query, heads)
+    check("attention: memory", memory, (items, places, 2 * width), torch.float32)
+    check("attention: item", item, (rows,), torch.int64)
+    check("attention: seen", seen, (items, places), torch.bool)
     out, looks = torch.empty_like(query), query.new_empty(rows, places)
-    head = (rows, _threads(2 * rows * places * width), heads, width // heads, places)
+    head = (rows, _threads(2 * rows * places * width), heads, width // heads, places, items)
     _call("attend_memory", head, (query, out, memory, item, seen, looks))
     return out, looks
 
@@ -133,6 +152,9 @@ def best_symbols(logits: Tensor, count: int, forbidden: int | None) -> tuple[Ten
     """
     logits = logits.contiguous()
     rows, symbols = logits.shape
+    check("best symbols: logits", logits, (rows, symbols), torch.float32)
+    if count < 1:
+        raise ValueError(f"best symbols: count must be at least 1, got {count}.")
     log_p, found = logits.new_empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
     head = (rows, _threads(8 * logits.numel()), symbols, count, -1 if forbidden is None else forbidden)
     _call("best_symbols", head, (logits, log_p, found))
@@ -143,8 +165,17 @@ def _threads(work: int) -> int:
     return max(1, min(torch.get_num_threads(), work // _THREADED))
 
 
+def _check_heads(query: Tensor, heads: int) -> None:
+    check("attention: query", query, tuple(query.shape), torch.float32)
+    if heads < 1 or query.shape[1] % heads:
+        raise ValueError(f"attention: {heads} heads cannot share a width of {query.shape[1]}.")
+
+
 def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
-    if getattr(library(), name)(*_arguments(sizes, tensors)):
+    failed = getattr(library(), name)(*_arguments(sizes, tensors))
+    if failed == 2:
+        raise ValueError(f"{name}: a row points at a past or a memory that is not there.")
+    if failed:
         raise MemoryError("a step of decoding ran out of memory; use shorter or smaller batches")
 
 

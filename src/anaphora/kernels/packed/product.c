@@ -1,10 +1,11 @@
 /* y = x Wᵀ + b for few rows x (m, k) and weights W (n, k) that were packed once; follows the recurrences' prelude.
 
-   W lies in panels of WIDE outputs, k after k, so that it is read once and in order, whatever the number of rows.
-   Every output is one chain of multiply-adds in the order of k: neither the rows beside it nor the number of threads
-   change a bit. n: m, n, k, floats from one row of y to the next, threads. Bias and scales fill whole panels. */
+   W lies in panels of WIDE outputs, k after k, so that it is read once and in order, whatever the number of rows. Before,
+   x is copied so that the rows of a block lie side by side, [k][rows]: one pointer reaches all of them. Every output is
+   one chain of multiply-adds in the order of k: neither the rows beside it nor the number of threads change a bit.
+   n: m, n, k, floats from one row of y to the next, threads. Bias and scales fill whole panels. */
 #include <stdint.h>
-#if defined(__AVX2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
@@ -51,17 +52,17 @@ static void put(float *y, const VU *sum, const float *bias, L width) {
   memcpy(y, out, width * sizeof(float));
 }
 
-/* ---------------------------------------------------------------- single precision: x, W, b, y */
+/* ---------------------------------------------------------------- single precision: x, W, b, y, work (m, k) */
 FIXED void float_block(const L rows, L k, const float *x, const float *w, const float *ahead, VU (*sums)[2]) {
   V sum[HIGH][2];
   _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (V){0};
-  for (L i = 0; i < k; i++) {
-    const V w0 = *(const V *)(w + i * WIDE), w1 = *(const V *)(w + i * WIDE + VW);
-    __builtin_prefetch(ahead + 16 * i);
+  for (L i = 0; i < k; i++, x += rows, w += WIDE, ahead += 16) {
+    const V w0 = *(const V *)w, w1 = *(const V *)(w + VW);
+    __builtin_prefetch(ahead);
     _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) {
-      const float a = x[r * k + i];
-      sum[r][0] += a * w0;
-      sum[r][1] += a * w1;
+      const V a = x[r] - (V){0};
+      sum[r][0] = FMA(a, w0, sum[r][0]);
+      sum[r][1] = FMA(a, w1, sum[r][1]);
     }
   }
   _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) sums[r][0] = sum[r][0], sums[r][1] = sum[r][1];
@@ -69,7 +70,7 @@ FIXED void float_block(const L rows, L k, const float *x, const float *w, const 
 
 static int float_part(const L *n, void *const *p, L part) {
   const L m = n[0], outputs = n[1], k = n[2], ldy = n[3], threads = n[4], panels = (outputs + WIDE - 1) / WIDE;
-  const float *x = p[0], *bias = p[2];
+  const float *x = p[4], *bias = p[2];
   float *y = p[3];
   for (L panel = panels * part / threads; panel < panels * (part + 1) / threads; panel++) {
     const float *w = (const float *)p[1] + panel * k * WIDE;
@@ -85,29 +86,100 @@ static int float_part(const L *n, void *const *p, L part) {
   }
   return 0;
 }
-int linear_float(const L *n, void *const *p) { return run_all(n, p, n[4], float_part); }
+int linear_float(const L *n, void *const *p) {
+  const L m = n[0], k = n[2];
+  EACH_BLOCK(m) {
+    const float *x = (const float *)p[0] + first * k;
+    float *to = (float *)p[4] + first * k;
+    for (L begin = 0; begin < k; begin += 16) { /* a line of the cache of each row after the other */
+      const L end = begin + 16 < k ? begin + 16 : k;
+      for (L r = 0; r < rows; r++)
+        for (L i = begin; i < end; i++) to[i * rows + r] = x[r * k + i];
+    }
+  }
+  return run_all(n, p, n[4], float_part);
+}
 
-/* ---------------------------------------------------------------- eight bits: x, W, b, y, scale, shift, work, work */
-/* W_o ≈ scale_o q_o with q from −127 to 127, four inputs side by side; a row of x ≈ s (u − 128) with u from 1 to 255.
-   Where the processor multiplies u by q: Σ (u − 128) q = Σ u q − 128 Σ q, and shift_o = 128 Σ q_o is known beforehand.
-   Sums of integers are exact, so that all ways give the same. */
+/* ---------------------------------------------------------------- eight bits: x, W, b, y, scale, shift, work, scales */
+/* W_o ≈ scale_o q_o and a row of x ≈ s v, with q and v whole numbers from −127 to 127. Products are summed in 32 bits,
+   which is exact for up to 133 144 inputs: so every instruction set gives the same sums, and from them, by the same
+   single multiplications and additions, the same bits.
+
+   DEPTH inputs of an output lie side by side in W, [panel][k / DEPTH][WIDE][DEPTH], and DEPTH elements of x are one
+   word of 32 bits that meets WIDE outputs at once:
+   - AVX-512 with VNNI multiplies unsigned by signed bytes. x is v + OFFSET, 1 to 255, and what that adds to a sum,
+     128 Σ q_o, is the `shift` that was counted when W was packed. Sums may wrap on the way, never at the end. Without
+     OFFSET the shift is 0.
+   - ARM's dot product takes signed bytes.
+   - Elsewhere bytes are widened to 16 bits, then multiplied and added in pairs (pmaddwd): 2 · 127² is far from the end of
+     32 bits. The shorter product of bytes, pmaddubsw, would saturate in 16 bits. A block of rows shares the widening. */
+#if defined(__AVX512VNNI__)
+#define DEPTH 4
+#define OFFSET 128
+typedef uint8_t E;
+typedef __m512i Weights;
+#define WEIGHTS(w) _mm512_loadu_si512(w)
+#define ADD(sum, word, w) ((I)_mm512_dpbusd_epi32((__m512i)(sum), _mm512_set1_epi32(word), w))
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define DEPTH 4
+#define OFFSET 0
+typedef int8_t E;
+typedef int8x16_t Weights;
+#define WEIGHTS(w) vld1q_s8(w)
+#define ADD(sum, word, w) ((I)vdotq_s32((int32x4_t)(sum), w, vreinterpretq_s8_s32(vdupq_n_s32(word))))
+#else
+#define DEPTH 2
+#define OFFSET 0
+typedef int16_t E;
+#if defined(__AVX512BW__)
+typedef __m512i Weights;
+#define WEIGHTS(w) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(w)))
+#define ADD(sum, word, w) ((sum) + (I)_mm512_madd_epi16(_mm512_set1_epi32(word), w))
+#elif defined(__AVX2__) && VECTOR_BYTES == 32
+typedef __m256i Weights;
+#define WEIGHTS(w) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(w)))
+#define ADD(sum, word, w) ((sum) + (I)_mm256_madd_epi16(_mm256_set1_epi32(word), w))
+#elif defined(__SSE2__) && VECTOR_BYTES == 16
+typedef __m128i Weights;
+static inline __m128i widened(const int8_t *w) {
+  const __m128i bytes = _mm_loadl_epi64((const __m128i *)w);
+  return _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
+}
+#define WEIGHTS(w) widened(w)
+#define ADD(sum, word, w) ((sum) + (I)_mm_madd_epi16(_mm_set1_epi32(word), w))
+#else
+typedef const int8_t *Weights;
+static inline I add_pairs(I sum, int32_t word, const int8_t *w) {
+  int16_t x[2];
+  memcpy(x, &word, 4);
+  for (L o = 0; o < VW; o++) sum[o] += x[0] * w[2 * o] + x[1] * w[2 * o + 1];
+  return sum;
+}
+#define WEIGHTS(w) (w)
+#define ADD(sum, word, w) add_pairs(sum, word, w)
+#endif
+#endif
+#define STEPS(k) (((k) + DEPTH - 1) / DEPTH)
+
+/* q (n, k) -> packed, zero at first, and shift (n). */
 void pack_int8(const L *n, void *const *p) {
-  const L outputs = n[0], k = n[1], fours = (k + 3) / 4;
+  const L outputs = n[0], k = n[1];
   const int8_t *w = p[0];
   int8_t *packed = p[1];
   int32_t *shift = p[2];
   for (L o = 0; o < outputs; o++) {
     int32_t sum = 0;
     for (L i = 0; i < k; i++) {
-      packed[((o / WIDE * fours + i / 4) * WIDE + o % WIDE) * 4 + i % 4] = w[o * k + i];
+      packed[((o / WIDE * STEPS(k) + i / DEPTH) * WIDE + o % WIDE) * DEPTH + i % DEPTH] = w[o * k + i];
       sum += w[o * k + i];
     }
-    shift[o] = 128 * sum;
+    shift[o] = OFFSET * sum;
   }
 }
 
-static void round_row(L k, const float *x, uint8_t *u, float *scale) {
-  float most = 0, spoilt = 0; /* 0 · x is 0, or NaN where x is not finite */
+/* One row of x as words, `apart` from each other; row (k, filled up to whole words) is for work. */
+static void round_row(L k, const float *x, E *row, int32_t *words, L apart, float *scale) {
+  float most = 0, spoilt = 0; /* 0 · x is 0, or NaN where x is not finite; neither result depends on the order */
 #pragma omp simd reduction(max : most) reduction(+ : spoilt)
   for (L i = 0; i < k; i++) {
     most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
@@ -115,75 +187,44 @@ static void round_row(L k, const float *x, uint8_t *u, float *scale) {
   }
   *scale = most / 127 + spoilt;
   const float by = most > 0 ? 127 / most : 0;
-  for (L i = 0; i < k; i++) u[i] = (uint8_t)(int32_t)(x[i] * by + 128.5f);
-  for (L i = k; i % 4; i++) u[i] = 128;
+  for (L i = 0; i < k; i++) row[i] = (E)((int32_t)(x[i] * by + 128.5f) - 128 + OFFSET);
+  for (L i = k; i % DEPTH; i++) row[i] = OFFSET;
+  for (L i = 0; i < STEPS(k); i++) memcpy(words + i * apart, row + i * DEPTH, 4);
 }
 
-/* sum_o + Σ x q_o over four inputs, given as u = x + 128 in the bytes of `four`. */
-#define SIGNED(four) ((int32_t)((uint32_t)(four) ^ 0x80808080u)) /* the bytes u − 128 */
-static inline I add_fours(I sum, int32_t four, const int8_t *w) {
-#if defined(__AVX512VNNI__) /* multiplies u by q; EXACT makes up for it */
-  return (I)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), _mm512_loadu_si512(w));
-#elif defined(__AVX2__) /* |x| · (q with the sign of x): two products of at most 127² fit into sixteen bits */
-  const __m256i x = _mm256_set1_epi32(SIGNED(four)), size = _mm256_abs_epi8(x), one = _mm256_set1_epi16(1);
-  __m256i parts[VECTOR_BYTES / 32];
-  memcpy(parts, &sum, sizeof parts);
-  for (L h = 0; h < VECTOR_BYTES / 32; h++) {
-    const __m256i q = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)(w + 32 * h)), x);
-    parts[h] = _mm256_add_epi32(parts[h], _mm256_madd_epi16(_mm256_maddubs_epi16(size, q), one));
-  }
-  memcpy(&sum, parts, sizeof parts);
-  return sum;
-#elif defined(__ARM_FEATURE_DOTPROD)
-  return (I)vdotq_s32((int32x4_t)sum, vld1q_s8(w), vreinterpretq_s8_s32(vdupq_n_s32(SIGNED(four))));
-#else
-  int8_t x[4];
-  const int32_t bytes = SIGNED(four);
-  memcpy(x, &bytes, 4);
-  for (L o = 0; o < VW; o++)
-    sum[o] += x[0] * w[4 * o] + x[1] * w[4 * o + 1] + x[2] * w[4 * o + 2] + x[3] * w[4 * o + 3];
-  return sum;
-#endif
-}
-#if defined(__AVX512VNNI__)
-#define EXACT(sum, shift) ((sum) - *(const I *)(shift))
-#else
-#define EXACT(sum, shift) (sum)
-#endif
-
-FIXED void int8_block(const L rows, L fours, const int32_t *x, const int8_t *w, const int8_t *ahead, I (*sums)[2]) {
+FIXED void int8_block(const L rows, L steps, const int32_t *x, const int8_t *w, const int8_t *ahead, I (*sums)[2]) {
   I sum[HIGH][2];
   _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (I){0};
-  for (L i = 0; i < fours; i++) {
-    __builtin_prefetch(ahead + 64 * i);
+  for (L i = 0; i < steps; i++, x += rows, w += WIDE * DEPTH) {
+    const Weights w0 = WEIGHTS(w), w1 = WEIGHTS(w + VW * DEPTH);
+    if (rows > 1) __builtin_prefetch(ahead + 16 * DEPTH * i); /* one row has no time to wait for its own prefetches */
     _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) {
-      const int32_t four = x[r * fours + i];
-      sum[r][0] = add_fours(sum[r][0], four, w + i * WIDE * 4);
-      sum[r][1] = add_fours(sum[r][1], four, w + i * WIDE * 4 + VW * 4);
+      sum[r][0] = ADD(sum[r][0], x[r], w0);
+      sum[r][1] = ADD(sum[r][1], x[r], w1);
     }
   }
   _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) sums[r][0] = sum[r][0], sums[r][1] = sum[r][1];
 }
 
 static int int8_part(const L *n, void *const *p, L part) {
-  const L m = n[0], outputs = n[1], fours = (n[2] + 3) / 4, ldy = n[3], threads = n[4];
-  const L panels = (outputs + WIDE - 1) / WIDE;
+  const L m = n[0], outputs = n[1], steps = STEPS(n[2]), ldy = n[3], threads = n[4];
+  const L panels = (outputs + WIDE - 1) / WIDE, size = steps * WIDE * DEPTH;
   const int32_t *x = p[6], *shift = p[5];
   const float *bias = p[2], *scale = p[4], *row_scale = p[7];
   float *y = p[3];
   for (L panel = panels * part / threads; panel < panels * (part + 1) / threads; panel++) {
-    const int8_t *w = (const int8_t *)p[1] + panel * fours * WIDE * 4;
+    const int8_t *w = (const int8_t *)p[1] + panel * size;
     const L o = panel * WIDE, width = outputs - o < WIDE ? outputs - o : WIDE;
     EACH_BLOCK(m) {
       I sum[HIGH][2];
-      const int8_t *ahead = w + fours * WIDE * 4 + fours * WIDE * 4 / blocks * b;
-#define CALL(R) int8_block(R, fours, x + first * fours, w, ahead, sum)
+      const int8_t *ahead = w + size + size / blocks * b;
+#define CALL(R) int8_block(R, steps, x + first * steps, w, ahead, sum)
       BY_HEIGHT(CALL)
 #undef CALL
       for (L r = 0; r < rows; r++) {
         VU real[2];
         for (L v = 0; v < 2; v++) {
-          const I exact = EXACT(sum[r][v], shift + o + v * VW);
+          const I exact = sum[r][v] - *(const I *)(shift + o + v * VW);
           real[v] = __builtin_convertvector(exact, VU) * *(const VU *)(scale + o + v * VW) * row_scale[first + r];
         }
         put(y + (first + r) * ldy + o, real, bias + o, width);
@@ -193,8 +234,10 @@ static int int8_part(const L *n, void *const *p, L part) {
   return 0;
 }
 int linear_int8(const L *n, void *const *p) {
-  const L m = n[0], k = n[2], padded = (k + 3) / 4 * 4;
-  for (L r = 0; r < m; r++)
-    round_row(k, (const float *)p[0] + r * k, (uint8_t *)p[6] + r * padded, (float *)p[7] + r);
+  const L m = n[0], k = n[2];
+  int32_t *words = p[6];
+  E *row = (E *)(words + m * STEPS(k));
+  EACH_BLOCK(m) for (L r = 0; r < rows; r++)
+    round_row(k, (const float *)p[0] + (first + r) * k, row, words + first * STEPS(k) + r, rows, (float *)p[7] + first + r);
   return run_all(n, p, n[4], int8_part);
 }

@@ -1,29 +1,48 @@
-/* Attention of one step, and the best of many symbols; follows the recurrences' prelude. Rows are dealt to threads. */
+/* Attention of one step, and the best of many symbols; follows the recurrences' prelude and lanes.h. Rows are dealt to
+   threads. Every sum has a fixed order; loops left to the compiler (omp simd) treat each element on its own, or take a
+   maximum, which no order changes. */
 #define ROWS(part) for (L r = n[0] * (part) / n[1]; r < n[0] * ((part) + 1) / n[1]; r++)
 
-static inline float dot(L d, const float *a, const float *b) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (L i = 0; i < d; i++) sum += a[i] * b[i];
-  return sum;
+/* Sixteen floats at x, of which `count` are there, the rest 0. */
+static inline Sixteen sixteen(L count, const float *x) {
+  float filled[16] = {0};
+  Sixteen found;
+  if (count < 16) memcpy(filled, x, count * sizeof(float)), x = filled;
+  EACH_PART found.part[q] = *part_of(x, q);
+  return found;
 }
 
-/* Scores become e^(score − greatest); returns their sum. Places with −∞ get nothing. */
+static inline float dot(L d, const float *a, const float *b) {
+  Sixteen sum = {0};
+  for (L i = 0; i < d; i += 16) {
+    const Sixteen x = sixteen(d - i, a + i), y = sixteen(d - i, b + i);
+    EACH_PART sum.part[q] = FMA(x.part[q], y.part[q], sum.part[q]);
+  }
+  return total(sum);
+}
+
+static inline float sum_of(L count, const float *x) {
+  Sixteen sum = {0};
+  for (L i = 0; i < count; i += 16) {
+    const Sixteen here = sixteen(count - i, x + i);
+    EACH_PART sum.part[q] += here.part[q];
+  }
+  return total(sum);
+}
+
+/* Scores become e^(score − greatest); returns their sum. Places with −∞ get nothing; NaN makes the sum NaN. */
 static inline float exponentials(L count, float *scores) {
-  float most = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : most)
-  for (L i = 0; i < count; i++) most = scores[i] > most ? scores[i] : most;
-  if (most == -INFINITY) {
-    memset(scores, 0, count * sizeof(float));
-    return 0;
-  }
-#pragma omp simd reduction(+ : sum)
+  float most = -INFINITY;
+  int spoilt = 0;
+#pragma omp simd reduction(max : most) reduction(| : spoilt)
   for (L i = 0; i < count; i++) {
-    const float e = scores[i] == -INFINITY ? 0 : r_exp(scores[i] - most);
-    scores[i] = e;
-    sum += e;
+    most = scores[i] > most ? scores[i] : most;
+    spoilt |= scores[i] != scores[i];
   }
-  return sum;
+  if (most == -INFINITY) most = 0; /* nothing is seen, or NaN alone */
+#pragma omp simd
+  for (L i = 0; i < count; i++) scores[i] = scores[i] == -INFINITY ? 0 : r_exp(scores[i] - most);
+  return spoilt ? NAN : sum_of(count, scores);
 }
 
 /* out = Σ_s α_s v_s for each head, α = softmax_s (q · k_s / √d). At place s keys and values lie side by side at at[s].
@@ -35,7 +54,7 @@ static void attend(L heads, L d, L count, const float *q, const float *const *at
       scores[h * count + s] = at[s] ? dot(d, q + h * d, at[s] + h * d) * scale : -INFINITY;
   memset(out, 0, heads * d * sizeof(float));
   for (L h = 0; h < heads; h++) {
-    const float sum = exponentials(count, scores + h * count), share = sum > 0 ? 1 / sum : 0;
+    const float sum = exponentials(count, scores + h * count), share = sum == 0 ? 0 : 1 / sum;
     for (L s = 0; s < count; s++) scores[h * count + s] *= share;
   }
   for (L s = 0; s < count; s++)
@@ -44,21 +63,24 @@ static void attend(L heads, L d, L count, const float *q, const float *const *at
         const float alpha = scores[h * count + s], *v = at[s] + (heads + h) * d;
         float *sum = out + h * d;
 #pragma omp simd
-        for (L i = 0; i < d; i++) sum[i] += alpha * v[i];
+        for (L i = 0; i < d; i++) sum[i] = FMA(alpha, v[i], sum[i]);
       }
 }
 
 /* n: rows, threads, heads, d, places, layer. p: q (rows, heads d), out; the blocks of keys and values, one for each
    place: its address and its rows, the block being (layers, rows of it, 2 heads d); slot (rows, places): which row of
-   the block belongs to this row's past. */
+   the block belongs to this row's past. Returns 1 without memory, 2 for a slot that is not there. */
 static int past_part(const L *n, void *const *p, L part) {
   const L heads = n[2], d = n[3], count = n[4], layer = n[5], w = heads * d;
   const L *address = p[2], *size = p[3], *slot = p[4];
   const float **at = malloc(count * (sizeof(float *) + heads * sizeof(float)));
   if (!at) return 1;
   ROWS(part) {
-    for (L s = 0; s < count; s++)
-      at[s] = (const float *)address[s] + (layer * size[s] + slot[r * count + s]) * 2 * w;
+    for (L s = 0; s < count; s++) {
+      const L chosen = slot[r * count + s];
+      if (chosen < 0 || chosen >= size[s]) return free(at), 2;
+      at[s] = (const float *)address[s] + (layer * size[s] + chosen) * 2 * w;
+    }
     attend(heads, d, count, (const float *)p[0] + r * w, at, (float *)(at + count), (float *)p[1] + r * w);
   }
   free(at);
@@ -66,7 +88,7 @@ static int past_part(const L *n, void *const *p, L part) {
 }
 int attend_past(const L *n, void *const *p) { return run_all(n, p, n[1], past_part); }
 
-/* n: rows, threads, heads, d, places. p: q, out; keys and values (items, places, 2 heads d), shared by all rows of an
+/* n: rows, threads, heads, d, places, items. p: q, out; keys and values (items, places, 2 heads d), shared by all rows of an
    item; item (rows,); seen (items, places), a byte each, 0 where the place is hidden; looks (rows, places), the mean
    of the heads' weights. */
 static int memory_part(const L *n, void *const *p, L part) {
@@ -77,6 +99,7 @@ static int memory_part(const L *n, void *const *p, L part) {
   if (!at) return 1;
   ROWS(part) {
     const L first = item[r] * count;
+    if (item[r] < 0 || item[r] >= n[5]) return free(at), 2;
     float *alpha = (float *)(at + count), *look = (float *)p[5] + r * count;
     for (L s = 0; s < count; s++) at[s] = seen[first + s] ? (const float *)p[2] + (first + s) * 2 * w : 0;
     attend(heads, d, count, (const float *)p[0] + r * w, at, alpha, (float *)p[1] + r * w);
@@ -105,7 +128,7 @@ static int best_part(const L *n, void *const *p, L part) {
     const float *x = (const float *)p[0] + r * symbols;
     L *found = (L *)p[2] + r * count, have = 0;
     float greatest = -INFINITY;
-    double total = 0;
+    double total_share = 0;
     for (L c = 0; c < chunks; c++) {
       const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
       float top = -INFINITY;
@@ -117,13 +140,13 @@ static int best_part(const L *n, void *const *p, L part) {
     const float base = greatest == -INFINITY ? 0 : greatest;
     for (L c = 0; c < chunks; c++) {
       const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
-      float sum = 0;
-#pragma omp simd reduction(+ : sum)
+      float shares[CHUNK];
+#pragma omp simd
       for (L i = c * CHUNK; i < end; i++) {
         const float e = x[i] - base;
-        sum += e < -104.f ? 0 : e == e ? r_exp(e) : e;
+        shares[i - c * CHUNK] = e < -104.f ? 0 : e == e ? r_exp(e) : e;
       }
-      total += sum;
+      total_share += sum_of(end - c * CHUNK, shares);
       if (have == count && !(tops[c] > best[count - 1])) continue;
       for (L i = c * CHUNK; i < end; i++) {
         if (i == forbidden || x[i] == -INFINITY || (have == count && !(x[i] > best[count - 1]))) continue;
@@ -136,7 +159,7 @@ static int best_part(const L *n, void *const *p, L part) {
     float *log_p = (float *)p[1] + r * count;
     for (L i = 0; i < count; i++) {
       if (i >= have) found[i] = 0;
-      log_p[i] = total != total ? NAN : i < have ? (float)(best[i] - base - log(total)) : -INFINITY;
+      log_p[i] = total_share != total_share ? NAN : i < have ? (float)(best[i] - base - log(total_share)) : -INFINITY;
     }
   }
   free(tops);

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import PRELUDE
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.checks import check
 
 _THREADED = 256  # frames for which it is worth while to start a thread
 
@@ -44,15 +45,21 @@ class Bank:
     @classmethod
     def of(cls, window: Tensor, filters: Tensor) -> Bank:
         """All in float64, on the CPU."""
-        points = 2 * (len(filters) - 1)
-        half = points // 2
+        half = len(filters) - 1
+        points = 2 * half
+        if half < 1 or half & (half - 1) or not 0 < len(window) <= points:
+            raise ValueError(f"a transform of {points} points does not fit a window of {len(window)}.")
+        check("a bank's window", window.contiguous(), (len(window),), torch.float64)
+        check("a bank's filters", filters.contiguous(), (half + 1, filters.shape[1]), torch.float64)
         turns = torch.polar(torch.ones(half, dtype=torch.float64), _angles(half, half))
         ends = torch.polar(torch.ones(half // 2 + 1, dtype=torch.float64), _angles(half // 2 + 1, points))
         found = [column.nonzero().flatten() for column in filters.unbind(1)]
+        if not all(len(k) for k in found):
+            raise ValueError("a filter lets nothing through: give it a wider band or more points.")
         heard = torch.tensor([(int(k[0]), int(k[-1] - k[0]) + 1) for k in found])
         parts = [filters[k[0] : k[-1] + 1, m] for m, k in enumerate(found)]
         return cls(
-            window=window / 2,
+            window=(window / 2).contiguous(),
             turns=torch.view_as_real(turns).contiguous(),
             half_turns=torch.view_as_real(-1j * ends).contiguous(),
             places=torch.tensor(_places(half)),
@@ -73,6 +80,12 @@ def energies(
     assert loaded is not None
     waves, before = waves.double().contiguous(), before.double().contiguous()
     rows, samples = waves.shape
+    if not samples or hop < 1:
+        raise ValueError(f"energies: {samples} samples with a hop of {hop}: both must be at least 1.")
+    check("energies: waves", waves, (rows, samples), torch.float64)
+    check("energies: before", before, (rows, 1), torch.float64)
+    if lengths is not None:
+        check("energies: lengths", lengths.long().contiguous(), (rows,), torch.int64)
     ends = torch.full((rows,), samples) if lengths is None else lengths.long().clamp(0, samples).contiguous()
     frames = 1 + max(samples - len(bank.window), 0) // hop
     out = torch.empty(rows, frames, len(bank.heard))
