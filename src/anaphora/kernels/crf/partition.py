@@ -24,8 +24,8 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, ...]:
         inputs, (safe, marginals, counts) = ctx.saved_tensors[:5], ctx.saved_tensors[5:]
         if torch.is_grad_enabled():  # the gradient is itself to be differentiated
-            emissions, *shared, lengths = inputs
-            total = in_log_domain(emissions[safe], *shared, lengths[safe])
+            emissions, transitions, start, end, lengths = inputs
+            total = in_log_domain(emissions[safe], transitions, start, end, lengths[safe])
             again = torch.autograd.grad(
                 total, inputs[:4], gradient[safe], create_graph=True, allow_unused=True
             )

@@ -18,7 +18,13 @@ apart at one place and in one transition, and doubles reach down to exp(−708).
 
 
 def chain_sums(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, *, gradient: bool = True
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    *,
+    gradient: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums of a batch of chains, computed in double precision.
 
@@ -27,10 +33,10 @@ def chain_sums(
     the expected counts of transitions ``(batch, K, K)``. Rows that are not safe get zeros. Without ``gradient`` the last
     two may have any shape.
     """
-    scores = tuple(x.detach() for x in (emissions, transitions, start, end))
+    e, t, s, f = emissions.detach(), transitions.detach(), start.detach(), end.detach()
     if native.ready(emissions) and emissions.dtype in (torch.float32, torch.float64):
-        return native.sums(*scores, lengths, gradient=gradient)
-    log_z, safe, marginals, counts = _in_torch(*(x.double() for x in scores), lengths)
+        return native.sums(e, t, s, f, lengths, gradient=gradient)
+    log_z, safe, marginals, counts = _in_torch(e.double(), t.double(), s.double(), f.double(), lengths)
     return log_z, safe, marginals.to(emissions.dtype), counts.to(emissions.dtype)
 
 

@@ -26,6 +26,7 @@ FLAGS = (
     "-w",
 )
 ARITHMETIC = Path(__file__).with_name("arithmetic.h")
+LANES = Path(__file__).with_name("lanes.h")  # for kernels that sum floats
 SECONDS = 120  # a compiler that takes longer hangs
 
 

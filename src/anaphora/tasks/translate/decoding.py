@@ -11,6 +11,7 @@ import torch
 
 from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.models.memory import Memory, join_memories
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.static import StaticTransformer
@@ -82,8 +83,21 @@ def _search(
         return device_beam(StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device))
     engine = model if watched else packed(model, int8=s.int8)
     seeds = [_seed(s.seed, ids) for ids in sources]
-    memory = engine.encode(source, lengths)
+    memory = _encoded_alone(engine, source, lengths) if s.int8 else engine.encode(source, lengths)
     return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree)
+
+
+def _encoded_alone(model: Seq2Seq, source: torch.Tensor, lengths: torch.Tensor) -> Memory:
+    """The memory of all sources, each read by itself.
+
+    Attention in a batch rounds its last bits otherwise than alone, and rounding to eight bits makes such a bit a whole
+    step; read alone, a source gives the same bits in any batch.
+    """
+    each = [
+        model.encode(row[None, :length], lengths[i : i + 1])
+        for i, (row, length) in enumerate(zip(source, lengths.tolist(), strict=True))
+    ]
+    return join_memories(each, source.shape[1])
 
 
 def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
