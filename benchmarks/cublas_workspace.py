@@ -26,7 +26,13 @@ def main() -> None:
     graph.replay()
     torch.cuda.synchronize()
     torch._C._cuda_clearCublasWorkspaces()
-    others = [torch.zeros(1 << 18, device="cuda") for _ in range(64)]  # takes the memory that was freed
+    with torch.cuda.stream(stream):  # memory is used again by the stream that freed it
+        others = [
+            torch.zeros(size, device="cuda")
+            for size in (1 << 12, 1 << 16, 1 << 20, 1 << 21)
+            for _ in range(32)
+        ]
+    torch.cuda.synchronize()
     try:
         graph.replay()
         torch.cuda.synchronize()
