@@ -61,8 +61,7 @@ def checked_lengths(lengths: Tensor | None, x: Tensor, where: str = "Recurrent")
         raise ValueError(f"{where}: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
     if lengths.dtype not in INTEGERS and lengths.numel():
         raise ValueError(f"{where}: lengths must be integers, got {lengths.dtype}.")
-    if lengths.dtype != torch.int64:  # also those of an empty list
-        lengths = lengths.to(torch.int64)
+    lengths = lengths.to(torch.int64).contiguous()  # as kernels read them; also those of an empty list
     if torch.compiler.is_compiling() or not lengths.numel():
         return lengths
     if lengths.is_cuda and not x.is_cuda:
@@ -96,8 +95,8 @@ def checked(run: LayerRun) -> LayerRun:
     if run.lengths is not None and (run.lengths.shape != shape[:1] or run.lengths.dtype not in INTEGERS):
         found = f"{tuple(run.lengths.shape)} of {run.lengths.dtype}"
         raise ValueError(f"lengths must be {shape[0]} integers, got {found}.")
-    if run.lengths is not None and run.lengths.dtype != torch.int64:
-        run = run._replace(lengths=run.lengths.to(torch.int64))
+    if run.lengths is not None and not (run.lengths.dtype == torch.int64 and run.lengths.is_contiguous()):
+        run = run._replace(lengths=run.lengths.to(torch.int64).contiguous())  # as kernels read them
     if lazy:  # a negation that torch has put off is not in the memory that kernels read
         groups = [tuple(t.resolve_neg() for t in group) for group in (run.steps, run.rows, run.initial)]
         return run._replace(steps=groups[0], rows=groups[1], initial=groups[2])
