@@ -29,7 +29,13 @@ def ready(scores: Tensor) -> bool:
 
 
 def sums(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, *, gradient: bool = True
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    *,
+    gradient: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `scaled.chain_sums`; all scores are of one type, float32 or float64."""
     given = _checked(emissions, transitions, start, end, lengths)

@@ -18,7 +18,13 @@ apart at one place and in one transition, and doubles reach down to exp(−708).
 
 
 def chain_sums(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor, *, gradient: bool = True
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    *,
+    gradient: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums of a batch of chains, computed in double precision.
 

@@ -284,7 +284,9 @@ def _check(ids: Array, keep: Array, window: int, inputs: Array, outputs: Array, 
     ):
         if array.dtype != dtype or not array.flags.c_contiguous or len(array) < rows:
             found = f"{array.dtype} {array.shape}"
-            raise ValueError(f"word2vec: {name} must be {np.dtype(dtype)} of at least {rows} rows, got {found}.")
+            raise ValueError(
+                f"word2vec: {name} must be {np.dtype(dtype)} of at least {rows} rows, got {found}."
+            )
     if inputs.ndim != 2 or outputs.shape[1:] != inputs.shape[1:] or inputs.shape[1] % LANES or window < 1:
         found = f"{inputs.shape} and {outputs.shape}, window {window}"
         raise ValueError(f"word2vec: widths must be equal and multiples of {LANES}, got {found}.")

@@ -17,7 +17,9 @@ from anaphora.kernels.snapshot import address_of
 from anaphora.kernels.toolchain import compiler
 from anaphora.kernels.toolchain.checks import check
 
-_MOST_INPUTS = (2**31 - 1) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
+_MOST_INPUTS = (
+    2**31 - 1
+) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
 _THREADED = 1 << 22  # multiplications for which it is worth while to start a thread
 
 
@@ -65,7 +67,9 @@ def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
     if bias is not None:
         check("packed bias", bias.detach().contiguous(), (outputs,), torch.float32)
     if int8 and inputs > _MOST_INPUTS:
-        raise ValueError(f"packed weights of eight bits may have at most {_MOST_INPUTS} inputs, got {inputs}.")
+        raise ValueError(
+            f"packed weights of eight bits may have at most {_MOST_INPUTS} inputs, got {inputs}."
+        )
     broad = -(-outputs // loaded.panel_width()) * loaded.panel_width()
     filled = F.pad(weight.new_zeros(outputs) if bias is None else bias.detach(), (0, broad - outputs))
     if not int8:
