@@ -39,7 +39,15 @@ class Prepared:
 def prepare(values: NDArray[np.float64], columns: Columns, *, aligned: bool, begin: int = 0) -> Prepared:
     """Features are the standardised targets (not if ``aligned``), the other columns, then the masks of those that had
     gaps in training (1 where a value is real). A missing value is that of the step before, at the start the mean."""
-    standard = columns.standardised(values)
+    with np.errstate(over="ignore"):  # what overflows is refused
+        standard = columns.standardised(values)
+    large = np.argwhere(np.abs(standard) > np.finfo(np.float32).max)  # a network would take it for infinity
+    if len(large):
+        row, place = large[0]
+        raise DataError(
+            f"row {row + 1}, column {columns.names[place]}: {values[row, place]:g} is too large for a network's numbers; "
+            "correct it, or leave the cell empty if the value is missing."
+        )
     filled = fill_forward(standard)
     own, others = columns.places(columns.targets), columns.places(columns.others)
     real = (~np.isnan(values)).astype(np.float64)
