@@ -153,6 +153,7 @@ CHANGES = {
 @torch.no_grad()
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("model", ["bahdanau", "gated", "turned"], indirect=True)
 def test_what_changes_is_packed_again(model: Seq2Seq, change: str, int8: bool) -> None:
     source, lengths, target = batch()
 

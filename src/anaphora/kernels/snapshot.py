@@ -44,7 +44,7 @@ class Snapshot:
         self.tensors = list(tensors)
         self.compared: list[tuple[Tensor, Tensor]] = []  # tensors and copies
         self._clones = [clone for t in self.tensors if (clone := self._clone(t)) is not None]
-        self._places = [*map(memory_of, self.tensors)]
+        self.places = [*map(memory_of, self.tensors)]
 
     def _clone(self, tensor: Tensor) -> Tensor | None:
         """The lazy clone, which also keeps the memory from being used for something else."""
@@ -60,12 +60,13 @@ class Snapshot:
 
     def unchanged(self) -> bool:
         """Whether all tensors, if they have the same layout, hold what they held, to the last bit."""
-        if [*map(memory_of, self.tensors)] != self._places:
+        if [*map(memory_of, self.tensors)] != self.places:
             return False
-        return not self.compared or _same_bytes(self.compared)
+        return not self.compared or same_bytes(self.compared)
 
 
-def _same_bytes(pairs: Sequence[tuple[Tensor, Tensor]]) -> bool:
+def same_bytes(pairs: Sequence[tuple[Tensor, Tensor]]) -> bool:
+    """Whether each tensor holds what its contiguous copy does."""
     for tensor, copy in pairs:
         now = tensor.detach().contiguous()
         if _memcmp()(address_of(now), copy.data_ptr(), copy.nbytes):

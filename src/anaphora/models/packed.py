@@ -22,7 +22,6 @@ class _Made(NamedTuple):
 
     packed: Seq2Seq
     fingerprint: Fingerprint
-    content: Snapshot
 
 
 _made: WeakKeyDictionary[Seq2Seq, dict[bool, _Made]] = WeakKeyDictionary()
@@ -45,13 +44,13 @@ def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     with _lock:
         kept = _made.setdefault(model, {})
         made = kept.get(int8)
-        if made is None or not (made.fingerprint.alike() and made.content.unchanged()):
+        if made is None or not made.fingerprint.unchanged():
             # Of the model itself only what lies in dictionaries, or it would live for ever.
             own = [(vars(model), ("training",)), (model._modules, tuple(model._modules))]
-            fingerprint = Fingerprint(model.encoder, model.decoder, entries=own)
-            content = Snapshot(fingerprint.tensors)
+            content = Snapshot((*weights, *model.buffers()))
+            fingerprint = Fingerprint(model.encoder, model.decoder, entries=own, content=content)
             with torch.no_grad():
-                kept[int8] = made = _Made(_pack(model, int8), fingerprint, content)
+                kept[int8] = made = _Made(_pack(model, int8), fingerprint)
         return made.packed
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anaphora.nn.watched import Watched
 
-class Affine(nn.Module):
+
+class Affine(Watched):
     """``W₁ v₁ + W₂ v₂ + … + b``: ``Affine(in₁, in₂, …, out)``, called with as many inputs.
 
     In a cell the first input is ``x`` and the others are states: ``Affine(inputs, hidden, hidden)(x, h)``

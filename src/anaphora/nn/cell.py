@@ -7,9 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from anaphora.nn.affine import Affine
+from anaphora.nn.watched import Watched
 
 
-class Cell(nn.Module):
+class Cell(Watched):
     """One step of a recurrence, h_t = f(x_t, h_{t−1}), written as its equations.
 
     A subclass names its states, makes its parameters in ``setup`` and computes one step in ``step``::
@@ -31,6 +32,7 @@ class Cell(nn.Module):
     """
 
     state: tuple[str, ...] = ("h",)
+    _derived = ("_engines", "_number")
 
     def __init__(self, inputs: int, hidden: int, **options: Any):
         super().__init__()

@@ -22,6 +22,8 @@ class Sinusoidal(nn.Module):
     P[p, 2i] = sin(p / 10000^(2i/d)),    P[p, 2i+1] = cos(p / 10000^(2i/d))
     """
 
+    _derived = ("_table",)
+
     def __init__(self, width: int, *, base: float = 10000.0):
         super().__init__()
         if width % 2:
@@ -75,6 +77,8 @@ class Rotary(nn.Module):
     Applied to queries and keys, q · k then depends on the contents and on the distance, not on the places.
     """
 
+    _derived = ("_turns",)
+
     def __init__(self, *, base: float = 10000.0):
         super().__init__()
         self.base = base
@@ -113,6 +117,8 @@ class Alibi(nn.Module):
     For h heads, a power of two, the slopes are 2^(−8/h), 2^(−16/h), …, 2^(−8); for other counts those of the
     next lower power, followed by every second one of the next higher.
     """
+
+    _derived = ("_slopes",)
 
     def __init__(self, heads: int):
         super().__init__()

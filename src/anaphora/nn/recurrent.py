@@ -28,11 +28,12 @@ from anaphora.nn.recurrent_run import (
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stream import Stream
 from anaphora.nn.recurrent_stream_cuda import CudaStream
+from anaphora.nn.watched import Watched
 
 Connections = Literal["plain", "residual", "highway", "dense"]
 
 
-class Recurrent(nn.Module):
+class Recurrent(Watched):
     """Runs a cell over sequences: ``y, last = Recurrent(LSTM(64, 128), layers=2)(x, lengths)``.
 
     The given cell is the first layer's; those of further layers and directions are made like it, each with
@@ -50,6 +51,8 @@ class Recurrent(nn.Module):
 
     All noise is for training only.
     """
+
+    _derived = ("_numbers", "_streams")
 
     def __init__(
         self,

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 place_of, empty_like = Tensor.data_ptr, torch.empty_like
 
 
-def fingerprint_of(layer: Recurrent) -> Fingerprint:
-    """All that a step of the layer depends on, apart from what its weights hold."""
-    own = [(vars(layer), ("zoneout", "connections")), (layer.cells._modules, tuple(layer.cells._modules))]
-    return Fingerprint(*layer.cells, entries=own)
+def fingerprint_of(layer: Recurrent, content: Snapshot | None = None) -> Fingerprint:
+    """All that a step of the layer depends on; ``content``: of the tensors whose values are copied."""
+    return Fingerprint(layer, content=content)
 
 
 class _Ready:
@@ -67,9 +66,10 @@ class Stream:
         self.packed: dict[bool, list[Packed]] = {}  # by whether it is for one row
         read = [s.reads(p) for s, p in zip(self.steppers, self.params, strict=True)] if self.serves else []
         self.plain = None not in read
-        # The weights are packed later: no write can come between.
-        self.fingerprint = fingerprint_of(layer)
-        self.snapshot = Snapshot(t for found in read for t in found or ()) if self.plain else Snapshot(())
+        # The weights are packed later: no write can come between. What is not plain is made anew for each step.
+        content = Snapshot(t for found in read for t in found or ()) if self.plain else None
+        self.fingerprint = fingerprint_of(layer, content)
+        self.same = self.fingerprint.same
 
     def _find(self, cells: Sequence[Cell], keep: tuple[float, ...], x: Tensor, state: States) -> bool:
         for cell in cells:
@@ -89,13 +89,16 @@ class Stream:
         """Whether this stream still belongs to the layer it was made for, and serves this kind of input."""
         if x.dtype is not self.dtype or (self.serves and not x.is_cpu):
             return False
-        return self.fingerprint.alike() and self.snapshot.unchanged()
+        return self.fingerprint.unchanged()
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where this stream does not serve."""
         if not self.serves or x.dtype is not self.dtype or not x.is_cpu or transformed():
             return None
-        if not (self.fingerprint.alike() and self.snapshot.unchanged()):
+        try:
+            if not self.same() and not self.fingerprint.unchanged():
+                return None
+        except KeyError:  # a part is gone
             return None
         ready = self.threads.get(get_ident())
         if ready is None or x.shape != ready.x or not self.plain:

@@ -22,6 +22,7 @@ from anaphora.kernels.recurrence.backends.base import Params, StepFunction
 from anaphora.kernels.recurrence.front import operations_rows  # noqa: F401  (adds its rules)
 from anaphora.kernels.recurrence.front.graph import CannotTrace, Graph, Node
 from anaphora.kernels.recurrence.front.operations import write_down
+from anaphora.kernels.snapshot import address_of
 
 aten = torch.ops.aten
 
@@ -290,7 +291,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _memory(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:
-    return tensor.data_ptr(), tensor.shape, tensor.stride()
+    return address_of(tensor), tensor.shape, tensor.stride()
 
 
 def _flat(value: Any) -> list[Any]:
