@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch._C._dynamo.guards import TensorGuards
 
 from anaphora.kernels.snapshot import Snapshot, memory_of, same_bytes
+from anaphora.nn.cell import named_tensors
 from anaphora.nn.watched import Watched, changes
 
 Value = TypeVar("Value")
@@ -101,7 +102,8 @@ class Fingerprint:
         return True
 
     def _look(self) -> list[int]:
-        return [*map(memory_of, self.tensors), *map(Tensor.storage_offset, self.tensors)]
+        offsets: map[Any] = map(Tensor.storage_offset, self.tensors)
+        return [*map(memory_of, self.tensors), *offsets]
 
 
 def _expression(names: dict[str, object], terms: list[str]) -> Callable[[], bool]:
@@ -126,14 +128,18 @@ class Derived(Generic[Value]):
     def __init__(self, make: Callable[[], Value]):
         self.make = make
         self._lock = RLock()
-        self._now: tuple[Fingerprint, Value] | None = None
+        self._now: tuple[Fingerprint, Value, dict[str, Tensor]] | None = None
         self._kept: OrderedDict[Hashable, tuple[object, Value]] = OrderedDict()
 
     def of(self, module: nn.Module) -> Value:
         """The value that belongs to the module as it is now."""
+        return self.with_tensors(module)[0]
+
+    def with_tensors(self, module: nn.Module) -> tuple[Value, dict[str, Tensor]]:
+        """The value, and the module's parameters and buffers by name, which the caller must not change."""
         now = self._now
         if now is not None and now[0].unchanged():
-            return now[1]
+            return now[1:]
         with self._lock:
             fingerprint = Fingerprint(module)
             before = self._kept.pop(fingerprint.key, None)
@@ -142,8 +148,8 @@ class Derived(Generic[Value]):
             self._kept[fingerprint.key] = (fingerprint.identities, value)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-            self._now = (fingerprint, value)
-            return value
+            self._now = (fingerprint, value, named_tensors(module))
+            return self._now[1:]
 
 
 class _Walk:
