@@ -23,7 +23,8 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.backends.persistent.clusters import clustered, clusters_at_once
-from anaphora.kernels.recurrence.backends.persistent.passes import Pass, Passes
+from anaphora.kernels.recurrence.backends.persistent.launch import Pass
+from anaphora.kernels.recurrence.backends.persistent.passes import Passes
 from anaphora.kernels.recurrence.backends.persistent.program import Programs, make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import Costs, Tiling, cost, counts, tile
@@ -87,7 +88,7 @@ class Bench:
 
     def __init__(self, device: torch.device):
         facts = torch.cuda.get_device_properties(device)
-        self.device, self.processors = device, facts.multi_processor_count
+        self.device, self.sms = device, facts.multi_processor_count
         self.architecture = f"sm_{facts.major}{facts.minor}a"
 
     def tilings(self, layer: Layer, shape: tuple[int, int, int], near: bool) -> tuple[Tiling, Tiling] | None:
@@ -97,7 +98,7 @@ class Bench:
             tiling = tile(program, layer.hidden, *shape, layer.half)
             if tiling is None:
                 return None
-            room = self.processors
+            room = self.sms
             if near:
                 tiling = clustered(program, tiling, layer.half)
                 if not tiling.cluster:
@@ -120,7 +121,7 @@ class Bench:
                 program.backward,
                 tiling,
                 counts(program, tiling, layer.half),
-                cost(program, tiling, BATCH, layer.half, self.processors),
+                cost(program, tiling, BATCH, layer.half, self.sms),
                 1000 * (end - begin) / (LONG - SHORT),
             )
 
@@ -128,7 +129,7 @@ class Bench:
         kind = KINDS[layer.dtype]
         made = [Kernel(layer.programs.forward, tilings[0], kind)]
         made.append(Kernel(layer.programs.backward, tilings[1], kind, made[0]))
-        forward, backward = (Pass(k, self.device, self.architecture, self.processors) for k in made)
+        forward, backward = (Pass(k, self.device, self.architecture, self.sms) for k in made)
         return Passes(layer.programs, forward, backward, forward)
 
     def times(self, passes: Passes, layer: Layer, steps: int) -> tuple[float, float]:

@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 from anaphora.kernels.recurrence.backends.persistent.clusters import clustered
-from anaphora.kernels.recurrence.backends.persistent.passes import Arrays, Pass, Passes
+from anaphora.kernels.recurrence.backends.persistent.launch import Arrays, Pass
+from anaphora.kernels.recurrence.backends.persistent.passes import Passes
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import tile
@@ -171,7 +172,7 @@ def emulated_passes(
     batch: int,
     folder: Path,
     columns: int = 8,
-    processors: int = 132,
+    sms: int = 132,
     near: bool = False,
     half: bool = False,
     sides: int = 1,
@@ -192,7 +193,7 @@ def emulated_passes(
         tiling = clustered(program, tiling, half) if near else tiling
         before = made[0].kernel if program.backward else None
         kernel = Kernel(program, tiling, "bf16" if half else "tf32", before, sides)
-        one = Pass(kernel, torch.device("cpu"), "", processors)
+        one = Pass(kernel, torch.device("cpu"), "", sms)
         library = build(one.kernel, folder, change)
         one.run = partial(_run, library, one, words or no_words())  # type: ignore[method-assign]
         made.append(one)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.persistent.body import Body, place_name
 from anaphora.kernels.recurrence.backends.persistent.columns import Exchange, Key, Program
-from anaphora.kernels.recurrence.backends.persistent.passes import Arrays, Pass, Passes
+from anaphora.kernels.recurrence.backends.persistent.launch import Arrays, Pass
+from anaphora.kernels.recurrence.backends.persistent.passes import Passes
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import PRELUDE, Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
@@ -213,15 +214,15 @@ def _run(
         host.run(kernel_pass, arrays, time, batch, reverse)
 
 
-def host_passes(plan: Plan, batch: int, processors: int = 132) -> Passes:
+def host_passes(plan: Plan, batch: int, sms: int = 132) -> Passes:
     """The passes of a plan in float32, run by the host in place of a GPU."""
     programs = make_programs(plan)
     made: list[Pass] = []
     for program in (programs.forward, programs.backward, programs.running):
-        tiling = choose(program, programs.hidden, batch, False, processors)
+        tiling = choose(program, programs.hidden, batch, False, sms)
         assert tiling is not None
         before = made[0].kernel if program.backward else None
-        one = Pass(Kernel(program, tiling, "tf32", before), torch.device("cpu"), "sm_90a", processors)
+        one = Pass(Kernel(program, tiling, "tf32", before), torch.device("cpu"), "sm_90a", sms)
         assert one.kernel.source
         host = Host(program, programs.hidden, len(one.kernel.before.program.shared))
         one.run = partial(_run, host, one)  # type: ignore[method-assign]

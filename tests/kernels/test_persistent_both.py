@@ -44,7 +44,7 @@ def _both(
         matrices, vectors = traced.boundary(params)
         stacked = [torch.cat([matrices[p] for p in m.parts]) for m in plan.matrices]
         given.append(Arguments(stacked, vectors, (x,), (), start))
-        sides.append(emulated_passes(plan, len(x), folder, columns=32, processors=4, sides=2, tiles=2))
+        sides.append(emulated_passes(plan, len(x), folder, columns=32, sms=4, sides=2, tiles=2))
     assert sides[0].all[0].kernel.source == sides[1].all[0].kernel.source
     teams = any(p.split > 1 for p in sides[0].all[0].tiling.products)
     assert teams == isinstance(cells[0], nn.LSTM)  # four gates of 32 columns are many results for a warp
@@ -90,7 +90,7 @@ def test_half_a_gpu_holds_one_direction_of_the_common_size(monkeypatch: pytest.M
     plan = make_plan(trace(LayerStep(cell), params, (x,), (), initial), [6], [], [512, 512], {0})
     programs = make_programs(plan)
     for program in (programs.forward, programs.backward):
-        half, whole = (choose(program, 512, 64, True, processors) for processors in (66, 132))
+        half, whole = (choose(program, 512, 64, True, sms) for sms in (66, 132))
         assert half is not None
         assert whole is not None
         assert half.grid(64, 66) == half.slices * half.groups(64) == 64

@@ -17,7 +17,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.backends.base import Case
 from anaphora.kernels.recurrence.backends.persistent import run
-from anaphora.kernels.recurrence.backends.persistent.passes import Pass
+from anaphora.kernels.recurrence.backends.persistent.launch import Pass
 from anaphora.kernels.recurrence.backends.persistent.source import NAME
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.trace import trace

@@ -36,7 +36,7 @@ def test_kernels_run_by_fibres_equal_the_reference(
     made = []
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        made.append(emulated_passes(plan, batch, tmp_path, columns=8, processors=3, near=near))
+        made.append(emulated_passes(plan, batch, tmp_path, columns=8, sms=3, near=near))
         return made[-1]
 
     monkeypatch.setattr(run, "_passes", passes)
@@ -118,7 +118,7 @@ def _silence_of_the_first_block(text: str) -> str:
     ("cell", "near"),
     [
         (Laundering(5, 20), False),
-        (Laundering(5, 20), True),
+        pytest.param(Laundering(5, 20), True, marks=pytest.mark.slow),
         (nn.LSTM(5, 20, layer_norm=True), True),
         pytest.param(nn.LSTM(5, 20, layer_norm=True), False, marks=pytest.mark.slow),
     ],
@@ -133,7 +133,7 @@ def test_what_is_computed_after_waiting_in_vain_is_nan(
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
         return emulated_passes(
-            plan, batch, tmp_path, processors=3, near=near, words=words, change=_silence_of_the_first_block
+            plan, batch, tmp_path, sms=3, near=near, words=words, change=_silence_of_the_first_block
         )
 
     monkeypatch.setattr(run, "_passes", passes)

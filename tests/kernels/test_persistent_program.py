@@ -24,7 +24,7 @@ from anaphora.kernels.recurrence.backends.persistent.clusters import (
     reduction_width,
 )
 from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable, find
-from anaphora.kernels.recurrence.backends.persistent.packing import pack_depth, pack_rows, unpack_rows
+from anaphora.kernels.recurrence.backends.persistent.layout import pack_depth, pack_rows, unpack_rows
 from anaphora.kernels.recurrence.backends.persistent.program import Programs, make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import SHARED_MEMORY, choose, tile
@@ -33,7 +33,7 @@ from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.nn.recurrent_step import LayerStep
 
 GOLDEN = Path(__file__).with_name("golden")
-H200 = 132  # its multiprocessors
+H200 = 132  # its SMs
 CELLS: dict[str, Callable[[int], nn.Cell]] = {
     "lstm": lambda h: nn.LSTM(6, h),
     "gru_after": lambda h: nn.GRU(6, h, reset="after"),

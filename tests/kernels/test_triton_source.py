@@ -1,4 +1,4 @@
-"""Kernels printed from plans: their text against golden files, their stages, and their numbers in Triton's interpreter.
+"""Kernels generated from plans: their text against golden files, their stages, and their numbers in Triton's interpreter.
 
 ``ANAPHORA_GOLDEN=write pytest tests/kernels/test_triton_source.py`` writes the golden files anew.
 """
@@ -19,7 +19,7 @@ from recurrence_results import Run
 
 from anaphora import nn
 from anaphora.kernels.recurrence.backends.triton.passes import programs
-from anaphora.kernels.recurrence.backends.triton.stages import CannotPrint, forward_stages
+from anaphora.kernels.recurrence.backends.triton.stages import CannotGenerate, forward_stages
 from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
@@ -100,7 +100,7 @@ def test_what_cannot_be_printed_says_so() -> None:
         def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
             return torch.tanh(self.b(torch.tanh(self.a(x, h))))
 
-    with pytest.raises(CannotPrint, match="no multiple of the state's 8"):
+    with pytest.raises(CannotGenerate, match="no multiple of the state's 8"):
         forward_stages(_plan(Narrow(I, H)))
 
 
@@ -117,7 +117,7 @@ def test_tiles_cover_rows_and_columns() -> None:
 def test_products_with_few_results_are_cut_along_their_depth() -> None:
     assert shares(256, 4096, 1024) == 4  # the gradient of 1024 units from 4096 gates
     assert shares(64, 8192, 2048) == 4
-    assert shares(256, 1024, 4096) == 1  # as many results keep all processors busy
+    assert shares(256, 1024, 4096) == 1  # as many results keep all SMs busy
     assert shares(8, 32, 8) == 1
     for depth in (4096, 4104, 6150, 3075):
         assert depth % shares(1, depth, 64) == 0

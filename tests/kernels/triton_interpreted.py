@@ -1,4 +1,4 @@
-"""The printed kernels on the CPU, by Triton's interpreter: prints the largest difference to the loop for every case.
+"""The generated kernels on the CPU, by Triton's interpreter: prints the largest difference to the loop for every case.
 
 Run with TRITON_INTERPRET=1; see test_triton_source.py.
 """
@@ -60,7 +60,7 @@ def difference(
     call = Call(given.counts(), lengths, reverse)
     grads = [torch.randn(B, T, H), *(torch.randn(B, H) for _ in states)]
     found: list[Sequence[Tensor | None]] = []
-    for ways in (LOOP_PASSES, passes.PRINTED_PASSES):
+    for ways in (LOOP_PASSES, passes.GENERATED_PASSES):
         y, last, kept = ways.forward(ready.plan, call, given, True)
         again, ends, _ = ways.forward(ready.plan, call, given, False)
         backward = ways.backward(ready.plan, call, given, kept, grads)

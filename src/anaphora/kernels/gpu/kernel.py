@@ -79,7 +79,8 @@ class Kernel:
 
 
 def serves(*tensors: Tensor) -> bool:
-    """Whether kernels of our own can take these: in an NVIDIA GPU's memory, and nobody is looking at the operations."""
+    """Whether kernels of our own can take these: in an NVIDIA GPU's memory, and neither torch.compile nor functorch follows the
+    operations."""
     watched = torch.compiler.is_compiling() or peek_interpreter_stack() is not None
     return not watched and all(t.is_cuda for t in tensors) and _compiler()
 

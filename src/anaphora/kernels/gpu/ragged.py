@@ -73,5 +73,5 @@ def _narrow(lengths: Tensor) -> int:
 
 
 def _ready(like: Tensor, kernel: Kernel) -> bool:
-    """Nothing can be loaded while somebody records a stream."""
+    """A kernel cannot be loaded while a CUDA graph is captured."""
     return kernel.loaded_on(like) or not torch.cuda.is_current_stream_capturing()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -131,14 +132,14 @@ def path_of(key: Mapping[str, str]) -> Path:
 def read(key: Mapping[str, str]) -> Thresholds | None:
     """What was measured and kept; None where there is nothing, or nothing sound."""
     try:
-        document = json.loads(kernel_cache.read(path_of(key)) or b"")
+        document = json.loads(kernel_cache.read(path_of(key)) or "")
         if document["key"] != key:
             return None
         regions = {name: Region(**limits) for name, limits in document["thresholds"].items()}
         if any(type(n) is not int or n < 0 for r in regions.values() for n in (r.hidden, r.cells)):
             return None
         return Thresholds(**regions)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -150,9 +151,9 @@ def keep(key: Mapping[str, str], found: Thresholds, measurements: Sequence[Measu
         "thresholds": asdict(found),
         "measurements": [asdict(m) for m in measurements],
     }
-    beside = path.with_name(f".{path.name}-{os.getpid()}")
-    beside.touch(mode=0o600)  # the cache trusts no file that a group may write
-    beside.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    beside.replace(path)
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".building-")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+    os.replace(beside, path)
     _thresholds.cache_clear()
     return path

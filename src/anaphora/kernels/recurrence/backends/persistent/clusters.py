@@ -106,14 +106,14 @@ def clustered(program: Program, tiling: Tiling, half: bool) -> Tiling:
 
 
 def closer(
-    program: Program, far: Tiling, batch: int, half: bool, processors: int, at_once: Callable[[int], int]
+    program: Program, far: Tiling, batch: int, half: bool, sms: int, at_once: Callable[[int], int]
 ) -> Tiling:
     """``far``, or a tiling in clusters that should take less time; ``at_once``: clusters of some blocks that fit.
 
     Fewer, wider blocks pay when nothing has to leave their cluster, and all weights stay in registers or rows are
     summed up.
     """
-    best = (cost(program, far, batch, half, processors), far)
+    best = (cost(program, far, batch, half, sms), far)
     given = (far.columns, far.tiles, far.warps)
     reduces = any(not e.is_product for e in program.exchanges)
     for shape in dict.fromkeys([given, *((c, 1, w) for c in (16, 32, 64) for w in (8, 4))]):
@@ -123,7 +123,7 @@ def closer(
         pays = tiling.near == program.stages - 1 and (whole or reduces)
         if not tiling.cluster or (shape != given and not pays):
             continue
-        room = min(processors, at_once(tiling.cluster) * tiling.slices)
+        room = min(sms, at_once(tiling.cluster) * tiling.slices)
         if room:
             needed = cost(program, tiling, batch, half, room)
             best = min(best, (needed, tiling), key=lambda one: one[0])
@@ -132,9 +132,9 @@ def closer(
 
 @cache
 def clusters_at_once(blocks: int, architecture: str, device: torch.device) -> int:
-    """How many clusters of ``blocks`` blocks a GPU holds when a block fills a multiprocessor.
+    """How many clusters of ``blocks`` blocks a GPU holds when a block fills an SM.
 
-    Its multiprocessors come in groups of unequal size, and a cluster lies within one of them.
+    Its SMs come in groups of unequal size, and a cluster lies within one of them.
     """
     code = nvrtc.machine_code('extern "C" __global__ void nothing(){}', architecture, "nothing")
     with torch.cuda.device(device):

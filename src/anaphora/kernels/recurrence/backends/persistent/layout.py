@@ -1,4 +1,9 @@
-"""Where the tensors of a call belong in the kernels' arrays: found once, since it does not depend on the numbers."""
+"""Where the tensors of a call belong in the kernels' arrays, and matrices and gradients brought into that order.
+
+A kernel knows columns by their *entry* in its shared array, each padded to whole slices; the plan knows them by their
+place in a value. Entries usually follow the plan's order, and then nothing is moved. What belongs where does not depend on
+the numbers, so it is found once (:class:`Layout`); packing and unpacking happen at every call.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from anaphora.kernels.recurrence.backends.persistent.columns import Key, Program
 from anaphora.kernels.recurrence.backends.persistent.program import Programs, together
@@ -92,3 +99,54 @@ _KINDS = ("vector", "row", "step", "product", "ahead")
 def entries_of(shared: list[Key], wanted: Sequence[Key]) -> Entries:
     start = together(shared, wanted)
     return Entries(start, tuple(shared[start : start + len(set(wanted))]), tuple(wanted))
+
+
+# ---------------------------------------------------------------------- packing
+def pack_depth(
+    matrix: Tensor, wanted: Sequence[Key], entries: Sequence[Key], hidden: int, padded: int
+) -> Tensor:
+    """Rows of blocks, each block one column of the result: ``(blocks·H, blocks·H)`` to ``(blocks·P, entries·P)``.
+
+    ``matrix`` multiplies values made of the numbers ``wanted``; the result multiplies the array's ``entries``.
+    """
+    if tuple(wanted) == tuple(entries) and padded == hidden:
+        return matrix.contiguous()
+    parts = []
+    for entry in entries:
+        found = [matrix[:, k * hidden : (k + 1) * hidden] for k, key in enumerate(wanted) if key == entry]
+        block = found[0]
+        for more in found[1:]:
+            block = block + more
+        parts.append(pad(block, (0, padded - hidden)) if padded > hidden else block)
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    if padded > hidden:
+        rows = whole.shape[0] // hidden
+        whole = pad(whole.reshape(rows, hidden, -1), (0, 0, 0, padded - hidden)).reshape(rows * padded, -1)
+    return whole.contiguous()
+
+
+def pack_rows(
+    matrix: Tensor, wanted: Sequence[Key], entries: Sequence[Key], hidden: int, padded: int
+) -> Tensor:
+    """The same for rows: ``(wanted·H, n)`` to ``(entries·P, n)``, where n stays."""
+    if tuple(wanted) == tuple(entries) and padded == hidden:
+        return matrix
+    parts = []
+    for entry in entries:
+        found = [matrix[k * hidden : (k + 1) * hidden] for k, key in enumerate(wanted) if key == entry]
+        block = found[0]
+        for more in found[1:]:
+            block = block + more
+        parts.append(pad(block, (0, 0, 0, padded - hidden)) if padded > hidden else block)
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def unpack_rows(
+    gradient: Tensor, wanted: Sequence[Key], entries: Sequence[Key], hidden: int, padded: int
+) -> Tensor:
+    """The way back: ``(entries·P, n)`` to ``(wanted·H, n)``."""
+    if tuple(wanted) == tuple(entries) and padded == hidden:
+        return gradient
+    starts = [list(entries).index(key) * padded for key in wanted]
+    parts = [gradient[s : s + hidden] for s in starts]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

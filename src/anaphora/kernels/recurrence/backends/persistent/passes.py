@@ -7,10 +7,9 @@ anything to be moved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,89 +17,21 @@ from torch import Tensor
 from anaphora.kernels.gpu.ragged import longest_first, turned_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
-from anaphora.kernels.recurrence.backends.persistent.ahead import reductions_ahead
-from anaphora.kernels.recurrence.backends.persistent.columns import Program
-from anaphora.kernels.recurrence.backends.persistent.layout import Gradient, Layout, Packed
-from anaphora.kernels.recurrence.backends.persistent.packing import pack_depth, pack_rows, unpack_rows
+from anaphora.kernels.recurrence.backends.persistent.columns import Columns
+from anaphora.kernels.recurrence.backends.persistent.launch import Arrays, Pass
+from anaphora.kernels.recurrence.backends.persistent.layout import (
+    Gradient,
+    Layout,
+    pack_depth,
+    pack_rows,
+    unpack_rows,
+)
 from anaphora.kernels.recurrence.backends.persistent.program import Programs
-from anaphora.kernels.recurrence.backends.persistent.source import NAME, Kernel
-from anaphora.kernels.recurrence.backends.persistent.tiling import Tiling, cost
+from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator, leaves
+from anaphora.kernels.recurrence.front.graph import Node
 from anaphora.kernels.recurrence.order import turned
 from anaphora.kernels.recurrence.precision import recurrent_precision
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.driver import Loaded, check_report, watch
-
-Arrays = dict[str, Tensor | None]
-
-
-@dataclass
-class Pass:
-    """One pass for certain sizes on one GPU: its kernel, compiled when it is first run."""
-
-    kernel: Kernel
-    device: torch.device
-    architecture: str
-    processors: int
-
-    @cached_property
-    def loaded(self) -> Loaded:
-        code = nvrtc.machine_code(self.kernel.source, self.architecture, "steps")
-        tiling = self.kernel.tiling
-        return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps, tiling.cluster)
-
-    @cached_property
-    def matrices(self) -> list[Packed]:
-        return Layout.matrices(self.kernel.program)
-
-    @property
-    def tiling(self) -> Tiling:
-        return self.kernel.tiling
-
-    @property
-    def program(self) -> Program:
-        return self.kernel.program
-
-    @property
-    def share(self) -> int:
-        """Processors of one direction."""
-        return self.processors // self.kernel.sides
-
-    def blocks(self, batch: int) -> int:
-        """Of one direction."""
-        return self.tiling.grid(batch, self.share)
-
-    def cost(self, batch: int) -> float:
-        """Microseconds per step, about."""
-        return cost(self.program, self.tiling, batch, self.kernel.kind != "tf32", self.share)
-
-    def run(self, sides: Sequence[Arrays], time: int, batch: int, reverse: bool, time_first: bool) -> None:
-        """Launch; the arrays of every direction by the names of the kernel's parameters.
-
-        ``time_first``: y, or its gradient, has the time first in memory, and not the batch.
-        """
-        index = self.device.index or 0
-        pointers = [arrays.get(name) for arrays in sides for _, name in self.kernel.parameters]
-        pointers += watch(index)
-        grid = len(sides) * self.blocks(batch)
-        numbers = [time, batch, int(reverse), self.tiling.groups(batch), int(time_first)]
-        here = torch.cuda.current_device() == index
-        with (
-            nullcontext() if here else torch.cuda.device(index)
-        ):  # the latter takes as long as a small kernel
-            self.loaded.launch(grid, pointers, numbers)
-
-    def shared_arrays(self, like: Tensor, rows: int) -> Arrays:
-        """What blocks exchange through, filled with the word that stands for nothing yet."""
-        width, sums = self.kernel.shared_width, self.kernel.reduction_width * self.tiling.slices
-        arrays: Arrays = {}
-        if width:
-            shared = torch.empty(rows, width, dtype=like.dtype, device=like.device)
-            if self.kernel.polled:
-                shared.view(torch.int32).fill_(-1)
-            arrays["SHARED"] = shared
-        if sums:
-            arrays["ROWS"] = torch.full((rows, sums), -1, dtype=torch.int32, device=like.device)
-        return arrays
+from anaphora.kernels.toolchain.driver import check_report
 
 
 @dataclass
@@ -176,7 +107,7 @@ class Passes:
         return Kept({name: a for name, a in arrays.items() if name in self._left}, tuple(given.steps))
 
     def _inputs(self, given: Arguments) -> Arrays:
-        """What both kernels read and nobody writes: parameters, inputs, and products of inputs for all steps."""
+        """What both kernels read and none writes: parameters, inputs, and products of inputs for all steps."""
         layout, x = self.layout, given.steps
         arrays: Arrays = {f"P{i}": given.vectors[i].contiguous() for i in layout.vectors}
         arrays |= {f"Q{i}": given.rows[i].contiguous() for i in layout.rows}
@@ -328,3 +259,48 @@ def in_memory(dy: Tensor | None) -> tuple[Tensor | None, bool]:
 def _precision(x: Tensor) -> AbstractContextManager[None]:
     """Products of float32 numbers as recurrent layers are asked to do them; others know but one way."""
     return recurrent_precision() if x.dtype == torch.float32 else nullcontext()
+
+
+# ---------------------------------------------------------------------- before the loop
+def reductions_ahead(
+    wanted: Sequence[Node], given: Arguments, products: dict[str, Tensor | None]
+) -> Iterator[tuple[Node, Tensor]]:
+    """Each reduction ``(T·B, 1)`` in float32; step inputs ``(T, B, ·)``; ``products`` holds the products of the inputs, as X and their number."""
+    columns = Columns(1)
+    moments: dict[int, tuple[Tensor, Tensor]] = {}
+    for node in sorted(wanted, key=lambda n: n.number):
+        total = columns.centred(node)
+        source = node.args[0] if total is None else total.args[0]
+        whole = products.get(f"X{source.number}")
+        if whole is not None and node.op == "sum":
+            if source.number not in moments:
+                moments[source.number] = _moments(whole)
+            yield node, moments[source.number][0 if total is None else 1]
+        else:
+            yield node, _evaluated(node, given, products)
+
+
+def _moments(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ x and Σ (x − x̄)² of each row, by the one kernel torch has that keeps both in float32."""
+    width = value.shape[1]
+    _, mean, deviation = torch.native_layer_norm(value, [width], None, None, 1e-30)
+    return mean * width, width / (deviation * deviation)
+
+
+def _evaluated(node: Node, given: Arguments, products: dict[str, Tensor | None]) -> Tensor:
+    """Any reduction, operation by operation."""
+    rows = given.steps[0].shape[0] * given.steps[0].shape[1]
+    values: dict[int, Tensor] = {}
+    for name, value in products.items():
+        if name.startswith("X") and value is not None:
+            values[int(name[1:])] = value.float()
+    for (kind, index), leaf in leaves([node]).items():
+        if kind == "step":
+            values[leaf.number] = given.steps[index].reshape(rows, -1).float()
+        elif kind == "vector":
+            values[leaf.number] = given.vectors[index].float()
+        elif kind == "row":
+            values[leaf.number] = given.rows[index].repeat(given.steps[0].shape[0], 1).float()
+    like = given.steps[0].reshape(rows, -1).float()
+    matrices = [m.float() for m in given.matrices]
+    return Evaluator([node], set(values))(values, matrices, like)[0].contiguous()

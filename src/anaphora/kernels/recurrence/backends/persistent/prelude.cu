@@ -1,16 +1,20 @@
 // What every generated kernel begins with: number types, fast functions, publishing, polling, and the product.
 //
 // Rows of the batch go by eights, the narrow side of the tensor cores' product; a block of threads owns HS columns of
-// NT such tiles and keeps its slice of every matrix in registers, what does not fit there in shared memory. Whatever
-// other blocks need is published by plain stores to an array filled with NONE beforehand, a NaN that arithmetic never
-// makes; who needs it reads until it is there. No barrier, counter or fence is involved. Blocks of a cluster may have
-// another way, below.
+// NT such tiles and keeps its slice of every matrix in registers, what does not fit there in shared memory.
+//
+// How blocks exchange numbers: the host fills an array with NONE, a NaN that no conversion makes (word and pack turn every
+// NaN into 0x7FFF…). A block publishes by plain stores, and a block that needs the numbers reads until none of them is NONE.
+// Loads and stores are "relaxed" at the scope of the GPU: they go past the SM's own cache, which is not coherent. No fence,
+// flag or barrier is needed, since the number is its own flag: a word is written whole, and nothing is concluded from its
+// arrival about any other word. Every step has its own place in the array, so nothing is ever overwritten.
+// Blocks of a cluster may send into each other's shared memory instead, below.
 typedef unsigned int u32;
 typedef long long L;
 typedef float R;
 #define K(x) ((float)(x))
 #define NONE 0xFFFFFFFFu
-#define NOT_A_NUMBER __uint_as_float(0x7FFFFFFFu)  // and not NONE: whoever polls it goes on
+#define NOT_A_NUMBER __uint_as_float(0x7FFFFFFFu)  // and not NONE, so that a block that polls it goes on
 #define HALF (KIND!=0)
 #define NTH (WARPS*32)
 #define BM (8*NT)
@@ -64,7 +68,7 @@ IN float r_max(float a,float b){return a!=a?a:b!=b?b:a>b?a:b;}
 IN float r_min(float a,float b){return a!=a?a:b!=b?b:a<b?a:b;}
 
 // ---------------------------------------------------------------- waiting in vain
-// A thread that has waited too long gives up: it says so to the GPU (``aborted``) and to the host (``reported``), and
+// A thread that has waited too long gives up: it sets a word for the GPU (``aborted``) and one for the host (``reported``), and
 // from then on waits no more. What it did not get is NaN. The fence comes before anything it publishes afterwards, so that
 // a block that has read a wrong number finds ``aborted`` set when it ends, and replaces its results by NaN.
 struct Wait{bool over;int*aborted,*reported;};
@@ -101,9 +105,10 @@ IN void put2(elem*p,elem*q,float v,float w,bool on){
 }
 
 // ---------------------------------------------------------------- blocks of a cluster
-// They write into each other's shared memory, at the place they know from their own, and tell how much they have
-// written to a barrier beside it: who waits there goes on when all of it has come. Places and barriers are there twice,
-// for steps that follow one another: who writes to a place again has read what its owner sent after reading it.
+// They write into each other's shared memory, at the offset they know from their own. The hardware counts the bytes that
+// arrive at a barrier beside the place (complete_tx), so a wait there also orders the reads that follow it. Places and barriers
+// are there twice, for even and odd steps: a block that writes to a place again has received what the place's owner sent
+// after it had read it, two steps before.
 IN u32 inside(const void*p){return (u32)__cvta_generic_to_shared(p);}
 IN void hand4(void*p,void*bar,int to,uint4 v){asm volatile("{.reg .u32 a,b;mapa.shared::cluster.u32 a,%0,%2;mapa.shared::cluster.u32 b,%1,%2;st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [a],{%3,%4,%5,%6},[b];}"::"r"(inside(p)),"r"(inside(bar)),"r"(to),"r"(v.x),"r"(v.y),"r"(v.z),"r"(v.w):"memory");}
 IN void set_up(void*bar){asm volatile("mbarrier.init.shared::cta.b64 [%0],1;"::"r"(inside(bar)):"memory");}
@@ -112,7 +117,7 @@ IN bool arrived(const void*bar,u32 odd){u32 r;asm volatile("{.reg .pred p;mbarri
 IN L nanoseconds(){L t;asm volatile("mov.u64 %0,%%globaltimer;":"=l"(t));return t;}
 IN void meet(){asm volatile("fence.mbarrier_init.release.cluster;barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
 // Wait for all that is sent to a barrier at this beat, and have it wait for as much again. A thread that has given up
-// neither waits nor sends any more: a barrier must not be told more than it expects.
+// neither waits nor sends any more: no more bytes may arrive at a barrier than it expects.
 IN void receive(void*bar,int beat,int bytes,bool first,Wait&wait){
   if(!bytes)return;  // past the depth
   u32 odd=(u32)(beat-1)>>1&1;
@@ -153,7 +158,8 @@ IN float row_max(float v){UNROLL for(int o=RW/2;o>0;o>>=1)v=r_max(v,__shfl_xor_s
 #define TURNS ((NRS+SPAN-1)/SPAN)
 IN float strips_sum(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 IN float strips_max(float v){UNROLL for(int o=SPAN/2;o>0;o>>=1)v=r_max(v,__shfl_xor_sync(~0u,v,o));return v;}
-// N numbers of one strip of a row, as soon as they are there.
+// N numbers of one strip of a row, as soon as they are there. Each word is checked by itself: a load of sixteen bytes
+// may see some words of a store and not yet others.
 template<int N> IN void take(const float*p,float*to,Wait&wait){
   u32 v[N];bool ok;int spin=0;
   do{ok=true;
@@ -202,7 +208,7 @@ template<int DEPTH,int OUT,int MT,int KB,int KREG,int MS> IN void load_matrix(co
 IN void team(int which,int threads){asm volatile("bar.sync %0,%1;"::"r"(which+1),"r"(threads):"memory");}
 template<int DEPTH,int MT,int KB,int KREG,int CH,int AC,int MS,bool NEAR> IN void product(const u32*a,const uint4*spill,uint4*stage,const elem*const*p,float*part,Wait&wait){
   int lane=threadIdx.x&31,w=threadIdx.x>>5;constexpr int ROWP=MS*MT*16+4;constexpr bool PAD=DEPTH!=WARPS/MS*KB*KBLK;
-  int left=DEPTH-w/MS*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which nobody publishes
+  int left=DEPTH-w/MS*KB*KBLK-(lane&3)*VEC;  // past the depth there are zeros, which no block publishes
   #define THERE(c) (!PAD||(own+(c))*KBLK<left)
   #define GET(c,n) (!THERE(c)?make_uint4(0,0,0,0):NEAR?*(const uint4*)(p[n]+(own+(c))*KBLK):load4(p[n]+(own+(c))*KBLK))
   #define STAGE(k,n) stage[((w/MS*KB+(k))*NT+(n))*32+lane]

@@ -1,4 +1,8 @@
-"""The two passes of a plan as programs of single columns, and where each leaves what the other needs."""
+"""The two passes of a plan as programs of single columns, and where each leaves what the other needs.
+
+The forward program keeps values for the backward one: per column (``keep``), one number per row (``keep_rows``), and what it
+published, which lies in the shared array anyway. The backward program reads them at their places.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Re
 from anaphora.kernels.recurrence.backends.persistent.both import Sides, run_sides
 from anaphora.kernels.recurrence.backends.persistent.clusters import closer, clusters_at_once
 from anaphora.kernels.recurrence.backends.persistent.columns import Program, Unsuitable
-from anaphora.kernels.recurrence.backends.persistent.passes import Pass, Passes
+from anaphora.kernels.recurrence.backends.persistent.launch import Pass
+from anaphora.kernels.recurrence.backends.persistent.passes import Passes
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
@@ -146,24 +147,24 @@ def _passes(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device, si
 def _made(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device, sides: int) -> Passes:
     programs = plan.cache.get(("persistent", "programs"), lambda: make_programs(plan))
     facts = torch.cuda.get_device_properties(device)
-    processors, kind = facts.multi_processor_count, _KINDS[dtype]
+    sms, kind = facts.multi_processor_count, _KINDS[dtype]
     architecture = f"sm_{facts.major}{facts.minor}a"
 
     def clusters(blocks: int) -> int:
         return clusters_at_once(blocks, architecture, device) // sides
 
     def made(program: Program, before: Kernel | None = None) -> Pass:
-        tiling = choose(program, programs.hidden, batch, kind != "tf32", processors // sides)
+        tiling = choose(program, programs.hidden, batch, kind != "tf32", sms // sides)
         if tiling is None:
             raise Unsuitable(f"recurrent weights of {programs.hidden} units do not fit on the GPU's chip")
-        tiling = closer(program, tiling, batch, kind != "tf32", processors // sides, clusters)
+        tiling = closer(program, tiling, batch, kind != "tf32", sms // sides, clusters)
         earlier = before and before.tiling
         # Equal programs share a kernel; the program is kept with it, since its identity is a part of the key.
         key = ("persistent", "pass", id(program), tiling, earlier, kind, device, sides)
         found, _ = plan.cache.get(
             key,
             lambda: (
-                Pass(Kernel(program, tiling, kind, before, sides), device, architecture, processors),
+                Pass(Kernel(program, tiling, kind, before, sides), device, architecture, sms),
                 program,
             ),
         )

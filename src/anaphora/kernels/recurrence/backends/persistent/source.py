@@ -1,12 +1,16 @@
-"""A program and its tiling as CUDA C++: one kernel that runs all steps of a pass."""
+"""The whole text of a kernel: CUDA C++ that runs all steps of a pass, from a program and its tiling.
+
+Sizes come first as macros, then the prelude (``prelude.cu``, written by hand), then the kernel: load this block's slice of
+every matrix, and for each group of rows that the block serves read the first states, run the steps, write the last ones.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
 
+from anaphora.kernels.recurrence.backends.persistent.body import Reads
 from anaphora.kernels.recurrence.backends.persistent.columns import Program
-from anaphora.kernels.recurrence.backends.persistent.reads import Reads
 from anaphora.kernels.recurrence.backends.persistent.stages import Stages
 from anaphora.kernels.recurrence.backends.persistent.tiling import Tiling
 

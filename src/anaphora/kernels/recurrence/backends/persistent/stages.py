@@ -1,11 +1,14 @@
-"""One step of a kernel, stage by stage: publish what others wait for, wait for what they publish, store the rest."""
+"""The loop over steps of a kernel, stage by stage: publish what others wait for, wait for what they publish, store the rest.
+
+The order decides the speed. A step is mostly waiting for exchanges, so what other blocks wait for is computed and
+published first, and whatever can be computed meanwhile is; what is stored for later comes last.
+"""
 
 from __future__ import annotations
 
-from anaphora.kernels.recurrence.backends.persistent.body import Body
+from anaphora.kernels.recurrence.backends.persistent.body import Body, Reads
 from anaphora.kernels.recurrence.backends.persistent.clusters import NOTHING_NEAR, nearby
 from anaphora.kernels.recurrence.backends.persistent.columns import Exchange, Key, Program
-from anaphora.kernels.recurrence.backends.persistent.reads import Reads
 from anaphora.kernels.recurrence.backends.persistent.reductions import Reductions
 from anaphora.kernels.recurrence.backends.persistent.tiling import ProductTiling, Tiling
 
@@ -193,7 +196,7 @@ if({more}){{fetch();{self._touch()}}}
         return f"EACH{{{lines}}}" if lines else ""
 
     def _rest_lines(self, level: int) -> str:
-        """What nobody waits for."""
+        """What no other block waits for: computed and stored while the exchange is under way."""
         program, columns = self.program, self.columns
         sent = {k for e in program.products if e.level == level + 1 for k in e.operands}
         done = {k for e in program.products if e.level <= level for k in e.operands}

@@ -1,7 +1,9 @@
-"""How a program is divided over a GPU: columns per block of threads, rows per tile, and where matrices lie.
+"""How a program is divided over a GPU: columns of a block of threads, rows of a tile, where matrices lie; and what that costs.
 
-One block of threads owns ``columns`` columns of ``8·tiles`` rows. Few blocks share a row when columns are many, so
-that an exchange has few partners; but then each holds more of the matrices, which should fit into registers.
+A block of threads fills an SM. It owns ``columns`` columns of ``8·tiles`` rows, a *slice* of a *group* of rows: all blocks
+with the same group exchange what they compute, and groups do not depend on each other. Few blocks share a row when
+columns are many, so that an exchange has few partners; but then each holds more of the matrices, which should fit into
+registers. :func:`choose` tries all shapes and takes the one that should take the least time (:class:`Costs`).
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Tiling:
 
     @property
     def padded(self) -> int:
-        """The state's width with the columns nobody asked for."""
+        """The state's width with the columns that only fill it up."""
         return -(-self.hidden // self.columns) * self.columns
 
     @property
@@ -78,12 +80,12 @@ class Tiling:
         """Tiles of rows, which do not depend on each other."""
         return -(-batch // (8 * self.tiles))
 
-    def grid(self, batch: int, processors: int) -> int:
+    def grid(self, batch: int, sms: int) -> int:
         """Blocks that run at once; they take the groups one after another when there are more."""
-        return self.slices * min(self.groups(batch), processors // self.slices)
+        return self.slices * min(self.groups(batch), sms // self.slices)
 
 
-def choose(program: Program, hidden: int, batch: int, half: bool, processors: int) -> Tiling | None:
+def choose(program: Program, hidden: int, batch: int, half: bool, sms: int) -> Tiling | None:
     """The tiling that should take the least time per step; None when no tiling fits."""
     best: tuple[float, Tiling] | None = None
     reduces = any(not e.is_product for e in program.exchanges)
@@ -95,9 +97,9 @@ def choose(program: Program, hidden: int, batch: int, half: bool, processors: in
                 continue
             for warps in (4, 8):
                 tiling = tile(program, hidden, columns, tiles, warps, half)
-                if tiling is None or tiling.slices > processors:
+                if tiling is None or tiling.slices > sms:
                     continue
-                needed = cost(program, tiling, batch, half, processors)
+                needed = cost(program, tiling, batch, half, sms)
                 if best is None or needed < best[0]:
                     best = (needed, tiling)
     return best[1] if best else None
@@ -178,10 +180,10 @@ H200_COSTS = Costs()
 
 
 def cost(
-    program: Program, tiling: Tiling, batch: int, half: bool, processors: int, costs: Costs = H200_COSTS
+    program: Program, tiling: Tiling, batch: int, half: bool, sms: int, costs: Costs = H200_COSTS
 ) -> float:
     """Microseconds per step, about."""
-    rounds = -(-tiling.groups(batch) // (processors // tiling.slices))
+    rounds = -(-tiling.groups(batch) // (sms // tiling.slices))
     parts = counts(program, tiling, half).items()
     total: float = sum(getattr(costs, name) * count for name, count in parts)
     return round(rounds * total, 9)  # so that equal costs are equal

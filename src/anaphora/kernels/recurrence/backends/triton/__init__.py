@@ -1,1 +1,1 @@
-"""A plan's steps as Triton kernels printed from its equations: products and everything between them, fused."""
+"""A plan's steps as Triton kernels generated from its equations: products and everything between them, fused."""

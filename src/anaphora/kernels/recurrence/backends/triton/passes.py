@@ -1,7 +1,7 @@
-"""A plan over time by printed kernels: the two passes, without autograd's part in them.
+"""A plan over time by generated kernels: the two passes, without autograd's part in them.
 
 Time comes first inside. The backward direction of a layer runs over the same arrays from the last step to the first, so
-nothing is turned round; rows that have ended (or not begun) keep their state.
+nothing is reversed; rows that have ended (or not begun) keep their state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anaphora.kernels.gpu.ragged import turned_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.torch_ops.passes import Kept, Passes, gradients_after, values_ahead
-from anaphora.kernels.recurrence.backends.triton.source import Part, Program, print_pass
+from anaphora.kernels.recurrence.backends.triton.source import Part, Program, generate_pass
 from anaphora.kernels.recurrence.backends.triton.stages import backward_stages, forward_stages
 from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
 from anaphora.kernels.recurrence.backends.triton.writer import number_of
@@ -30,9 +30,10 @@ Arrays = dict[str, Tensor]
 
 
 def programs(plan: Plan) -> tuple[Program, Program]:
-    """The kernels of both passes; raises CannotPrint."""
+    """The kernels of both passes; raises CannotGenerate."""
     return plan.cache.get(
-        ("triton", "programs"), lambda: (print_pass(forward_stages(plan)), print_pass(backward_stages(plan)))
+        ("triton", "programs"),
+        lambda: (generate_pass(forward_stages(plan)), generate_pass(backward_stages(plan))),
     )
 
 
@@ -218,4 +219,4 @@ class _Loop:
         return value.float() @ other.float()
 
 
-PRINTED_PASSES = Passes(forward_pass, backward_pass)
+GENERATED_PASSES = Passes(forward_pass, backward_pass)

@@ -9,8 +9,8 @@ import torch
 
 from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, LayerRun, Result, no_plan
 from anaphora.kernels.recurrence.backends.cuda_graph.capture import run_captured
-from anaphora.kernels.recurrence.backends.triton.passes import PRINTED_PASSES, programs, ran_before
-from anaphora.kernels.recurrence.backends.triton.stages import CannotPrint
+from anaphora.kernels.recurrence.backends.triton.passes import GENERATED_PASSES, programs, ran_before
+from anaphora.kernels.recurrence.backends.triton.stages import CannotGenerate
 from anaphora.kernels.recurrence.front.plan import Plan
 
 name: BackendName = "triton"
@@ -34,7 +34,7 @@ def why_not(case: Case) -> str | None:
         return "the GPU is older than those Triton makes kernels for"
     try:
         programs(case.plan)
-    except CannotPrint as found:
+    except CannotGenerate as found:
         return f"the step has {found}"
     return None
 
@@ -42,7 +42,7 @@ def why_not(case: Case) -> str | None:
 def run(job: Job) -> Result:
     """Run a plan by generated kernels; a shape that is not captured yet is left to the stand-in."""
     return run_captured(
-        *job.plan_and_tensors(), job.run.lengths, job.run.reverse, PRINTED_PASSES, job.stand_in
+        *job.plan_and_tensors(), job.run.lengths, job.run.reverse, GENERATED_PASSES, job.stand_in
     )
 
 

@@ -74,7 +74,7 @@ class Program:
     passed: Pass
 
 
-def print_pass(passed: Pass) -> Program:
+def generate_pass(passed: Pass) -> Program:
     """The kernels of a pass."""
     end = passed.last
     bodies: list[Kernel] = []

@@ -15,7 +15,7 @@ from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.schedule import LOOP, backward_schedule, forward_schedule, tiers
 
 
-class CannotPrint(Exception):  # noqa: N818 (says what happened)
+class CannotGenerate(Exception):  # noqa: N818 (says what happened)
     """The step has a shape these kernels do not know; the text says which."""
 
 
@@ -87,17 +87,17 @@ class Pass:
 
     def _whole(self, width: int) -> None:
         if width % self.unit:
-            raise CannotPrint(f"a value {width} wide, which is no multiple of the state's {self.unit}")
+            raise CannotGenerate(f"a value {width} wide, which is no multiple of the state's {self.unit}")
 
 
 def forward_stages(plan: Plan) -> Pass:
-    """The forward pass; raises :class:`CannotPrint`."""
+    """The forward pass; raises :class:`CannotGenerate`."""
     schedule = forward_schedule(plan)
     return _make(plan, schedule.loop, [n for n in schedule.collected if n.op != "state"], frozenset(), False)
 
 
 def backward_stages(plan: Plan) -> Pass:
-    """The backward pass; raises :class:`CannotPrint`."""
+    """The backward pass; raises :class:`CannotGenerate`."""
     schedule = backward_schedule(plan)
     known = frozenset(n.number for n in (*plan.keep, *(source for _, source in plan.operands)))
     return _make(plan, schedule.loop, schedule.collected, known, True)
@@ -106,7 +106,7 @@ def backward_stages(plan: Plan) -> Pass:
 def _make(plan: Plan, roots: list[Node], wanted: list[Node], kept: frozenset[int], backward: bool) -> Pass:
     widths = set(plan.state_widths)
     if len(widths) != 1 or widths == {1}:
-        raise CannotPrint("states of different widths, or one number wide")
+        raise CannotGenerate("states of different widths, or one number wide")
     everything = until([*roots, *wanted], kept)
     level = tiers(everything, dict.fromkeys(kept, LOOP - 1))
     stored = [n for n in wanted if level[n.number] == LOOP]
@@ -128,7 +128,7 @@ def _make(plan: Plan, roots: list[Node], wanted: list[Node], kept: frozenset[int
 def _place(made: Pass, node: Node) -> None:
     """Say in which stage a value of the loop is computed."""
     if node.op not in POINTWISE | REDUCTIONS | {"product", "slice", "cat", "spread"}:
-        raise CannotPrint(f"the operation {node.op}")
+        raise CannotGenerate(f"the operation {node.op}")
     stage = max((made.stage(a) for a in node.args), default=0)
     operand = node.args[0]
     if node.op == "product" and (made.backward or operand.op != "state"):

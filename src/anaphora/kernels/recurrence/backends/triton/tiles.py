@@ -33,19 +33,17 @@ def row_tile(hidden: int) -> Tile:
     return Tile(max(1, 512 // columns), columns, 8 if columns > 2048 else 4)
 
 
-PROCESSORS = 132  # of the GPUs this was measured on
+SMS = 132  # of the GPUs this was measured on
 
 
 def shares(batch: int, depth: int, width: int) -> int:
     """Into how many a product ``(batch, depth) · (depth, width)`` is cut along its depth.
 
-    Few results keep few processors busy, so the library would cut it anyway and add the shares up in another kernel;
+    Few results keep few SMs busy, so the library would cut it anyway and add the shares up in another kernel;
     what reads the product can do that for nothing.
     """
     blocks = -(-batch // 128) * -(-width // 64)
     found = 1
-    while (
-        found < 4 and 2 * found * blocks <= PROCESSORS and depth % (2 * found) == 0 and depth >= 2048 * found
-    ):
+    while found < 4 and 2 * found * blocks <= SMS and depth % (2 * found) == 0 and depth >= 2048 * found:
         found *= 2
     return found

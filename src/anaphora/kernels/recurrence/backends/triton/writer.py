@@ -1,4 +1,4 @@
-"""The text of one kernel: values asked for, column by column, written as lines of Triton in the order they need."""
+"""The text of one kernel: values, column by column, as lines of Triton, each after those it needs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Kernel:
         return name
 
     def load(self, name: str, rows: str, width: str, chunk: int, wide: bool, mask: str = "") -> str:
-        """Read some columns, also of rows that have ended: to ask first who has would take longer than reading."""
+        """Read some columns, also of rows that have ended: to look at the lengths first would take longer than reading."""
         column = "" if not wide else f" + {chunk} * H + rn" if chunk else " + rn"
         mask = mask or ("ok" if wide else "row")
         return (
@@ -83,7 +83,7 @@ class Kernel:
         )
 
     def old(self, name: str, rows: str, when: When) -> str:
-        """What a row that has ended keeps; asked for after everything else, so that others do not wait."""
+        """What a row that has ended keeps; read after everything else, so that nothing waits for it."""
         found = f"old_{when.prefix}{name}"
         line = f"{found} = {self.load(name, rows, 'H', 0, True, f'ok & ~{when.live}')}"
         if line not in self.loads:
