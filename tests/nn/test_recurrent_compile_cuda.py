@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -52,9 +54,14 @@ def _batch(ragged: bool) -> tuple[Tensor, Tensor | None]:
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> None:
+def _fresh() -> Iterator[None]:
     torch._dynamo.reset()
     torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+    sys.modules.pop(
+        "torch._inductor.cudagraph_trees", None
+    )  # its graphs are gone: ours may be replayed again
 
 
 @pytest.mark.parametrize(
