@@ -1,8 +1,10 @@
 """One step at a time against PyTorch. Run: python benchmarks/streaming.py [--json | --markdown] [--times N] [--floor]
 
 Batch 1, width 256, float32, no gradient, one thread; 200 steps in a row with the state carried on; both sides in
-one process, in turn, the least of N times, per step. All sides must end in the same state. With --floor there is a
-second row each: reading the weights alone, at the measured speed of one thread; its ratio is what this processor allows.
+one process, in turn, the least of N times, per step. All sides must end in the same state. Every step first looks whether
+weights or attributes have changed since they were packed; further rows compare it with steps that do not look, once as
+usual and once while NumPy refers to the weights, too, so that they are compared byte by byte. With --floor there are more
+rows: reading the weights alone, at the measured speed of one thread; its ratio is what this CPU allows.
 """
 
 from __future__ import annotations
@@ -59,10 +61,22 @@ def measure(times: int, floor: bool) -> list[dict[str, object]]:
             state = cell(x, state)
         return state[0]
 
+    def step_blindly() -> Tensor:
+        (stream,) = ours._streams
+        looks, stream.same = stream.same, lambda: True
+        try:
+            return step_ours()
+        finally:
+            stream.same = looks
+
     with torch.no_grad():
         for other in (step_layer, step_cell):
             torch.testing.assert_close(step_ours(), other(), atol=1e-5, rtol=1e-4)
-        mine, layer, alone = least([step_ours, step_layer, step_cell], times)
+        mine, layer, alone, blind = least([step_ours, step_layer, step_cell, step_blindly], times)
+        arrays = [p.detach().numpy() for p in ours.parameters()]
+        step_ours()
+        compared, blind_again = least([step_ours, step_blindly], times)
+        del arrays
     sides: list[tuple[str, float, tuple[float | None, float | None]]] = [
         (f"LSTM step, B=1 H={H}", mine, (8.0, 2.0))
     ]
@@ -85,6 +99,21 @@ def measure(times: int, floor: bool) -> list[dict[str, object]]:
                     "goal": goal,
                 }
             )
+    looking = [
+        ("its look for changes", mine, blind, 0.95),
+        ("the same, weights held by NumPy", compared, blind_again, None),
+    ]
+    for name, time_of_one, figure, goal in looking:
+        figures = {"ours": round(time_of_one, 2), "theirs": round(figure, 2), "unit": "us"}
+        rows.append(
+            {
+                "row": name,
+                "peer": "steps that do not look",
+                **figures,
+                "ratio": round(figure / time_of_one, 3),
+                "goal": goal,
+            }
+        )
     return rows
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -171,6 +172,26 @@ def test_what_changes_is_packed_again(model: Seq2Seq, change: str, int8: bool) -
     torch.testing.assert_close(step(quick), step(model), rtol=0, atol=0.2 if int8 else 1e-4)
     copied = copy.deepcopy(model)
     assert torch.equal(step(packed(copied, int8=int8)), step(quick))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("model", ["bahdanau", "gated"], indirect=True)
+def test_threads_decode_alike(model: Seq2Seq) -> None:
+    source, lengths, target = batch()
+
+    def decode(rows: int) -> torch.Tensor:
+        with torch.no_grad():
+            quick = packed(model)
+            state, found = quick.start(quick.encode(source[:rows], lengths[:rows])), []
+            for symbols in target[:rows].unbind(1):
+                scores, state = quick.step(symbols, state)
+                found.append(scores)
+        return torch.stack(found)
+
+    rows = [1 + number % len(source) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(decode, rows))
+    assert all(map(torch.equal, together, map(decode, rows)))
 
 
 @torch.no_grad()

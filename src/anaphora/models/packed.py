@@ -13,7 +13,7 @@ from anaphora.kernels.packed import native
 from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.nn.fingerprint import Fingerprint
+from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.packed import pack_linear
 
 
@@ -45,10 +45,7 @@ def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
         kept = _made.setdefault(model, {})
         made = kept.get(int8)
         if made is None or not made.fingerprint.unchanged():
-            # Of the model itself only what lies in dictionaries, or it would live for ever.
-            own = [(vars(model), ("training",)), (model._modules, tuple(model._modules))]
-            content = Snapshot((*weights, *model.buffers()))
-            fingerprint = Fingerprint(model.encoder, model.decoder, entries=own, content=content)
+            fingerprint = fingerprint_of_parts(model, Snapshot((*weights, *model.buffers())))
             with torch.no_grad():
                 kept[int8] = made = _Made(_pack(model, int8), fingerprint)
         return made.packed

@@ -106,6 +106,13 @@ class Fingerprint:
         return [*map(memory_of, self.tensors), *offsets]
 
 
+def fingerprint_of_parts(model: nn.Module, content: Snapshot | None = None) -> Fingerprint:
+    """The fingerprint of a model's parts and of which parts it has; it does not keep the model itself alive."""
+    own = [(vars(model), ("training",)), (model._modules, tuple(model._modules))]
+    parts = [part for part in model._modules.values() if part is not None]
+    return Fingerprint(*parts, entries=own, content=content)
+
+
 def _expression(names: dict[str, object], terms: list[str]) -> Callable[[], bool]:
     """Whether all terms hold. A loop over them would take several times as long."""
     holds: Callable[[], bool] = eval(f"lambda: {' and '.join(terms) or True}", names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -49,6 +50,7 @@ class CudaStream:
         self.seen: dict[tuple[Any, ...], int] = {}
         self.captured: dict[tuple[Any, ...], _Captured] = {}
         self.fingerprint = fingerprint_of(layer)
+        self.lock = Lock()
 
     def current(self, x: Tensor) -> bool:
         """Whether the layer is the same and its weights lie where they lay: the captured kernels read them there."""
@@ -62,18 +64,19 @@ class CudaStream:
         if not self.current(x) or transformed() or not can_capture(x.device):
             return None
         key = (x.shape, x.dtype, *((s.shape, s.dtype) for s in state), *_mode(), current_stream())
-        ready = self.captured.get(key)
-        if ready is None:
-            self.seen[key] = self.seen.get(key, 0) + 1
-            if self.seen[key] <= SEEN or not self._fits(x, state):
-                return None
-            if len(self.captured) >= SHAPES:
-                self.captured.clear()
-                self.seen.clear()
-            ready = self.captured[key] = self._capture(x, state)
-        torch._foreach_copy_(ready.inputs, [x, *state])
-        ready.replay()
-        new = ready.output.clone()
+        with self.lock:  # a capture has one place for its inputs and one for its output
+            ready = self.captured.get(key)
+            if ready is None:
+                self.seen[key] = self.seen.get(key, 0) + 1
+                if self.seen[key] <= SEEN or not self._fits(x, state):
+                    return None
+                if len(self.captured) >= SHAPES:
+                    self.captured.clear()
+                    self.seen.clear()
+                ready = self.captured[key] = self._capture(x, state)
+            torch._foreach_copy_(ready.inputs, [x, *state])
+            ready.replay()
+            new = ready.output.clone()
         return new[0, -1], tuple(new.unbind(0))
 
     def _fits(self, x: Tensor, state: States) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.kernels import invariant
+from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.search._candidates import check_greatest
 from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
 from anaphora.search._item import Candidates, Item, Plan
@@ -21,7 +22,9 @@ STRIDE = 8  # steps that are queued before the host reads what came of those bef
 KEPT = 4  # sizes of searches for which the captured step is kept; each holds a past of its own on the device
 
 _one_at_a_time = Lock()  # searches of one size share their buffers
-_made: WeakKeyDictionary[nn.Module, OrderedDict[tuple[int, ...], DeviceBeam]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[nn.Module, tuple[Fingerprint, OrderedDict[tuple[object, ...], DeviceBeam]]] = (
+    WeakKeyDictionary()
+)
 
 
 class StaticModel(Protocol):
@@ -78,9 +81,14 @@ def device_beam(
     items, places = source.shape
     longest = max(lengths_of(max_length, items, min_length))
     sizes = (_room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64)
-    key = (*sizes, eos, invariant.active(), *(weight.data_ptr() for weight in model.parameters()))
+    key = (*sizes, eos, invariant.active(), torch.get_float32_matmul_precision())
     with _one_at_a_time:
-        kept = _made.setdefault(model, OrderedDict())
+        fingerprint, kept = _made.get(model, (None, OrderedDict()))
+        if (
+            fingerprint is None or not fingerprint.unchanged()
+        ):  # the captured steps read the weights where they lie
+            kept = OrderedDict()
+            _made[model] = fingerprint_of_parts(model), kept
         if key not in kept:
             while len(kept) >= KEPT:
                 kept.popitem(last=False)

@@ -6,6 +6,7 @@ Buffers that only the engine sees are taken here and given back when their last 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ SMALL = 1 << 14  # elements; below this the allocator does as well
 
 _free: dict[tuple[torch.dtype, int], list[Tensor]] = {}
 _held = 0
+_lock = RLock()  # one that may be taken twice: a `Lease` can be collected while this thread holds it
 
 
 def take(like: Tensor, count: int) -> Tensor:
@@ -23,34 +25,43 @@ def take(like: Tensor, count: int) -> Tensor:
     if count < SMALL:
         return like.new_empty(count)
     size = _rounded(count)
-    waiting = _free.get((like.dtype, size))
-    if waiting:
-        buffer = waiting.pop()
-        _held -= buffer.nbytes
-        return buffer[:count]
+    with _lock:
+        waiting = _free.get((like.dtype, size))
+        if waiting:
+            buffer = waiting.pop()
+            _held -= buffer.nbytes
+            return buffer[:count]
     return like.new_empty(size)[:count]
 
 
 def give_back(buffers: Sequence[Tensor]) -> None:
-    """Let others use these buffers; nobody may look at them any more."""
+    """Let other calls use these buffers; the caller may not look at them any more."""
     global _held
     for view in buffers:
         whole = view._base if view._base is not None else view
-        if whole.numel() < SMALL or _held + whole.nbytes > LIMIT:
+        if whole.numel() < SMALL:
             continue
-        _held += whole.nbytes
-        _free.setdefault((whole.dtype, whole.numel()), []).append(whole)
+        with _lock:
+            if _held + whole.nbytes <= LIMIT:
+                _held += whole.nbytes
+                _free.setdefault((whole.dtype, whole.numel()), []).append(whole)
+
+
+def held() -> int:
+    """Bytes that wait for later use."""
+    return _held
 
 
 def clear() -> None:
     """Return everything to the system."""
     global _held
-    _free.clear()
-    _held = 0
+    with _lock:
+        _free.clear()
+        _held = 0
 
 
 def _rounded(count: int) -> int:
-    """Up to a multiple of an eighth of the next lower power of two, so that like sizes share buffers."""
+    """Up to a multiple of an eighth of the next lower power of two, so that similar sizes share buffers."""
     unit = 1 << max(0, count.bit_length() - 4)
     return -(-count // unit) * unit
 
