@@ -21,7 +21,7 @@ from anaphora.nn.positions import Sinusoidal
 class StaticTransformer:
     """Steps of ``width`` rows for each of ``items`` items, over at most ``places`` source and ``capacity`` target places.
 
-    No shape, no address and no decision of the host depends on the symbols or on the step: what is recorded once as a
+    No shape, no address and no decision of the host depends on the symbols or on the step: what is captured once as a
     CUDA graph is every step. Rows of one item follow each other and share its memory. The past lies in two buffers:
     every second step moves it from the one to the other, to the rows that go on. Computes what the model's ``encode``
     and ``decoder.step`` do, with the weights it has when it runs.
@@ -122,7 +122,7 @@ class StaticTransformer:
 
 
 def _attend(q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
-    # Of the kernels that take a mask these are ready at once; others are built while they run, not to be recorded.
+    # Of the kernels that take a mask these are ready at once; others are built while they run and cannot be captured.
     with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
         return F.scaled_dot_product_attention(q, keys, values, attn_mask=hidden)
 
