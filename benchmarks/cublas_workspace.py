@@ -4,7 +4,7 @@
 
 A captured product writes to a workspace of cuBLAS that PyTorch holds. ``torch._inductor.cudagraph_trees`` frees all
 workspaces around its own captures (``clear_cublas_manager``), so that the earlier graph writes to memory that belongs to
-somebody else, or to nobody. Prints whether a tensor that the graph has never seen changes, or the error of the replay.
+another tensor, or to none. Prints whether a tensor that the graph has never seen changes, or the error of the replay.
 """
 
 from __future__ import annotations

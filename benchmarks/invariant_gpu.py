@@ -89,7 +89,7 @@ def main() -> None:
     for title, work in works():
         for kind in KINDS if not title.startswith("beam") else ("fp32",):
             if time.perf_counter() - begun > asked.seconds:
-                print(f"left out for want of time: {title}, {kind}", file=sys.stderr)
+                print(f"left out, out of time: {title}, {kind}", file=sys.stderr)
                 continue
             with arithmetic(kind):
                 for on in (False, True) * 4:  # compiles, captures
