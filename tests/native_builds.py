@@ -19,6 +19,8 @@ from anaphora.kernels.toolchain import compiler, isa
 COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
 BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]
 """Every instruction set that this CPU can execute, with every compiler that is installed."""
+QUICK = [(word, tool) for word, tool in BUILDS if tool == COMPILERS[0] or word == "avx2"]
+"""Each instruction set once, and AVX2 with every compiler."""
 LIBRARIES = (packed, crf, windows, grid, sound)
 
 

@@ -15,10 +15,12 @@ from anaphora.kernels.embeddings.windows import Outputs, aligned, train
 from anaphora.kernels.grid.waves import grid_states
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
-from anaphora.models.embeddings.huffman import huffman
-from native_builds import BUILDS, COMPILERS, use
+from anaphora.kernels.toolchain import isa
+from anaphora.models.embeddings.word2vec import huffman
+from native_builds import BUILDS, COMPILERS, QUICK, use
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler here")
+ISAS = isa.executable()
 FUSED = ("avx2", "avx512")
 """Instruction sets with fused multiply-adds: kernels whose sums have a fixed number of lanes agree under all of them."""
 
@@ -104,21 +106,29 @@ KERNELS: dict[
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "decoding" else pytest.mark.slow) for name in KERNELS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
 def test_bits_do_not_depend_on_the_compiler_nor_on_the_batch(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, _ = KERNELS[name]
+    _compare(name, BUILDS, monkeypatch)
+
+
+@pytest.mark.parametrize(("name", "words"), [("decoding", ISAS), ("chains", ["avx2"]), ("vectors", ["avx2"])])
+def test_bits_in_a_quick_part_of_that_sweep(
+    name: str, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compare(name, [build for build in QUICK if build[0] in words] or BUILDS[:1], monkeypatch)
+
+
+def _compare(name: str, builds: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, list[Tensor]] = {}
-    for word, tool in BUILDS:
+    for word, tool in builds:
         use(monkeypatch, word, tool)
-        results = list(run())
+        results = list(KERNELS[name][0]())
         first = found.setdefault(word, results)
         for k, (a, b) in enumerate(zip(results, first, strict=True)):
-            assert torch.equal(a, b), f"{tool} for {word} differs from {BUILDS[0][1]} in result {k}"
+            assert torch.equal(a, b), f"result {k} of {tool} for {word} differs from another compiler's"
     _agree(name, found)
 
 
@@ -128,18 +138,6 @@ def _agree(name: str, found: dict[str, list[Tensor]]) -> None:
     for results in fused[1:]:
         for a, b in zip(results[: KERNELS[name][1]], fused[0], strict=False):
             assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("name", ["chains", "vectors"])
-def test_bits_with_avx2_do_not_depend_on_the_compiler(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The quick part of the sweep above."""
-    builds = [(word, tool) for word, tool in BUILDS if word == "avx2"] or BUILDS[:1]
-    results = []
-    for word, tool in builds:
-        use(monkeypatch, word, tool)
-        results.append(list(KERNELS[name][0]()))
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(other, results[0], strict=True))
 
 
 def test_eight_bits_are_exact_and_the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +155,7 @@ def test_eight_bits_are_exact_and_the_same_everywhere(monkeypatch: pytest.Monkey
     assert int(sums.abs().max()) == 517 * 127**2
     drawn = draw(7, 300), draw(100, 300, seed=1)
     bits = []
-    for word, tool in BUILDS:
+    for word, tool in QUICK:
         use(monkeypatch, word, tool)
         assert packed.library() is not None, f"{tool} does not compile for {word}"
         assert torch.equal(packed.linear(x, packed.pack(weight, bias, int8=True)), expected), (word, tool)

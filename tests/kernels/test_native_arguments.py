@@ -24,7 +24,7 @@ from anaphora.kernels.embeddings.windows import Outputs, aligned, train
 from anaphora.kernels.grid import native as grid
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
-from anaphora.models.embeddings.huffman import huffman
+from anaphora.models.embeddings.word2vec import huffman
 
 draw = random.Random(int(sys.argv[1]))
 TYPES = [torch.float32] * 6 + [torch.float64, torch.float16, torch.int64, torch.bool]

@@ -19,7 +19,7 @@ from anaphora.kernels.packed import native
 from anaphora.models import packed
 from anaphora.search import ngram_f
 from anaphora.tasks.translate.decoding import search_outputs
-from native_builds import BUILDS, use
+from native_builds import QUICK, use
 
 TRANSFORMER = "transformer norm first"
 compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
@@ -207,7 +207,7 @@ def test_with_eight_bits_an_output_does_not_depend_on_its_batch(
 
 
 @compiled
-@pytest.mark.parametrize(("word", "tool"), BUILDS)
+@pytest.mark.parametrize(("word", "tool"), QUICK)
 def test_under_every_instruction_set_a_score_does_not_depend_on_the_batch(
     writer: an.Translator,
     unseen: list[tuple[str, str]],
