@@ -2,7 +2,7 @@
    frames side by side in the lanes of every number, so that all steps are the same for all of them.
 
    N real points are M = N / 2 complex ones, z_n = x_2n + i x_2n+1, whose transform Z is computed in place, by fours
-   (decimation in frequency), and left in the order `places` tells. The transform of x is then
+   (decimation in frequency), and left in the order of `places`. The transform of x is then
 
        X_k = E + T,  X_M-k = conj(E - T),  2 E = Z_k + conj Z_M-k,  2 T = -i e^(-2 pi i k / N) (Z_k - conj Z_M-k)
 
