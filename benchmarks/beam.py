@@ -2,7 +2,7 @@
 
 6+6 layers of width 512, 32 000 symbols, random weights, the same in all; sources of 32 symbols, beam 5, 64 symbols out.
 On the CPU 8 sources in single precision and one thread, all sides in turn, the least of N times; all must find the same
-hypotheses before they are timed (eight-bit weights give other ones, and how many agree is told). On a GPU, where there
+hypotheses before they are timed (eight-bit weights give other ones, and how many agree is printed). On a GPU, where there
 is one, half precision, 1 and 32 sources. The peers are not installed with us: ``pip install transformers ctranslate2``
 first, or their rows are left out.
 """

@@ -4,7 +4,8 @@ One process, one thread, both sides in turn, the least of N times; width 50, 200
 outputs are noisy, and beside inputs per second the rows compare the exact −log p(y | x) of the best hypothesis, which
 must be no higher than the peer's. Over the lexicon, sentences of made-up words are spoken into the same noise, each word
 costs 2 nats on both sides, and the share of wrong characters must be no higher. The decoders are not installed with us:
-``pip install flashlight-text pyctcdecode`` first, or their rows are left out.
+``pip install flashlight-text`` and ``pip install --no-deps pyctcdecode pygtrie`` first, or their rows are left out. All
+versions of pyctcdecode ask for numpy < 2, which nothing else here can be installed with; it works with numpy 2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows all benchmarks give: how one measure of ours compares with a peer's.
 
 ``{"row", "peer", "ours", "theirs", "unit", "ratio", "goal"}``: ``ratio`` is how many times better we are than
-the peer (1 or more is ahead) and ``goal`` the ratio asked for, None where none is.
+the peer (1 or more is ahead) and ``goal`` the target ratio, None where there is none.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def quality(name: str, figures: list[float]) -> dict[str, Any]:
 
 
 def real(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Both on real text: seconds of the processor, and what each file says of the vectors."""
+    """Both on real text: CPU seconds, and the score of the vectors on each file."""
     sentences = list(sentences_of([Path(path) for path in options.real], lowercase=True))
     found: dict[str, dict[str, Any]] = {"text": {"words": sum(map(len, sentences)), "lines": len(sentences)}}
     for name, (mine, other) in WAYS.items():
@@ -147,15 +147,17 @@ def real(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
             begin = time.process_time()
             vectors = run()
             seconds = time.process_time() - begin
-            told: dict[str, Any] = {"vocabulary": len(vectors), "processor seconds": round(seconds, 1)}
+            figures_of: dict[str, Any] = {"vocabulary": len(vectors), "CPU seconds": round(seconds, 1)}
             for path in options.similarity:
                 judged = vectors.evaluate_similarity(path, lowercase=True)
-                told[Path(path).stem] = f"{judged['spearman']:.3f} ({judged['found']} of {judged['pairs']})"
+                figures_of[Path(path).stem] = (
+                    f"{judged['spearman']:.3f} ({judged['found']} of {judged['pairs']})"
+                )
             if options.analogies:
                 asked = vectors.evaluate_analogies(options.analogies, lowercase=True, vocab_size=30_000)
-                told["analogies"] = f"{asked['accuracy']:.3f}, honestly {asked['honest']:.3f} ({asked['found']} of {asked['questions']})"  # fmt: skip
-            found[f"{name}, {whose}"] = told
-            print(f"{name}, {whose}: {told}", file=sys.stderr)
+                figures_of["analogies"] = f"{asked['accuracy']:.3f}, honestly {asked['honest']:.3f} ({asked['found']} of {asked['questions']})"  # fmt: skip
+            found[f"{name}, {whose}"] = figures_of
+            print(f"{name}, {whose}: {figures_of}", file=sys.stderr)
     return found
 
 

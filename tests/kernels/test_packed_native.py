@@ -141,3 +141,27 @@ def test_what_is_no_number_is_not_hidden(int8: bool, value: float) -> None:
     x[1, 7] = value
     found = native.linear(x, native.pack(torch.randn(5, 20), None, int8=int8))
     assert found.isfinite().all(1).tolist() == [True, False, True]
+
+
+def test_attention_does_not_hide_what_is_no_number() -> None:
+    memory, seen = torch.randn(2, 5, 24), torch.ones(2, 5, dtype=torch.bool)
+    item, query = torch.tensor([0, 1, 1]), torch.randn(3, 12)
+    query[0] = math.nan  # all scores of this row are NaN: none is the greatest
+    found, _ = native.attend_memory(query, 3, memory, item, seen)
+    assert found.isnan().all(1).tolist() == [True, False, False]
+    query[0], memory[0, 2, 0] = 1.0, math.nan  # one key of the first head
+    found, looks = native.attend_memory(query, 3, memory, item, seen)
+    assert found.isnan().tolist() == [[i < 4 for i in range(12)], *([False] * 12 for _ in range(2))]
+    assert looks[0].isnan().all()
+
+
+def test_indices_that_are_not_there_are_refused() -> None:
+    block, query = torch.randn(1, 2, 8), torch.randn(1, 4)
+    addresses, sizes = torch.tensor([block.data_ptr()]), torch.tensor([2])
+    for slot in (-1, 2):
+        with pytest.raises(ValueError, match="not there"):
+            native.attend_past(query, 2, addresses, sizes, torch.tensor([[slot]]), 0)
+        with pytest.raises(ValueError, match="not there"):
+            native.attend_memory(
+                query, 2, torch.randn(2, 3, 8), torch.tensor([slot]), torch.ones(2, 3, dtype=torch.bool)
+            )

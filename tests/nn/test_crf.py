@@ -193,6 +193,39 @@ def test_a_row_alone_equals_the_row_in_a_batch() -> None:
             torch.testing.assert_close(crf.marginals(alone)[0], marginals[row, :length], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("which", ["emissions", "transitions", "start", "end"])
+def test_nan_is_not_hidden(which: str) -> None:
+    """A row with NaN at a real place has NaN for log Z and the best score, and no other row has."""
+    crf, emissions, lengths = chain()
+    if which == "emissions":
+        emissions[1, 2, 0] = emissions[4, 3, 1] = math.nan  # the second lies past the end of its row
+        spoilt = [False, True, False, False, False]
+    else:
+        getattr(crf, which).data.view(-1)[-1] = math.nan
+        spoilt = [n > (which == "transitions") for n in lengths.tolist()]
+    assert crf.viterbi(emissions, lengths)[1].isnan().tolist() == spoilt
+    emissions.requires_grad_()
+    total = crf.log_partition(emissions, lengths)
+    assert total.isnan().tolist() == spoilt
+    (gradient,) = torch.autograd.grad(total.sum(), emissions)
+    unknown = gradient.isnan().flatten(1).any(1).tolist()
+    assert (
+        unknown == spoilt
+        if which == "emissions"
+        else all(a >= b for a, b in zip(unknown, spoilt, strict=True))
+    )
+
+
+def test_a_row_far_apart_changes_no_other() -> None:
+    """It is summed in the log domain; the others are not, to the last bit."""
+    crf, emissions, lengths = chain()
+    together = crf.log_partition(emissions, lengths)
+    emissions[0, 0, 0] = 1e4
+    changed = crf.log_partition(emissions, lengths)
+    assert torch.equal(changed[1:], together[1:])
+    assert changed[0].item() == pytest.approx(paths(crf, emissions[0], 4)[0][0], abs=10)
+
+
 def test_single_precision_is_as_good_as_it_can_be() -> None:
     crf, emissions, lengths = chain(tags=5, time=60)
     lengths = torch.tensor([60, 31, 7, 60, 2])

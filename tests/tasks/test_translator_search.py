@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
@@ -15,8 +16,10 @@ from anaphora.data.readers import open_pairs
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.kernels.packed import native
+from anaphora.models import packed
 from anaphora.search import ngram_f
 from anaphora.tasks.translate.decoding import search_outputs
+from native_builds import QUICK, use
 
 TRANSFORMER = "transformer norm first"
 compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
@@ -201,6 +204,26 @@ def test_with_eight_bits_an_output_does_not_depend_on_its_batch(
     for text, batched in zip(texts, together, strict=True):
         (alone,) = model.search([text], int8=True, n_best=3)
         assert [(o.text, o.score) for o in alone] == [(o.text, o.score) for o in batched]
+
+
+@compiled
+@pytest.mark.parametrize(("word", "tool"), QUICK)
+def test_under_every_instruction_set_a_score_does_not_depend_on_the_batch(
+    writer: an.Translator,
+    unseen: list[tuple[str, str]],
+    word: str,
+    tool: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To the last bit: with eight bits, a last bit of the source would decide which way a number is rounded."""
+    use(monkeypatch, word, tool)
+    monkeypatch.setattr(packed, "_made", WeakKeyDictionary())  # weights that are packed for another width
+    texts = [text for text, _ in unseen[:40:5]]
+    for int8 in (True, False):
+        together = writer.search(texts, int8=int8, n_best=2)
+        for text, batched in zip(texts, together, strict=True):
+            (alone,) = writer.search([text], int8=int8, n_best=2)
+            assert [(o.text, o.score) for o in alone] == [(o.text, o.score) for o in batched]
 
 
 def test_without_a_compiler_eight_bits_are_refused(of_preset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,16 @@
-"""Linear maps whose weights were laid out for the CPU once, for models that only compute."""
+"""Linear maps and attention with weights that were laid out for the CPU once, for models that only compute."""
 
 from __future__ import annotations
 
 import copy
 from typing import TypeVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from anaphora.kernels.packed import native
-from anaphora.nn.attention import Attention
+from anaphora.nn import inside
+from anaphora.nn.attention import Attention, MultiHead
 from anaphora.nn.embedding import Output
 from anaphora.nn.recurrent import Recurrent
 
@@ -48,8 +50,50 @@ class PackedLinear(nn.Module):
         return y.view(*x.shape[:-1], self.packed.outputs)
 
 
+class PackedMultiHead(MultiHead):
+    """Self-attention that computes each row by itself: padding beside it changes no bit, as it would in PyTorch's kernels.
+
+    That matters with ``int8``: a last bit decides which way a number is rounded.
+    """
+
+    @classmethod
+    def of(cls, module: MultiHead, parts: dict[str, nn.Module | None]) -> PackedMultiHead:
+        """What ``module`` is, with these parts."""
+        twin = cls.__new__(cls)
+        twin.__dict__.update(module.__dict__, _modules=parts)
+        return twin
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Tensor | None = None,
+        mask: Tensor | None = None,
+        values: Tensor | None = None,
+        *,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        plain = self.positions is None and self.window is None and not causal
+        if (
+            keys is not None
+            or not plain
+            or weights
+            or inside.recording()
+            or (mask is not None and mask.dim() != 2)
+        ):
+            return super().forward(query, keys, mask, values, causal=causal, weights=weights)
+        batch, time, width = query.shape
+        mask = torch.ones(batch, time, dtype=torch.bool) if mask is None else mask.contiguous()
+        q, kv = self.inward(query).split((width, 2 * width), -1)
+        item = torch.arange(batch).repeat_interleave(
+            time
+        )  # (batch · time,): whose keys and values a row sees
+        found, _ = native.attend_memory(q.reshape(-1, width), self.heads, kv.contiguous(), item, mask)
+        return self.outward(found.view(batch, time, width)), None
+
+
 def pack_linear(module: Module, *, int8: bool = False) -> Module:
-    """The module with each `nn.Linear` and `Output` in it packed; it shares everything else with the original.
+    """The module with each `nn.Linear`, `Output` and `MultiHead` in it packed; it shares the rest with the original.
 
     Recurrent layers stay as they are, since their kernels pack their weights themselves, and so do attentions with
     one score per query and key, whose maps are small.
@@ -65,6 +109,8 @@ def pack_linear(module: Module, *, int8: bool = False) -> Module:
     }
     if all(part is module._modules[name] for name, part in parts.items()):
         return module
+    if type(module) is MultiHead:
+        return cast(Module, PackedMultiHead.of(cast(MultiHead, module), parts))
     twin = copy.copy(module)
     twin._modules = parts
     return twin

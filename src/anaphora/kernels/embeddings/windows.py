@@ -3,7 +3,7 @@
 Around the word w at one place lie m context words (as far as a reach drawn from 1 … window, within the sentence).
 Their input vectors are u_1 … u_m, in CBOW their mean alone; the outputs v_1 … v_n have labels y_j. With negative
 sampling they are w (label 1) and words drawn by frequency (label 0), which the m pairs share; with hierarchical
-softmax they are the inner nodes on the way to w (label 1 where the way goes left).
+softmax they are the inner nodes on the path to w (label 1 where the path goes left).
 
     f_j = u · v_j        loss = −Σ_j log σ(f_j) if y_j = 1, log σ(−f_j) if y_j = 0
     g_j = y_j − σ(f_j)   u += lr Σ_j g_j v_j        v_j += lr g_j u

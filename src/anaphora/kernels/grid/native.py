@@ -1,4 +1,4 @@
-"""The waves in C, where there is a compiler, and the way back by hand."""
+"""The waves in C, where there is a compiler, and their gradient."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ static void differentiate(L H, const R *restrict g, const R *restrict c, const R
   }
 }
 
-/* arrays: gates, cells, packed U the other way (up, left of each direction), gradients of the states (added to), of the
+/* arrays: gates, cells, packed U transposed (up, left of each direction), gradients of the states (added to), of the
    cells (zero at first), of p (written) */
 static int backward_part(const L *n, void *const *p, L part) {
   SIZES;

@@ -20,7 +20,7 @@ from anaphora.kernels.toolchain.checks import check
 _MOST_INPUTS = (
     2**31 - 1
 ) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
-_THREADED = 1 << 22  # multiplications for which it is worth while to start a thread
+_THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 
 
 @cache

@@ -86,17 +86,27 @@ static int float_part(const L *n, void *const *p, L part) {
   }
   return 0;
 }
+/* x (rows, k) -> to (k, rows) */
+static void side_by_side(L rows, L k, const float *x, float *to) {
+  L i = 0;
+#if defined(__SSE2__)
+  for (; rows >= 4 && i + 4 <= k; i += 4)
+    for (L r = 0; r < rows; r += 4) {
+      const L at = r + 4 <= rows ? r : rows - 4; /* the last four rows may be copied twice in part */
+      const float *from = x + at * k + i;
+      float *there = to + i * rows + at;
+      __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + k), c = _mm_loadu_ps(from + 2 * k), d = _mm_loadu_ps(from + 3 * k);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      _mm_storeu_ps(there, a), _mm_storeu_ps(there + rows, b);
+      _mm_storeu_ps(there + 2 * rows, c), _mm_storeu_ps(there + 3 * rows, d);
+    }
+#endif
+  for (; i < k; i++)
+    for (L r = 0; r < rows; r++) to[i * rows + r] = x[r * k + i];
+}
 int linear_float(const L *n, void *const *p) {
   const L m = n[0], k = n[2];
-  EACH_BLOCK(m) {
-    const float *x = (const float *)p[0] + first * k;
-    float *to = (float *)p[4] + first * k;
-    for (L begin = 0; begin < k; begin += 16) { /* a line of the cache of each row after the other */
-      const L end = begin + 16 < k ? begin + 16 : k;
-      for (L r = 0; r < rows; r++)
-        for (L i = begin; i < end; i++) to[i * rows + r] = x[r * k + i];
-    }
-  }
+  EACH_BLOCK(m) side_by_side(rows, k, (const float *)p[0] + first * k, (float *)p[4] + first * k);
   return run_all(n, p, n[4], float_part);
 }
 

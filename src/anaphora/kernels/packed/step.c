@@ -23,9 +23,11 @@ static inline float dot(L d, const float *a, const float *b) {
 
 static inline float sum_of(L count, const float *x) {
   Sixteen sum = {0};
-  for (L i = 0; i < count; i += 16) {
-    const Sixteen here = sixteen(count - i, x + i);
-    EACH_PART sum.part[q] += here.part[q];
+  L i = 0;
+  for (; i + 16 <= count; i += 16) EACH_PART sum.part[q] += *part_of(x + i, q);
+  if (i < count) {
+    const Sixteen rest = sixteen(count - i, x + i);
+    EACH_PART sum.part[q] += rest.part[q];
   }
   return total(sum);
 }
@@ -142,9 +144,9 @@ static int best_part(const L *n, void *const *p, L part) {
       const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
       float shares[CHUNK];
 #pragma omp simd
-      for (L i = c * CHUNK; i < end; i++) {
-        const float e = x[i] - base;
-        shares[i - c * CHUNK] = e < -104.f ? 0 : e == e ? r_exp(e) : e;
+      for (L i = 0; i < end - c * CHUNK; i++) {
+        const float e = x[c * CHUNK + i] - base;
+        shares[i] = e < -104.f ? 0 : e == e ? r_exp(e) : e;
       }
       total_share += sum_of(end - c * CHUNK, shares);
       if (have == count && !(tops[c] > best[count - 1])) continue;

@@ -2,7 +2,7 @@
    frames side by side in the lanes of every number, so that all steps are the same for all of them.
 
    N real points are M = N / 2 complex ones, z_n = x_2n + i x_2n+1, whose transform Z is computed in place, by fours
-   (decimation in frequency), and left in the order `places` tells. The transform of x is then
+   (decimation in frequency), and left in the order of `places`. The transform of x is then
 
        X_k = E + T,  X_M-k = conj(E - T),  2 E = Z_k + conj Z_M-k,  2 T = -i e^(-2 pi i k / N) (Z_k - conj Z_M-k)
 
@@ -10,9 +10,13 @@
 typedef struct { V r, i; } C;
 static inline C plus(C a, C b) { return (C){a.r + b.r, a.i + b.i}; }
 static inline C minus(C a, C b) { return (C){a.r - b.r, a.i - b.i}; }
-static inline C turned(C a, const R *w) { return (C){a.r * w[0] - a.i * w[1], a.r * w[1] + a.i * w[0]}; }
+/* a times the complex number at w */
+static inline C times(C a, const R *w) {
+  const V r = w[0] - (V){0}, i = w[1] - (V){0};
+  return (C){FMA(-a.i, i, a.r * r), FMA(a.i, r, a.r * i)};
+}
 
-/* z (M), turns (M) with e^(-2 pi i k / M). */
+/* z (M), turns (M): e^(-2 pi i k / M). */
 static void transform(C *z, L M, const R *turns) {
   L length = M;
   for (; length >= 4; length /= 4) {
@@ -23,9 +27,9 @@ static void transform(C *z, L M, const R *turns) {
         const C even = plus(*a, *c), odd = minus(*a, *c), sum = plus(*b, *d), difference = minus(*b, *d);
         const C down = {odd.r + difference.i, odd.i - difference.r}, up = {odd.r - difference.i, odd.i + difference.r};
         *a = plus(even, sum);
-        *b = turned(down, turns + 2 * step * j);
-        *c = turned(minus(even, sum), turns + 4 * step * j);
-        *d = turned(up, turns + 6 * step * j);
+        *b = times(down, turns + 2 * step * j);
+        *c = times(minus(even, sum), turns + 4 * step * j);
+        *d = times(up, turns + 6 * step * j);
       }
   }
   if (length == 2)
@@ -39,18 +43,18 @@ static void transform(C *z, L M, const R *turns) {
 static void spectrum(const C *z, L M, const L *places, const R *half_turns, V *power) {
   for (L k = 0; k <= M / 2; k++) {
     const C a = z[places[k]], b = z[places[(M - k) & (M - 1)]];
-    const C e = {a.r + b.r, a.i - b.i}, t = turned((C){a.r - b.r, a.i + b.i}, half_turns + 2 * k);
+    const C e = {a.r + b.r, a.i - b.i}, t = times((C){a.r - b.r, a.i + b.i}, half_turns + 2 * k);
     const C x = plus(e, t), y = minus(e, t);
-    power[k] = x.r * x.r + x.i * x.i;
-    power[M - k] = y.r * y.r + y.i * y.i;
+    power[k] = FMA(x.r, x.r, x.i * x.i);
+    power[M - k] = FMA(y.r, y.r, y.i * y.i);
   }
 }
 
 /* The windowed samples x' (W) of one frame, VW apart; x' is zero from `end` on. */
 static void take(R *points, const R *x, R before, R factor, const R *window, L W, L end) {
   const L count = end < W ? end : W;
-  if (count > 0) points[0] = window[0] * (x[0] - factor * before);
-  for (L i = 1; i < count; i++) points[i * VW] = window[i] * (x[i] - factor * x[i - 1]);
+  if (count > 0) points[0] = window[0] * FMA(-factor, before, x[0]);
+  for (L i = 1; i < count; i++) points[i * VW] = window[i] * FMA(-factor, x[i - 1], x[i]);
 }
 
 /* Groups of VW frames are dealt to the threads. n: threads, rows, frames, samples, hop, W, M, bins.
@@ -83,7 +87,7 @@ static int energies_part(const L *n, void *const *p, L part) {
     for (L m = 0; m < bins; m++) {
       V sum = {0};
       const V *at = power + heard[2 * m];
-      for (L k = 0; k < heard[2 * m + 1]; k++) sum += *weight++ * at[k];
+      for (L k = 0; k < heard[2 * m + 1]; k++) sum = FMA(*weight++ - (V){0}, at[k], sum);
       for (L lane = 0; lane < count; lane++) out[lane * bins + m] = sum[lane];
     }
   }

@@ -14,7 +14,7 @@ from anaphora.kernels.recurrence.backends.c.source import PRELUDE
 from anaphora.kernels.toolchain import compiler
 from anaphora.kernels.toolchain.checks import check
 
-_THREADED = 256  # frames for which it is worth while to start a thread
+_THREADED = 256  # frames for which it is worth starting a thread
 
 
 @cache

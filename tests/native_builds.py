@@ -1,0 +1,39 @@
+"""The C kernels built for other instruction sets and by other compilers, in the same process."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anaphora.kernels.crf import native as crf
+from anaphora.kernels.embeddings import windows
+from anaphora.kernels.grid import native as grid
+from anaphora.kernels.packed import native as packed
+from anaphora.kernels.sound import native as sound
+from anaphora.kernels.toolchain import compiler, isa
+
+COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
+BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]
+"""Every instruction set that this CPU can execute, with every compiler that is installed."""
+QUICK = [(word, tool) for word, tool in BUILDS if tool == COMPILERS[0] or word == "avx2"]
+"""Each instruction set once, and AVX2 with every compiler."""
+LIBRARIES = (packed, crf, windows, grid, sound)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, word: str, tool: str) -> None:
+    """From here on the kernels are those that ``tool`` builds for the instruction set ``word``."""
+    monkeypatch.setenv("ANAPHORA_ISA", word)
+    monkeypatch.setattr(compiler, "compiler", lambda: tool)
+    for module in LIBRARIES:
+        monkeypatch.setattr(module, "library", functools.cache(_original(module)))
+
+
+_ORIGINAL = {module.__name__: module.library.__wrapped__ for module in LIBRARIES}
+
+
+def _original(module: Any) -> Callable[..., Any]:
+    return _ORIGINAL[module.__name__]
