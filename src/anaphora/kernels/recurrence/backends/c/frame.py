@@ -15,7 +15,7 @@ class Function:
 
     name: str
     arrays: list[str] = field(default_factory=list)
-    scratch: list[tuple[str, str]] = field(default_factory=list)  # (name, width)
+    scratch: list[tuple[str, str]] = field(default_factory=list)  # (name, size)
     pointers: dict[str, str] = field(default_factory=dict)
 
     def array(self, name: str) -> None:
@@ -29,7 +29,7 @@ class Function:
 
     def buffer(self, pointer: str, name: str, width: str) -> None:
         """Scratch memory with a row for every sequence at work."""
-        self.scratch.append((name, width))
+        self.scratch.append((name, f"C * {width}"))
         self.pointers[pointer] = f"{name} + i*{width}"
 
 

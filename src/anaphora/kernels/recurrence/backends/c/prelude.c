@@ -90,22 +90,45 @@ static inline R r_min(R a, R b) { return (a < b || a != a) ? a : b; }
    or batch changes. */
 #define LANES ((L)(128 / sizeof(R)))
 #define PARTS (LANES / VW)
-static inline R row_sum(const R *x, L n) {
+#define UNROLLED _Pragma("GCC unroll 16")
+static inline R sum_of(V v) {
+  typedef R Four __attribute__((vector_size(16))); /* two of them if they are doubles */
+  Four q[VECTOR_BYTES / 16];
+  memcpy(q, &v, sizeof v);
+  UNROLLED for (int half = VECTOR_BYTES / 32; half; half /= 2)
+    UNROLLED for (int i = 0; i < half; i++) q[i] += q[i + half];
+#ifdef SINGLE
+  return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
+#else
+  return q[0][0] + q[0][1];
+#endif
+}
+/* The sums of some rows side by side: one alone would wait for its own additions. */
+#define SUMS_AT_ONCE (VECTOR_BYTES == 64 ? 4 : 2) /* as many as there are registers for */
+static inline __attribute__((always_inline)) void some_sums(const int rows, const R *const *x, L n, R *sums) {
   R lanes[LANES] __attribute__((aligned(VECTOR_BYTES)));
-  V s[PARTS];
+  V s[SUMS_AT_ONCE * PARTS];
   L j = 0;
-  _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] = (V){0};
+  UNROLLED for (int i = 0; i < rows * PARTS; i++) s[i] = (V){0};
   for (; j + LANES <= n; j += LANES)
-    _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] += *(const VU *)(x + j + i * VW);
-  if (j < n) { /* what is left, and zeros */
-    for (L l = 0; l < LANES; l++) lanes[l] = j + l < n ? x[j + l] : K(0);
-    _Pragma("GCC unroll 16") for (int i = 0; i < PARTS; i++) s[i] += *(const V *)(lanes + i * VW);
+    UNROLLED for (int r = 0; r < rows; r++)
+      UNROLLED for (int i = 0; i < PARTS; i++) s[r * PARTS + i] += *(const VU *)(x[r] + j + i * VW);
+  UNROLLED for (int r = 0; r < rows; r++) {
+    V *const own = s + r * PARTS;
+    if (j < n) { /* what is left, and zeros */
+      for (L l = 0; l < LANES; l++) lanes[l] = j + l < n ? x[r][j + l] : K(0);
+      UNROLLED for (int i = 0; i < PARTS; i++) own[i] += *(const V *)(lanes + i * VW);
+    }
+    UNROLLED for (int half = PARTS / 2; half; half /= 2)
+      UNROLLED for (int i = 0; i < half; i++) own[i] += own[i + half];
+    sums[r] = sum_of(own[0]);
   }
-  _Pragma("GCC unroll 4") for (int half = PARTS / 2; half; half /= 2)
-    _Pragma("GCC unroll 8") for (int i = 0; i < half; i++) s[i] += s[i + half];
-  _Pragma("GCC unroll 4") for (int half = VW / 2; half; half /= 2)
-    _Pragma("GCC unroll 8") for (int l = 0; l < half; l++) s[0][l] += s[0][l + half];
-  return s[0][0];
+}
+/* Of at most four rows. */
+static inline __attribute__((always_inline)) void row_sums(const int rows, const R *const *x, L n, R *sums) {
+  const int first = rows < SUMS_AT_ONCE ? rows : SUMS_AT_ONCE;
+  some_sums(first, x, n, sums);
+  if (rows > first) some_sums(rows - first, x + first, n, sums + first);
 }
 static inline R row_maximum(const R *x, L n) {
   R lanes[LANES];

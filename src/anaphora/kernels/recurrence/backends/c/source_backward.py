@@ -223,8 +223,8 @@ def _backward_text(
     touched: list[tuple[str, str]],
     body: str,
 ) -> str:
-    size = "".join(f" + ROUND(C * {w})" for _, w in f.scratch)
-    takes = "\n".join(f"TAKE({name}, C * {w});" for name, w in f.scratch)
+    size = "".join(f" + ROUND({count})" for _, count in f.scratch)
+    takes = "\n".join(f"TAKE({name}, {count});" for name, count in f.scratch)
     wake = finish = swap = ""
     for i, w in enumerate(widths):
         wake += f"if (dlast{i}) {copy(f'dnew{i} + i*{w}', f'dlast{i} + ROW[i]*{w}', w)}"

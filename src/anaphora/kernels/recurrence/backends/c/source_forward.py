@@ -90,7 +90,7 @@ def _forward_text(
     plan: Plan, tables: Tables, f: Function, hoisted: list[Node], widths: list[str], body: str
 ) -> str:
     outs = {h.index: tables.size(("matrix out", h.index), h.width) for h in hoisted}
-    memory = [(name, f"C * {w}") for name, w in f.scratch]
+    memory = [*f.scratch]
     memory += [(f"ahead{m}", f"C * block * {w}") for m, w in outs.items()]
     size = "".join(f" + ROUND({count})" for _, count in memory)
     takes = "\n".join(f"TAKE({name}, {count});" for name, count in memory)

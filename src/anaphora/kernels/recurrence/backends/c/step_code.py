@@ -56,9 +56,7 @@ class StepCode:
         self.outputs_of = {p.node.number: p for p in self.products}
         self.levels: dict[int, tuple[int, int]] = {}
         self.temporaries: dict[int, Node] = {}
-        self.scratch: dict[
-            str, str
-        ] = {}  # arrays this code needs besides those it is given, and their widths
+        self.scratch: dict[str, str] = {}  # arrays this code needs besides those it is given, and their sizes
 
     # ------------------------------------------------------------------ levels
     def level(self, node: Node) -> tuple[int, int]:
@@ -90,7 +88,7 @@ class StepCode:
             or (node.op in REDUCTIONS and len(stages) > 1)
         }
         for n, node in self.temporaries.items():
-            self.scratch[f"temporary_{n}"] = self.width(node)
+            self.scratch[f"temporary_{n}"] = f"C * {self.width(node)}"
             self.pointers[f"temporary_{n}_row"] = f"temporary_{n} + i*{self.width(node)}"
         return self._generate()
 
@@ -197,8 +195,8 @@ gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
             lines += loop.lines
         elif loop.lines:
             lines += ['_Pragma("omp simd")', f"for (L j = 0; j < {bound}; j++) {{", *loop.lines, "}"]
-        for node, terms in reduced:
-            lines.append(f"const R {_name(node)} = row_{node.op}({terms}, {bound});")
+        lines += _reductions(reduced, bound)
+        for node, _ in reduced:
             if node.number in self.temporaries:
                 lines.append(f"temporary_{node.number}_row[0] = {_name(node)};")
         self.stored.update(now_stored)
@@ -213,6 +211,7 @@ gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
             self._count(value)
             return f"{place[0]} + {place[1]}0" if place[1] else place[0]
         name = f"terms_{reduction.number}"
+        # One row, used again for each: rows of many such arrays would fall into the same lines of the cache.
         self.scratch[f"{name}_array"] = self.width(value)
         self.pointers[name] = f"{name}_array"
         loop.lines.append(f"{name}[j] = {self.value(value, loop)};")
@@ -310,6 +309,23 @@ def _name(node: Node) -> str:
 def expression(op: str, args: list[str]) -> str:
     form = _EXPRESSIONS.get(op)
     return form.format(*args) if form else f"r_{op}({','.join(args)})"
+
+
+def _reductions(reduced: list[tuple[Node, str]], bound: str) -> list[str]:
+    """Lines that reduce terms of the same width: sums together, as each waits for itself."""
+    sums = [(node, terms) for node, terms in reduced if node.op == "sum"]
+    lines = []
+    for node, terms in reduced:
+        if node.op != "sum":
+            lines.append(f"const R {_name(node)} = row_{node.op}({terms}, {bound});")
+    for k in range(0, len(sums), 4):
+        some = sums[k : k + 4]
+        number, count = some[0][0].number, len(some)
+        lines.append(f"const R *const rows_{number}[] = {{{', '.join(terms for _, terms in some)}}};")
+        lines.append(f"R sums_{number}[{count}];")
+        lines.append(f"row_sums({count}, rows_{number}, {bound}, sums_{number});")
+        lines += [f"const R {_name(node)} = sums_{number}[{i}];" for i, (node, _) in enumerate(some)]
+    return lines
 
 
 def _parts(node: Node) -> list[tuple[Node, int]]:
