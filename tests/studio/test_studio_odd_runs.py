@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -37,9 +38,15 @@ def make(folder, config=CONFIG, rows=(ROW,)):
     return folder
 
 
+def run_apart(work):
+    """Run a coroutine in a thread of its own: Playwright keeps a loop running in the tests' own thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 def listed(folder):
     """The answer to a page that asks for the runs, by name."""
-    answer = asyncio.run(Studio([folder]).list_runs(None))
+    answer = run_apart(Studio([folder]).list_runs(None))
     assert answer.status_code == 200
     return {run["name"]: run for run in json.loads(answer.body)}
 
@@ -177,15 +184,15 @@ def test_a_job_that_hangs_loses_its_thread_and_not_the_server():
     lost = []
 
     async def talk():
-        worker = Worker("test", 0.3, lambda: lost.append(1))
-        with pytest.raises(AnaphoraError, match=r"took longer than 0\.3 seconds"):
+        worker = Worker("test", 1.0, lambda: lost.append(1))
+        with pytest.raises(AnaphoraError, match=r"took longer than 1"):
             await worker.do(stuck.wait)
         assert await worker.do(lambda: 7) == 7
         with pytest.raises(ZeroDivisionError):
             await worker.do(lambda: 1 / 0)
         return worker
 
-    worker = asyncio.run(talk())
+    worker = run_apart(talk())
     assert lost == [1]
     assert len(worker._lost) == 1
     stuck.set()
@@ -203,7 +210,7 @@ def test_a_job_that_only_waited_does_not_cost_the_thread_of_another():
         assert worker._lane is lane
         return await first
 
-    assert asyncio.run(talk()) == "first"
+    assert run_apart(talk()) == "first"
 
 
 def test_no_more_threads_are_lost_than_a_few(monkeypatch):
@@ -211,7 +218,7 @@ def test_no_more_threads_are_lost_than_a_few(monkeypatch):
     stuck = threading.Event()
 
     async def talk():
-        worker = Worker("test", 0.05)
+        worker = Worker("test", 0.5)
         for _ in range(2):
             with pytest.raises(AnaphoraError, match="took longer"):
                 await worker.do(stuck.wait)
@@ -222,7 +229,7 @@ def test_no_more_threads_are_lost_than_a_few(monkeypatch):
             lane.join(5)
         assert await worker.do(lambda: 1) == 1
 
-    asyncio.run(talk())
+    run_apart(talk())
 
 
 def test_numbers_and_texts_that_json_does_not_know_are_sent_all_the_same():
