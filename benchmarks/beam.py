@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.tasks.translate.decoding import search_outputs
+from anaphora.tasks.translate.inference import search_outputs
 from beam_peers import EOS, SYMBOLS, ctranslate2, hugging_face, random_model
 from rows import row, show
 

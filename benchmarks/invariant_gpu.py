@@ -22,7 +22,7 @@ from anaphora.nn import transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.translate.build import build_seq2seq
-from anaphora.tasks.translate.decoding import search_outputs
+from anaphora.tasks.translate.inference import search_outputs
 from rows import row, show
 
 CUDA = torch.device("cuda")

@@ -19,7 +19,7 @@ from anaphora.nn.attention import MultiHead
 from anaphora.search import beam
 from anaphora.search._device import DeviceBeam, device_beam, has_room
 from anaphora.search._item import Plan
-from anaphora.tasks.translate.decoding import search_outputs
+from anaphora.tasks.translate.inference import search_outputs
 
 V, WIDTH, BOS, EOS = 13, 16, 2, 3
 

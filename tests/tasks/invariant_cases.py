@@ -18,8 +18,8 @@ import transcribe_tiny
 
 import anaphora as an
 from anaphora.data.corpora import generate
-from anaphora.tasks.caption.measures import caption_scores
-from anaphora.tasks.tag.spans import tag_scores
+from anaphora.tasks.caption.metrics import caption_scores
+from anaphora.tasks.tag.metrics import tag_scores
 from anaphora.tasks.transcribe.metrics import transcription_scores
 from anaphora.tasks.translate.metrics import translation_scores
 

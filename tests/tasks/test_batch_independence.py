@@ -11,7 +11,7 @@ from tasks_tiny import ATTENTIVE, LETTERS, PRESETS
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.nn import inside
 from anaphora.tasks.decoding import ROWS
-from anaphora.tasks.translate.decoding import search_outputs
+from anaphora.tasks.translate.inference import search_outputs
 
 SEARCH = {"beam": 5, "n_best": 3, "length_penalty": 1.0, "max_length": 14}
 

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from anaphora.tasks.caption.cider import cider
-from anaphora.tasks.caption.measures import caption_scores, exact_match, on_object, share_on_objects
+from anaphora.tasks.caption.metrics import caption_scores, cider, exact_match, on_object, share_on_objects
 
 
 def test_cider_of_perfect_captions_by_hand() -> None:

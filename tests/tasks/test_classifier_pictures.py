@@ -15,8 +15,8 @@ from anaphora.cli import main
 from anaphora.data.labelled import open_labelled
 from anaphora.errors import DataError, SettingsError
 from anaphora.nn.windows import Looks
-from anaphora.tasks.classify.choices import choice_loss, mistakes
-from anaphora.tasks.classify.outputs import score_inputs
+from anaphora.tasks.classify.inference import score_inputs
+from anaphora.tasks.classify.objective import choice_loss, mistakes
 from anaphora.tasks.classify.probing import as_colours
 from anaphora.tasks.registry import TASKS
 

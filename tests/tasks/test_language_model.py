@@ -17,8 +17,8 @@ import anaphora as an
 from anaphora.data.symbols import EOS
 from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import AnaphoraError, DataError, SettingsError
+from anaphora.tasks.language.metrics import stream_log_probs, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective
-from anaphora.tasks.language.scoring import stream_log_probs, symbol_log_probs
 
 TINY = {
     "hidden": 16,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.tasks.tag.schemes import allowed, infer_scheme, misfit, split_tag
-from anaphora.tasks.tag.spans import find_spans, tag_scores
+from anaphora.data.tag_schemes import allowed, infer_scheme, misfit, split_tag
+from anaphora.tasks.tag.metrics import find_spans, tag_scores
 
 BIOES = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("X", "Y"))]
 sequences = st.lists(st.sampled_from(BIOES), max_size=9)

@@ -11,10 +11,10 @@ import torch
 import anaphora as an
 from anaphora.data.corpora import generate
 from anaphora.data.symbols import UNK
+from anaphora.data.tag_vocabulary import hiding_rates
 from anaphora.errors import DataError, SettingsError
 from anaphora.tasks.registry import TASKS
 from anaphora.tasks.tag.objective import TagObjective
-from anaphora.tasks.tag.vocabulary import hiding_rates
 
 SIZES = {"hidden": 24, "lr": 1e-2, "dropout": 0.0, "warmup": 0, "ema": 0.0}
 RUN = {"steps": 140, "batch_tokens": 500, "valid_every": 1000, "save_every": 1000, "device": "cpu"}
@@ -57,7 +57,7 @@ def of_preset():
 def most_frequent():
     """The stated baseline: each word gets the tag it had most often in training."""
     from anaphora.data.conll_sentences import open_sentences, words_of
-    from anaphora.tasks.tag.spans import tag_scores
+    from anaphora.tasks.tag.metrics import tag_scores
 
     counts: dict[str, dict[str, int]] = {}
     for words, tags in open_sentences("names"):

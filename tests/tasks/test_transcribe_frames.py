@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from anaphora.data.audio.frames import HIGHEST, Ear, make_features, normalised
 from anaphora.data.audio.recordings_readers import as_item, open_recordings
 from anaphora.errors import DataError, SettingsError
 from anaphora.tasks.registry import TASKS, resolve
-from anaphora.tasks.transcribe.frames import HIGHEST, Ear, make_features, normalised
 
 
 def sound(seconds=0.5, rate=8000):

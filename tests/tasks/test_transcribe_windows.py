@@ -13,8 +13,8 @@ from transcribe_tiny import FEATURES, settings
 
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.transcribe.build import build_transcriber
-from anaphora.tasks.transcribe.decoding import frame_log_probs
-from anaphora.tasks.transcribe.windows import Window, cut, join_log_probs
+from anaphora.tasks.transcribe.inference.decoding import frame_log_probs
+from anaphora.tasks.transcribe.inference.windows import Window, cut, join_log_probs
 
 
 def test_windows_by_hand():

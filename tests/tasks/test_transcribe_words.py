@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anaphora.tasks.transcribe.inference.words import in_order
 from anaphora.tasks.transcribe.objective import going_back
-from anaphora.tasks.transcribe.words import in_order
 
 
 @given(st.integers(0, 4), st.integers(1, 4), st.integers(0, 1000))

@@ -18,7 +18,7 @@ from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.kernels.packed import native
 from anaphora.models import packed
 from anaphora.search import ngram_f
-from anaphora.tasks.translate.decoding import search_outputs
+from anaphora.tasks.translate.inference import search_outputs
 from native_builds import QUICK, use
 
 TRANSFORMER = "transformer norm first"

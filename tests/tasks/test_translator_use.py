@@ -10,7 +10,7 @@ from tasks_tiny import PRESETS, is_one_sentence, pairs, tiny, words
 
 import anaphora as an
 from anaphora.errors import DataError, SettingsError
-from anaphora.tasks.translate.decoding import search_outputs
+from anaphora.tasks.translate.inference import search_outputs
 
 
 def test_it_has_learnt_its_task(copier):

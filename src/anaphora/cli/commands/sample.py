@@ -48,8 +48,8 @@ def command(run: str, assignments: tuple[str, ...], as_json: bool, **flags: Any)
     from anaphora.errors import AnaphoraError, SettingsError
     from anaphora.settings.base import build
     from anaphora.settings.files import read_assignments
+    from anaphora.settings.language import SampleOptions
     from anaphora.tasks.config import read_config
-    from anaphora.tasks.language.settings import SampleOptions
 
     config = read_config(Path(run))
     if config.task.command != "language":

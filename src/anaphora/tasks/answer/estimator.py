@@ -19,11 +19,18 @@ from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
-from anaphora.tasks.answer.asking import Row, group, respond_to, rows_of
-from anaphora.tasks.answer.batches import Asked, Ids, answer_batches
 from anaphora.tasks.answer.build import build_answerer
+from anaphora.tasks.answer.inference import Row, group, respond_to, rows_of
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
-from anaphora.tasks.answer.objective import AnswerObjective, Numbers, by_kind, score_questions
+from anaphora.tasks.answer.metrics import by_kind
+from anaphora.tasks.answer.objective import (
+    AnswerObjective,
+    Asked,
+    Ids,
+    Numbers,
+    answer_batches,
+    score_questions,
+)
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt

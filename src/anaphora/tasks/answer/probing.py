@@ -16,8 +16,8 @@ from anaphora.nn import inside
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.answer.asking import group, rows_of
-from anaphora.tasks.answer.batches import inputs_of
+from anaphora.tasks.answer.inference import group, rows_of
+from anaphora.tasks.answer.objective import inputs_of
 from anaphora.tasks.looking import facts_of
 
 if TYPE_CHECKING:

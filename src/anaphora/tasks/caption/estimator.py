@@ -16,15 +16,12 @@ from anaphora.errors import DataError
 from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
-from anaphora.tasks.caption.batches import caption_batches
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
-from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
+from anaphora.tasks.caption.inference import describe_pictures, picture_batches, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.tasks.caption.measures import caption_scores, share_on_objects
-from anaphora.tasks.caption.objective import CaptionObjective
-from anaphora.tasks.caption.places import named_objects
+from anaphora.tasks.caption.metrics import caption_scores, named_objects, share_on_objects
+from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
-from anaphora.tasks.caption.reading import picture_batches
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_picture
 from anaphora.tasks.learnt import read_tokenizer

@@ -14,7 +14,7 @@ from anaphora.probe.noted import as_numpy, weights_hash
 from anaphora.probe.seq2seq import END, search_tables
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.caption.build import picture_encoder_of
-from anaphora.tasks.caption.describing import describe_pictures, where_it_looked
+from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
 from anaphora.tasks.looking import facts_of
 from anaphora.tasks.outputs import beam_settings
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from anaphora.data.labelled_batches import Input
+from anaphora.data.labelled_inputs import NGramInputs
+from anaphora.data.labelled_targets import Targets
+from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS
+from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder
@@ -101,3 +108,31 @@ def _pooling(s: ClassifierSettings, width: int) -> nn.Module:
     if s.pooling == "attention":
         return AttentionPooling(width)
     return {"last": LastState, "max": Maximum, "mean": Mean, "first": FirstState}[s.pooling]()
+
+
+def learn_ngrams(s: ClassifierSettings, texts: Iterable[str]) -> NGramInputs:
+    """The n-grams that training texts have often enough."""
+    return NGramInputs(
+        NGramSet.learn(
+            texts,
+            words=s.word_ngrams,
+            characters=s.char_ngrams,
+            lowercase=s.lowercase,
+            least=s.min_count,
+            most=s.vocab_size,
+        )
+    )
+
+
+def empty(targets: Targets, symbols: int) -> NGramClassifier:
+    """A model that knows nothing yet."""
+    binary = targets.kind == "class" and targets.size == 2
+    return NGramClassifier(symbols, 1 if binary else targets.size, binary=binary)
+
+
+def fitted(model: NGramClassifier, inputs: list[Input], truth: np.ndarray[Any, Any], penalty: float) -> None:
+    """Learn from inputs whose classes are ``truth`` (see `Targets.encode`)."""
+    if truth.ndim == 1:
+        classes = np.arange(model.outputs)[1 if model.binary else 0 :]
+        truth = truth[:, None] == classes
+    model.fit(inputs, truth.astype(np.float64), penalty)

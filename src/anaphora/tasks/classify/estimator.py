@@ -15,6 +15,7 @@ from torch import Tensor
 from anaphora.data.asked import asked_batches
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
 from anaphora.data.labelled_batches import Input, labelled_batches
+from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
@@ -25,14 +26,11 @@ from anaphora.models.classifier import SequenceClassifier
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
-from anaphora.tasks.classify.build import build_classifier
+from anaphora.tasks.classify.build import build_classifier, empty, fitted, learn_ngrams
+from anaphora.tasks.classify.inference import answers, probabilities, score_inputs, sequence_batches
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
-from anaphora.tasks.classify.inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
-from anaphora.tasks.classify.ngrams import empty, fitted, learn_ngrams
 from anaphora.tasks.classify.objective import ClassificationObjective, best_measure, measure, spell
-from anaphora.tasks.classify.outputs import answers, probabilities, score_inputs
 from anaphora.tasks.classify.probing import probe_classifier
-from anaphora.tasks.classify.reading import sequence_batches
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_inputs

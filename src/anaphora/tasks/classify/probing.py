@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.labelled_inputs import NGramInputs, TextInputs, cut
 from anaphora.data.vectors import as_sequence, picture_size
 from anaphora.data.vectors_readers import read_file
 from anaphora.errors import DataError
@@ -21,8 +22,7 @@ from anaphora.models.looking import LookingClassifier
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.classify.inputs import NGramInputs, TextInputs, cut
-from anaphora.tasks.classify.outputs import probabilities
+from anaphora.tasks.classify.inference import probabilities
 from anaphora.tasks.looking import facts_of, numbers
 
 if TYPE_CHECKING:

@@ -27,14 +27,21 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.forecast.ahead import Floats, Prediction, along, in_units, look_ahead, with_interval
 from anaphora.tasks.forecast.build import build_forecaster
+from anaphora.tasks.forecast.inference.ahead import (
+    Floats,
+    Prediction,
+    along,
+    in_units,
+    look_ahead,
+    with_interval,
+)
+from anaphora.tasks.forecast.inference.running import outputs
+from anaphora.tasks.forecast.inference.tables import responses
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
+from anaphora.tasks.forecast.metrics import score_windows
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
 from anaphora.tasks.forecast.probing import probe_forecaster
-from anaphora.tasks.forecast.running import outputs
-from anaphora.tasks.forecast.scoring import score_windows
-from anaphora.tasks.forecast.tables import responses
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective

@@ -14,8 +14,8 @@ from torch import Tensor
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster import LEVELS
+from anaphora.tasks.forecast.inference.running import LARGEST, Found, outputs, told
 from anaphora.tasks.forecast.info import ForecasterSettings
-from anaphora.tasks.forecast.running import LARGEST, Found, outputs, told
 from anaphora.training.objective import LossSum
 
 Floats = NDArray[np.float64]

@@ -19,18 +19,22 @@ from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
+from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts
-from anaphora.tasks.language import ngram
-from anaphora.tasks.language.build import build_language
-from anaphora.tasks.language.judging import LineScore, judge_lines
-from anaphora.tasks.language.masked import MaskedObjective, masked_measures
-from anaphora.tasks.language.objective import LanguageObjective
+from anaphora.tasks.language.build import (
+    build_language,
+    fit_ngram,
+    ngram_line_log_probs,
+    ngram_log_probs,
+    ngram_tensors,
+    rebuild_ngram,
+)
+from anaphora.tasks.language.inference import LineScore, Listen, draw, judge_lines
+from anaphora.tasks.language.metrics import stream_log_probs, summary, symbol_log_probs
+from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
-from anaphora.tasks.language.sampling import Listen, draw
-from anaphora.tasks.language.scoring import stream_log_probs, summary, symbol_log_probs
-from anaphora.tasks.language.settings import LanguageSettings, SampleOptions, SampleSettings
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.response import Response
@@ -151,7 +155,7 @@ class LanguageModel(Estimator):
     def _log_probs(self, model: Any, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """log p of every symbol of encoded text: of a stream, or of lines with their ends."""
         if self._direct:
-            return ngram.log_probs(model, rows, lines=self.settings_.lines)
+            return ngram_log_probs(model, rows, lines=self.settings_.lines)
         if self.settings_.lines:
             return symbol_log_probs(model, [[*row, EOS] for row in rows], BOS)
         return [stream_log_probs(model, ids) for ids in rows]
@@ -159,16 +163,16 @@ class LanguageModel(Estimator):
     def _solve(self, data: Text, dev: Text, reporter: Reporter | None) -> dict[str, float]:
         s = self.settings_
         rows = self._line_rows(data) if s.lines else [encode_stream(data, self.tokenizer_)]
-        self.model_ = ngram.fitted(s, rows, self.tokenizer_.size)
+        self.model_ = fit_ngram(s, rows, self.tokenizer_.size)
         held, characters = self._encoded(dev)
         return summary(self._log_probs(self.model_, held), characters)
 
     def _weights(self) -> dict[str, Tensor]:
-        return ngram.tensors(self.model_) if self._direct else super()._weights()
+        return ngram_tensors(self.model_) if self._direct else super()._weights()
 
     def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         if self._direct:
-            self.model_ = ngram.rebuilt(self.settings_, tensors)
+            self.model_ = rebuild_ngram(self.settings_, tensors)
         else:
             super()._rebuild(tensors, device)
 
@@ -216,7 +220,7 @@ class LanguageModel(Estimator):
         given = given_texts(texts, self._trained_on)
         rows = [[*row[::back], self.end] for row in self.tokenizer_.encode_batch(given)]
         if self._direct:
-            found = ngram.line_log_probs(self.model_, rows, self.begin)
+            found = ngram_line_log_probs(self.model_, rows, self.begin)
         else:
             found = symbol_log_probs(self.model_.eval(), rows, self.begin)
         return [

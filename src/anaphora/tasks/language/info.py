@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anaphora.settings import NetworkSettings, TrainingSettings
+from anaphora.settings.language import LanguageSettings, ReadOptions
 from anaphora.tasks.info import Preset, TaskInfo
-from anaphora.tasks.language.settings import LanguageSettings, ReadOptions
 
 _TRANSFORMER = frozenset({"heads", "feedforward", "norm_first", "context", "compile"})
 _MASKED = frozenset({"masked_share"})

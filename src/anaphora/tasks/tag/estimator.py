@@ -18,6 +18,9 @@ from anaphora.data.conll_sentences import (
     words_of,
 )
 from anaphora.data.pairs import Pairs
+from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
+from anaphora.data.tag_schemes import allowed
+from anaphora.data.tag_vocabulary import Letters, Reader, hiding_rates, learn_words
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
@@ -29,17 +32,12 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.response import Response
-from anaphora.tasks.tag.answering import Tagging, answers
-from anaphora.tasks.tag.batches import training_batches
-from anaphora.tasks.tag.beginning import adopt_words, first_weights
-from anaphora.tasks.tag.build import build_tagger
+from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights
+from anaphora.tasks.tag.inference import Tagging, answers
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.tasks.tag.learnt import Learnt, Origin, choose_scheme, form_of_data
-from anaphora.tasks.tag.objective import TagObjective, decode
+from anaphora.tasks.tag.metrics import tag_scores
+from anaphora.tasks.tag.objective import TagObjective, decode, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
-from anaphora.tasks.tag.schemes import allowed
-from anaphora.tasks.tag.spans import tag_scores
-from anaphora.tasks.tag.vocabulary import Letters, Reader, hiding_rates, learn_words
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder

@@ -16,7 +16,7 @@ from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.looking import facts_of
-from anaphora.tasks.tag.batches import reading_batches
+from anaphora.tasks.tag.objective import reading_batches
 
 if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
 from torch import nn
 
+from anaphora.data.symbols import UNK
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError
 from anaphora.models.bridge import Bridge
+from anaphora.models.classical.ngram import NGram
+from anaphora.models.classical.ngram.text import Words
 from anaphora.models.classifier import VectorInput
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel
 from anaphora.models.decoders import BahdanauDecoder
@@ -14,6 +24,8 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import Additive, Bilinear
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
+from anaphora.search import Lexicon
+from anaphora.search.lexicon._lexicon import spelled_in_file
 from anaphora.tasks.parts import make_recurrent, transformer_encoder
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
@@ -64,3 +76,56 @@ def _decoder(s: TranscriberSettings, encoder: Listener, symbols: int) -> Bahdana
         annotations=encoder.width,
         dropout=s.dropout,
     )
+
+
+TRAIN = "train"
+"""The name of the lexicon of all words in the training transcripts."""
+
+
+def make_lexicon(name: str, tokenizer: Tokenizer, known: Iterable[str]) -> Lexicon:
+    """The lexicon that ``name`` means, a file or `TRAIN` (the words ``known``), spelled in the model's symbols.
+
+    A word without a spelling of its own is spelled as the transcripts are. In a model of characters words are kept
+    apart by the space; pieces and phones need nothing between words.
+    """
+    names = {spelling.strip() or spelling: i for i, spelling in enumerate(tokenizer.spellings)}
+    entries = ((w, None, "") for w in known) if name == TRAIN else _in_file(name)
+    spellings: dict[str, list[list[int]]] = {}
+    for word, symbols, where in entries:
+        own = tokenizer.encode(word) if symbols is None else [names.get(s, UNK) for s in symbols]
+        if UNK in own or not own:
+            told = "no symbol for a part of it" if symbols is None else "no such symbol as is in its spelling"
+            raise DataError(
+                f"{where}the model has {told}: {word!r}; take the word out, or spell it otherwise."
+            )
+        if own not in spellings.setdefault(tokenizer.normalized(word), []):
+            spellings[tokenizer.normalized(word)].append(own)
+    if not spellings:
+        raise DataError(f"{name}: there are no words; give a file with a word per line.")
+    return Lexicon(spellings, names, separator=names.get(" ") if tokenizer.kind == "char" else None)
+
+
+def _in_file(name: str) -> Iterator[tuple[str, list[str] | None, str]]:
+    for word, symbols, where in spelled_in_file(name, None, False):
+        named = [str(symbol) for symbol in symbols]
+        yield word, None if "".join(named) == word else named, f"{where}: "
+
+
+def read_language_model(name: str) -> Any:
+    """The language model in an ARPA file, or in the run folder of a LanguageModel."""
+    path = Path(name)
+    if not path.is_dir():
+        if not path.exists():
+            raise DataError(f"{name}: there is no such language model; give an ARPA file or a run folder.")
+        return NGram.read_arpa(path)
+    from anaphora.tasks.load import load
+
+    model = load(path, device="cpu")
+    if model.command != "language":
+        raise DataError(f"{name} is a {type(model).__name__}, not a LanguageModel; give the run of one.")
+    if model.settings_.model != "ngram" or model.settings_.tokens != "word":
+        return model
+    # The searches read an n-gram's table themselves, once its numbers have names.
+    spelled: NGram = copy.copy(model.model_)
+    spelled._words = Words(len(model.tokenizer_), [s.strip() or s for s in model.tokenizer_.spellings])
+    return spelled

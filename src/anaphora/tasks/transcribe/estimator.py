@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from anaphora.data.audio.frames import Ear, make_features, normalised
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
     as_item,
@@ -26,18 +27,15 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.response import Response
-from anaphora.tasks.transcribe.build import Model, build_transcriber
-from anaphora.tasks.transcribe.decoding import PLAIN, WORDS, Search
-from anaphora.tasks.transcribe.frames import Ear, make_features, normalised
-from anaphora.tasks.transcribe.info import TranscriberSettings
-from anaphora.tasks.transcribe.listening import Listening
+from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
+from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
+from anaphora.tasks.transcribe.inference.listening import Listening
+from anaphora.tasks.transcribe.inference.reading import response, sources
+from anaphora.tasks.transcribe.inference.words import Transcript
+from anaphora.tasks.transcribe.info import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.transcribe.metrics import transcription_scores
 from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective
-from anaphora.tasks.transcribe.options import TranscribeOptions
 from anaphora.tasks.transcribe.probing import probe_transcriber
-from anaphora.tasks.transcribe.reading import response, sources
-from anaphora.tasks.transcribe.vocabulary import TRAIN, make_lexicon, read_language_model
-from anaphora.tasks.transcribe.words import Transcript
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything

@@ -20,10 +20,10 @@ from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import ctc_loss
-from anaphora.tasks.transcribe.decoding import BATCH, greedy_texts
+from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
+from anaphora.tasks.transcribe.inference.words import attention_weights
 from anaphora.tasks.transcribe.info import TranscriberSettings
 from anaphora.tasks.transcribe.metrics import error_rates
-from anaphora.tasks.transcribe.words import attention_weights
 from anaphora.training.objective import LossSum
 
 SHOWN = 4

@@ -20,8 +20,15 @@ from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import Hypothesis
 from anaphora.tasks.looking import facts_of
-from anaphora.tasks.transcribe.decoding import PLAIN, Frames, Heard, Search, search_frames, search_symbols
-from anaphora.tasks.transcribe.words import transcript
+from anaphora.tasks.transcribe.inference.decoding import (
+    PLAIN,
+    Frames,
+    Heard,
+    Search,
+    search_frames,
+    search_symbols,
+)
+from anaphora.tasks.transcribe.inference.words import transcript
 
 if TYPE_CHECKING:
     from anaphora.tasks.transcribe.estimator import Transcriber

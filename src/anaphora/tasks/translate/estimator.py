@@ -14,16 +14,14 @@ from anaphora.data.pairs import Pairs
 from anaphora.data.readers import Data, open_pairs
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.learnt import read_tokenizer
-from anaphora.tasks.looking import facts_of, symbol_vectors
+from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
-    beam_settings,
     check_n_best,
     output_response,
     outputs_of,
@@ -32,10 +30,11 @@ from anaphora.tasks.outputs import (
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.response import Response
 from anaphora.tasks.translate.build import build_seq2seq
-from anaphora.tasks.translate.decoding import encode_sources, search_outputs
+from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.tasks.translate.objective import TranslationObjective
+from anaphora.tasks.translate.probing import probe_translator
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
@@ -174,24 +173,7 @@ class Translator(Estimator):
     def probe(self, text: str, target: str | None = None, *, beam: int | None = None) -> Trace:
         """What happens inside while ``text`` becomes the best output, or the ``target`` given."""
         (source,) = self._encode([text])
-        nbest = None
-        if target is None:
-            options = beam_settings(self.settings_, beam)
-            (nbest,) = search_outputs(self.model_, [source], keep_tree=True, **options)
-            symbols = nbest[0].tokens
-        else:
-            symbols = self.tokenizer_.target.encode(target)
-        spell = self.tokenizer_.target.pieces
-        return probe_seq2seq(
-            self.model_,
-            source,
-            self.tokenizer_.source.pieces(source),
-            symbols,
-            spell(symbols),
-            nbest=nbest,
-            pieces=spell,
-            facts=facts_of(self, text),
-        )
+        return probe_translator(self, text, source, target, beam=beam)
 
     def probe_embeddings(self) -> Trace:
         """The vectors of the source's symbols, for the view embeddings."""

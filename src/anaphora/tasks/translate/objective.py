@@ -12,7 +12,7 @@ from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.tasks.translate.decoding import encode_sources, search_outputs
+from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.training.objective import LossSum

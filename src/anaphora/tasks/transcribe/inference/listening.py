@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel
 from anaphora.tasks.transcribe.build import Model
-from anaphora.tasks.transcribe.decoding import (
+from anaphora.tasks.transcribe.inference.decoding import (
     Frames,
     Heard,
     Search,
@@ -16,8 +16,8 @@ from anaphora.tasks.transcribe.decoding import (
     search_frames,
     search_symbols,
 )
-from anaphora.tasks.transcribe.windows import Window, cut, join_log_probs
-from anaphora.tasks.transcribe.words import Transcript, Word, text_of, transcript
+from anaphora.tasks.transcribe.inference.windows import Window, cut, join_log_probs
+from anaphora.tasks.transcribe.inference.words import Transcript, Word, text_of, transcript
 
 
 @dataclass(frozen=True)

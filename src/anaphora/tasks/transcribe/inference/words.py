@@ -16,7 +16,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import Hypothesis, Lexicon, WordHypothesis, ctc_align
-from anaphora.tasks.transcribe.decoding import Heard, spellable
+from anaphora.tasks.transcribe.inference.decoding import Heard, spellable
 
 
 @dataclass(frozen=True)

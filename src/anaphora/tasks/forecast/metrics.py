@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.tasks.forecast.inference.running import outputs, told
 from anaphora.tasks.forecast.objective import value_losses
-from anaphora.tasks.forecast.running import outputs, told
 
 Floats = NDArray[np.float64]
 SHOWN = (1, 2, 3, 6, 12, 24, 48, 96, 192, 336, 720)

@@ -9,9 +9,9 @@ from typing import Any
 
 from anaphora.data.conll import Block, Columns, form_of
 from anaphora.data.streams import line_batches
+from anaphora.data.tag_learnt import Origin
 from anaphora.errors import DataError
 from anaphora.tasks.response import Response
-from anaphora.tasks.tag.learnt import Origin
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, prepare
 from anaphora.errors import DataError
 from anaphora.models.forecaster_classical import Ancestor
-from anaphora.tasks.forecast.running import ROWS, outputs, run, told
-from anaphora.tasks.forecast.scoring import quantile
+from anaphora.tasks.forecast.inference.running import ROWS, outputs, run, told
+from anaphora.tasks.forecast.metrics import quantile
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from anaphora.tasks.tag.schemes import split_tag
+from anaphora.data.tag_schemes import split_tag
 
 Span = tuple[str, int, int]
 _SAME = {"L": "E", "U": "S"}  # BILOU's letters for what BIOES calls E and S

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data.conll import form_of
+from anaphora.data.tag_schemes import infer_scheme, misfit
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked
-from anaphora.tasks.tag.schemes import infer_scheme, misfit
 
 FORMAT = 1
 

@@ -1,18 +1,21 @@
-"""From pictures to hypotheses, and to where the model looked while it wrote them."""
+"""From pictures, as they are named by a file, a folder, a list or a pipe, to hypotheses, and to where the model looked."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from anaphora.data.pictures import Pixels
+from anaphora.data.pictures import PICTURE_ENDINGS, Pixels, Size, read_picture
 from anaphora.data.pictures_batches import images_of
 from anaphora.data.sending import padded
+from anaphora.data.streams import line_batches
 from anaphora.data.symbols import BOS
+from anaphora.errors import DataError
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
@@ -63,3 +66,45 @@ def _seed(seed: int, picture: Pixels) -> int:
     digest = hashlib.blake2b(str(seed).encode(), digest_size=8)
     digest.update(np.ascontiguousarray(picture).tobytes())
     return int.from_bytes(digest.digest())
+
+
+_LISTS = (".tsv", ".txt")
+_TOGETHER = 64
+
+
+def picture_batches(source: str, size: Size) -> Iterator[list[tuple[str, Pixels | DataError]]]:
+    """Names and pixels of the pictures that ``source`` names, some at a time; in place of pixels the reason why there
+    are none.
+
+    source: a picture; a folder, of which the pictures are taken in order of their names; a list (``.tsv``, ``.txt``)
+    whose first column has paths, counted from the list's folder; ``-`` for such a list on standard input.
+    """
+    some: list[tuple[str, Pixels | DataError]] = []
+    for name, path in _named(source):
+        try:
+            some.append((name, read_picture(path, size=size)))
+        except DataError as error:
+            some.append((name, error))
+        if len(some) == _TOGETHER:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def _named(source: str) -> Iterator[tuple[str, Path]]:
+    path = Path(source)
+    if source != "-" and path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)
+        if not found:
+            raise DataError(
+                f"{source} holds no pictures ({', '.join(PICTURE_ENDINGS[:4])} …); give another folder."
+            )
+        yield from ((file.name, file) for file in found)
+    elif source == "-" or path.suffix.lower() in _LISTS:
+        folder = Path() if source == "-" else path.parent
+        for lines in line_batches(source):
+            names = (line.split("\t")[0].strip() for line in lines)
+            yield from ((name, folder / name) for name in names if name)
+    else:
+        yield source, path

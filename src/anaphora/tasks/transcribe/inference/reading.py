@@ -11,7 +11,7 @@ from anaphora.data.streams import check_readable, line_batches
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
 from anaphora.tasks.response import Response
-from anaphora.tasks.transcribe.words import Transcript
+from anaphora.tasks.transcribe.inference.words import Transcript
 
 LISTS = (".tsv", ".txt", ".lst")
 

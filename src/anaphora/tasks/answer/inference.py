@@ -13,7 +13,7 @@ from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.pictures import Pixels, Size, read_picture
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
-from anaphora.tasks.answer.batches import Asked, Ids
+from anaphora.tasks.answer.objective import Asked, Ids
 from anaphora.tasks.given import given_picture
 from anaphora.tasks.response import Response
 

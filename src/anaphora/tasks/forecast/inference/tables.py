@@ -12,7 +12,7 @@ import numpy as np
 from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_times import continued
-from anaphora.tasks.forecast.ahead import Prediction, observed
+from anaphora.tasks.forecast.inference.ahead import Prediction, observed
 from anaphora.tasks.response import Response
 
 

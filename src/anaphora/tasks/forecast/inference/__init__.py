@@ -1,0 +1,1 @@
+"""From series to forecasts."""
