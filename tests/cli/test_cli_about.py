@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import click
 import pytest
 
 from anaphora.cli import health, main
@@ -155,3 +156,27 @@ def test_doctor_tunes_each_kind_of_gpu_once(capsys, monkeypatch, tmp_path):
     assert len(list(tmp_path.rglob("tuning-*.json"))) == 2
     assert main.run(["doctor", "--tune"]) == 0
     assert "persistent over cudnn nowhere" in " ".join(capsys.readouterr().out.split())
+
+
+def test_explain_names_only_tasks_and_presets_that_use_a_setting(capsys):
+    assert main.run(["explain", "joint", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["Translator"]
+    assert main.run(["explain", "--task", "classify", "--model", "ngrams", "--json"]) == 0
+    shown = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)["Classifier"]}
+    assert "penalty" in shown
+    assert "hidden" not in shown
+    assert shown["vocab_size"]["default"] == 500_000
+    assert main.run(["explain", "--model", "bilstn"]) == 2
+    assert "Did you mean bilstm?" in capsys.readouterr().err
+
+
+def test_set_completes_what_the_preset_uses():
+    from anaphora.cli.commands.train import command
+    from anaphora.cli.words import complete_assignment
+
+    context = click.Context(command)
+    context.params = {"task": "classify", "model": "bilstm"}
+    assert complete_assignment(context, command.params[0], "he") == []
+    assert "cell=" in complete_assignment(context, command.params[0], "c")
+    context.params = {"task": "classify", "model": "transformer"}
+    assert complete_assignment(context, command.params[0], "he") == ["heads="]

@@ -280,7 +280,6 @@ def test_settings_without_effect_are_refused():
         ("lstm-attention", {"soft_share": 0.3}),
         ("lstm-hard", {"teacher_forcing": 0.5}),
         ("transformer", {"channels": 8}),
-        ("lstm", {"bidirectional": True}),
     ):
         with pytest.raises(SettingsError, match="has no effect on the preset"):
             an.Captioner(model=preset, **given)

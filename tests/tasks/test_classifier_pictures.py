@@ -250,7 +250,7 @@ def test_settings_of_looking_are_only_for_who_looks():
     with pytest.raises(SettingsError, match="scan = 'picture' is for glimpse, draw, grid-lstm"):
         an.Classifier(model="lstm", scan="picture")
     for preset in TASKS["classify"].presets.values():
-        assert {"patch", "directions"} & preset.unused or preset.name == "grid-lstm"
+        assert {"patch", "directions"} & TASKS["classify"].unused(preset.name) or preset.name == "grid-lstm"
 
 
 def test_pictures_through_the_command(tmp_path, monkeypatch, capsys):

@@ -28,7 +28,7 @@ WAVE = np.sin(np.arange(160) / 5)[:, None] + np.random.default_rng(0).normal(0, 
 def small(task, preset):
     """Sizes that mean something to the preset, as small as can be."""
     info = task.task()
-    unused = info.presets[preset].unused
+    fields = info.used(preset)
     sizes = {
         "hidden": 8,
         "embedding": 6,
@@ -45,8 +45,7 @@ def small(task, preset):
         "bptt": 8,
         "context": 32,
     }
-    fields = info.settings.model_fields
-    given = {key: value for key, value in sizes.items() if key in fields and key not in unused}
+    given = {key: value for key, value in sizes.items() if key in fields}
     if preset == "transformer" and task is an.Tagger:
         given["hidden"] = 12
     return given

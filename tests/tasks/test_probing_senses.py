@@ -48,7 +48,7 @@ def test_no_preset_is_forgotten():
 def test_each_has_the_views_it_should_have(name, preset):
     task, rows = getattr(an, name), DATA[name]
     info = task.task()
-    known = info.settings.model_fields.keys() - info.presets[preset].unused
+    known = info.used(preset).keys()
     given = {key: value for key, value in {**SIZES, **TINY}.items() if key in known}
     model = task(model=preset, **given).fit(rows, valid=rows[:2])
     trace = model.probe(rows[0][:2] if name == "Answerer" else rows[0][0])

@@ -186,7 +186,7 @@ def test_settings_make_the_same_tagger_again(model):
         ({"model": "hmm", "hidden": 8}, "hidden has no effect on the preset hmm"),
         ({"model": "bilstm", "order": 2}, "order has no effect on the preset bilstm"),
         ({"model": "transformer", "hidden": 96, "character_hidden": 48}, "lower character_hidden"),
-        ({"model": "transformer", "hidden": 30}, "cannot be divided"),
+        ({"model": "transformer", "characters": "none", "hidden": 30}, "cannot be divided"),
         ({"characters": "lstn"}, "Did you mean lstm"),
         ({"tokens": "word"}, "tokens is not a setting of Tagger"),
     ],

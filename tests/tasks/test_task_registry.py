@@ -8,6 +8,7 @@ import pytest
 
 import anaphora as an
 from anaphora.errors import SettingsError
+from anaphora.settings.synonyms import SYNONYMS
 from anaphora.tasks.registry import TASKS, meaningful, resolve
 
 TRANSLATE = TASKS["translate"]
@@ -159,3 +160,58 @@ def test_a_refused_set_params_changes_nothing():
 
 def test_the_estimator_shows_what_was_given():
     assert repr(an.Translator("lstm", hidden=32)) == "Translator(model='lstm', hidden=32)"
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.command)
+def test_every_setting_is_used_by_some_preset_and_every_preset_knows_its_own(task):
+    fields = set(task.settings.model_fields)
+    assert set().union(*(task.used(preset) for preset in task.presets)) == fields
+    for preset in task.presets.values():
+        named = {one for one in preset.uses if isinstance(one, str)}
+        assert named <= fields, f"{preset.name} uses what {task.name} does not have: {named - fields}"
+        aside = {"scan"} if task.command == "classify" else set()  # picture presets fix it
+        assert preset.defaults.keys() - aside <= task.used(preset.name).keys(), preset.name
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("learning_rate", "lr?"),
+        ("batch_size", "batch_tokens? It counts symbols, not examples."),
+        ("num_layers", "layers?"),
+        ("hidden_size", "hidden?"),
+        ("d_model", "hidden?"),
+        ("max_epochs", "steps?"),
+        ("random_state", "seed?"),
+        ("early-stopping", "patience?"),
+    ],
+)
+def test_names_of_other_libraries_are_understood(given, meant):
+    with pytest.raises(SettingsError) as caught:
+        an.Translator(**{given: 1})
+    assert caught.value.problems == [f"{given} is not a setting of Translator. Did you mean {meant}"]
+
+
+def test_synonyms_name_settings_and_none_hides_one():
+    settings = set().union(*(task.settings.model_fields for task in TASKS.values()))
+    assert not SYNONYMS.keys() & {name for name, _ in SYNONYMS.values()}
+    missing = {name for name, _ in SYNONYMS.values()} - settings
+    assert not missing, f"synonyms of what is no setting: {missing}"
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [("Classifier", "ngrams"), ("Tagger", "hmm"), ("LanguageModel", "ngram"), ("Forecaster", "var")],
+)
+def test_a_harmless_setting_without_effect_is_a_warning(task, model):
+    with pytest.warns(UserWarning, match=f"threads has no effect on the preset {model}"):
+        plain = getattr(an, task)(model, threads=1)
+    assert "threads" not in plain.get_params()
+    assert repr(plain) == f"{task}(model='{model}')"
+    with pytest.raises(SettingsError, match=f"steps has no effect on the preset {model}"):
+        getattr(an, task)(model, steps=1)
+
+
+def test_a_setting_that_no_preset_of_a_task_uses_is_not_of_that_task():
+    with pytest.raises(SettingsError, match="joint is not a setting of Captioner but of Translator"):
+        an.Captioner(joint=True)

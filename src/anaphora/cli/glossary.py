@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from anaphora.settings import (
-    NetworkSettings,
+    AttentionSettings,
+    DecoderSettings,
+    DirectionSettings,
+    EmbeddingSettings,
+    PictureSettings,
     PretrainedSettings,
+    RecurrentSettings,
     SearchSettings,
     Seq2SeqSettings,
     Settings,
+    StackSettings,
     TextSettings,
     TrainingSettings,
+    TransformerSettings,
 )
+from anaphora.settings.looking import LookingSettings
+from anaphora.settings.sound import SoundSettings
 from anaphora.tasks.registry import TaskInfo
 
 GROUPS: dict[type[Settings], str] = {
     TextSettings: "Text",
-    NetworkSettings: "Model",
+    SoundSettings: "Sound",
+    PictureSettings: "Pictures",
+    LookingSettings: "Pictures",
+    EmbeddingSettings: "Model",
+    StackSettings: "Model",
+    RecurrentSettings: "Recurrent layers",
+    DirectionSettings: "Recurrent layers",
+    TransformerSettings: "Transformer",
+    AttentionSettings: "Decoder",
+    DecoderSettings: "Decoder",
+    Seq2SeqSettings: "Decoder",
     PretrainedSettings: "Begin with",
-    Seq2SeqSettings: "Model",
     TrainingSettings: "Training",
     SearchSettings: "Search",
 }
@@ -41,18 +60,23 @@ class Entry:
     unused: list[str]
 
 
-def entries(task: TaskInfo) -> list[Entry]:
-    """Every setting of ``task``, in the order of the groups."""
-    found = [_entry(task, key, info) for key, info in task.settings.model_fields.items()]
+def entries(task: TaskInfo, preset: str | None = None) -> list[Entry]:
+    """Every setting that means something to a preset of ``task``, or to the one given, in the order of the groups."""
+    asked = list(task.presets) if preset is None else [preset]
+    used = set().union(*(task.used(name) for name in asked))
+    own = {} if preset is None else task.presets[preset].defaults
+    found = [_entry(task, key, info, own) for key, info in task.settings.model_fields.items() if key in used]
     order = [task.name, *dict.fromkeys(GROUPS.values())]
     return sorted(found, key=lambda entry: order.index(entry.group))
 
 
-def _entry(task: TaskInfo, key: str, info: FieldInfo) -> Entry:
+def _entry(task: TaskInfo, key: str, info: FieldInfo, own: Mapping[str, Any]) -> Entry:
     group = next((name for kind, name in GROUPS.items() if key in kind.model_fields), task.name)
     changed = {name: preset.defaults[key] for name, preset in task.presets.items() if key in preset.defaults}
-    unused = [name for name, preset in task.presets.items() if key in preset.unused]
-    return Entry(key, group, info.description or "", _allowed(info), info.default, changed, unused)
+    unused = [name for name in task.presets if key in task.unused(name)]
+    return Entry(
+        key, group, info.description or "", _allowed(info), own.get(key, info.default), changed, unused
+    )
 
 
 def _allowed(info: FieldInfo) -> str:

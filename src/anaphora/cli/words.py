@@ -31,8 +31,24 @@ def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    presets = dict.fromkeys(name for task in TASKS.values() for name in task.presets)
+    presets = dict.fromkeys(name for task in _typed(ctx) for name in task.presets)
     return [name for name in presets if name.startswith(incomplete)]
+
+
+def complete_assignment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """``--set``: the settings of the task and the preset that were typed before it."""
+    found: dict[str, None] = {}
+    for task in _typed(ctx):
+        model = str(ctx.params.get("model"))
+        for preset in [model] if model in task.presets else list(task.presets):
+            found |= dict.fromkeys(task.used(preset))
+    return [f"{name}=" for name in found if name.startswith(incomplete) and name != "model"]
+
+
+def _typed(ctx: click.Context) -> list[TaskInfo]:
+    """The task that was typed, or all."""
+    task = TASKS.get(str(ctx.params.get("task")))
+    return list(TASKS.values()) if task is None else [task]
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

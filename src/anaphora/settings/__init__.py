@@ -4,22 +4,36 @@ Nothing here imports torch, so that ``explain`` and ``--help`` answer at once.
 """
 
 from anaphora.settings.base import Settings, build
-from anaphora.settings.network import NetworkSettings
+from anaphora.settings.network import (
+    DirectionSettings,
+    EmbeddingSettings,
+    NetworkSettings,
+    RecurrentSettings,
+    StackSettings,
+    TransformerSettings,
+)
 from anaphora.settings.pictures import PictureSettings
 from anaphora.settings.pretrained import PretrainedSettings
 from anaphora.settings.search import SearchSettings
-from anaphora.settings.seq2seq import Seq2SeqSettings
+from anaphora.settings.seq2seq import AttentionSettings, DecoderSettings, Seq2SeqSettings
 from anaphora.settings.text import TextSettings
 from anaphora.settings.training import TrainingSettings
 
 __all__ = [
+    "AttentionSettings",
+    "DecoderSettings",
+    "DirectionSettings",
+    "EmbeddingSettings",
     "NetworkSettings",
     "PictureSettings",
     "PretrainedSettings",
+    "RecurrentSettings",
     "SearchSettings",
     "Seq2SeqSettings",
     "Settings",
+    "StackSettings",
     "TextSettings",
     "TrainingSettings",
+    "TransformerSettings",
     "build",
 ]

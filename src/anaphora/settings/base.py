@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from anaphora.errors import SettingsError
+from anaphora.settings.synonyms import SYNONYMS
 
 
 class Settings(BaseModel):
@@ -24,6 +25,12 @@ class Settings(BaseModel):
         if isinstance(value, bool) and kind in (int, float):
             raise ValueError("it must be a whole number" if kind is int else "it must be a number")
         return value
+
+    @classmethod
+    def problem(cls, s: Any) -> str | None:
+        """What contradicts what among the settings of this group in complete settings ``s``, in a sentence without its
+        full stop. Asked for the groups that the preset uses."""
+        return None
 
 
 S = TypeVar("S", bound=Settings)
@@ -66,7 +73,10 @@ def _sentence(kind: type[Settings], problem: Any, owner: str, where: Mapping[str
 def suggestion(
     word: str, known: Sequence[str], *, otherwise: str = " `anaphora explain` lists all settings."
 ) -> str:
-    """ " Did you mean hidden?" when something is near, else a hint where to look."""
+    """ " Did you mean hidden?" when something is near or called so elsewhere, else a hint where to look."""
+    meant, note = SYNONYMS.get(word.lower().replace("-", "_"), ("", ""))
+    if meant in known:
+        return f" Did you mean {meant}?{note}"
     near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
     return f" Did you mean {near[0]}?" if near else otherwise
 

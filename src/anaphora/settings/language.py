@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
-from anaphora.settings.network import transformer_problem
 from anaphora.settings.search import DrawSettings
 
 
@@ -144,10 +143,6 @@ class LanguageSettings(TextSettings, NetworkSettings, TrainingSettings, SampleSe
             )
         if self.backward and not self.lines:
             raise ValueError("backward = true reads single lines from their end: set lines = true as well")
-        if self.model in ("transformer", "masked"):
-            problem = transformer_problem(self.hidden, self.heads)
-            if problem:
-                raise ValueError(problem)
         if (self.metric == "accuracy") != (self.model == "masked") and self.metric != "loss":
             raise ValueError(
                 f"metric = '{self.metric}' is not measured for the preset {self.model}: "

@@ -8,6 +8,11 @@ from pydantic import Field
 
 from anaphora.settings.base import Settings
 
+HARMLESS = frozenset(
+    {"accumulate", "batch_invariant", "device", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "threads"}
+)  # fmt: skip
+"""Settings that decide how something is computed and kept, not what is learnt: where they have no effect, that is a warning."""
+
 
 class TrainingSettings(Settings):
     steps: int = Field(4000, ge=1, description="Number of optimizer steps to train for.")

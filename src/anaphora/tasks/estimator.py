@@ -113,7 +113,11 @@ class Estimator(Task):
         """The settings that differ from the preset's own, as a call that makes the same estimator."""
         name = self._given.get("model")
         usual = meaningful(self.task(), resolve(self.task(), {} if name is None else {"model": name}))
-        changed = {key: value for key, value in self._given.items() if key == "model" or usual[key] != value}
+        changed = {
+            key: value
+            for key, value in self._given.items()
+            if key == "model" or usual.get(key, value) != value
+        }
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in changed.items())})"
 
     def _weights(self) -> dict[str, Tensor]:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 from anaphora.settings.base import Settings
+
+Uses = tuple[type[Settings] | str, ...]
+"""Groups of settings, and single settings by name."""
 
 
 @dataclass(frozen=True)
 class Preset:
     """A named model: what it is, and the values it puts in place of the settings' defaults.
 
-    ``unused`` are settings of the task that mean nothing to this model; giving one is a mistake. A ``direct``
-    preset is fitted in one go (counts, least squares, EM) instead of by gradient steps.
+    ``uses`` are the groups of settings that mean something to this model, and single settings by name; giving another
+    one is a mistake. A ``direct`` preset is fitted in one go (counts, least squares, EM) instead of by gradient steps.
     """
 
     name: str
     summary: str
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    unused: frozenset[str] = frozenset()
+    defaults: Mapping[str, Any]
+    uses: Uses
     direct: bool = False
+
+    @property
+    def groups(self) -> list[type[Settings]]:
+        """The groups among what it uses."""
+        return [group for group in self.uses if not isinstance(group, str)]
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,17 @@ class TaskInfo:
     """A file name that data of this task might have."""
     next_steps: tuple[tuple[str, str], ...] = (("Use it:", "predict {run} FILE"),)
     """What to do with a trained run: a word, and the command after ``anaphora``."""
+
+    def used(self, preset: str) -> dict[str, FieldInfo]:
+        """The settings that mean something to a preset, in the order of the settings."""
+        words = {"model"}
+        for one in self.presets[preset].uses:
+            words |= {one} if isinstance(one, str) else one.model_fields.keys()
+        return {key: info for key, info in self.settings.model_fields.items() if key in words}
+
+    def unused(self, preset: str) -> frozenset[str]:
+        """The settings of the task that mean nothing to a preset."""
+        return frozenset(self.settings.model_fields) - self.used(preset).keys()
 
     def preset_of(self, settings: Any) -> Preset:
         """The preset that complete settings name."""

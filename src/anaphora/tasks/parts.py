@@ -10,10 +10,11 @@ from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Sinusoidal
 from anaphora.nn.residual import Patches, ResidualCNN
-from anaphora.settings import NetworkSettings, PictureSettings
+from anaphora.settings import PictureSettings
+from anaphora.settings.network import RecurrentStack, TransformerStack
 
 
-def make_cell(s: NetworkSettings, inputs: int) -> Cell:
+def make_cell(s: RecurrentStack, inputs: int) -> Cell:
     """The recurrent cell that ``cell`` names, from ``inputs`` to ``hidden`` values."""
     if s.cell == "elman":
         return Elman(inputs, s.hidden)
@@ -22,12 +23,12 @@ def make_cell(s: NetworkSettings, inputs: int) -> Cell:
     return LSTM(inputs, s.hidden)
 
 
-def make_recurrent(s: NetworkSettings, inputs: int, *, bidirectional: bool) -> Recurrent:
+def make_recurrent(s: RecurrentStack, inputs: int, *, bidirectional: bool) -> Recurrent:
     """``layers`` recurrent layers with dropout between them."""
     return Recurrent(make_cell(s, inputs), layers=s.layers, bidirectional=bidirectional, dropout=s.dropout)
 
 
-def encoder_layer(s: NetworkSettings) -> transformer.EncoderLayer:
+def encoder_layer(s: TransformerStack) -> transformer.EncoderLayer:
     """Self-attention and feed-forward; dropout where the paper has it, after sublayers and embeddings."""
     return transformer.EncoderLayer(
         MultiHead(s.hidden, s.heads),
@@ -37,7 +38,7 @@ def encoder_layer(s: NetworkSettings) -> transformer.EncoderLayer:
     )
 
 
-def decoder_stack(s: NetworkSettings) -> transformer.TransformerDecoder:
+def decoder_stack(s: TransformerStack) -> transformer.TransformerDecoder:
     """``layers`` of self-attention, attention to what was read, and feed-forward; dropout as in `encoder_layer`."""
     layer = transformer.DecoderLayer(
         MultiHead(s.hidden, s.heads),
@@ -50,7 +51,7 @@ def decoder_stack(s: NetworkSettings) -> transformer.TransformerDecoder:
 
 
 def recurrent_encoder(
-    s: NetworkSettings, embedding: nn.Module, *, bidirectional: bool, reverse: bool = False
+    s: RecurrentStack, embedding: nn.Module, *, bidirectional: bool, reverse: bool = False
 ) -> RecurrentEncoder:
     """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers."""
     layers = make_recurrent(s, width_of(embedding), bidirectional=bidirectional)
@@ -58,7 +59,7 @@ def recurrent_encoder(
 
 
 def transformer_encoder(
-    s: NetworkSettings, embedding: nn.Module, *, causal: bool = False
+    s: TransformerStack, embedding: nn.Module, *, causal: bool = False
 ) -> TransformerEncoder:
     """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``."""
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)

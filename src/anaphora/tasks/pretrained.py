@@ -78,8 +78,8 @@ def adopt(
     fields = task.settings.model_fields
     values = {key: getattr(own, key) for key in taken if key in fields} | dict(more)
     values["model"] = preset
-    unused = task.presets[preset].unused
-    values = {key: value for key, value in values.items() if key not in unused}
+    used = task.used(preset)
+    values = {key: value for key, value in values.items() if key in used}
     problems = [
         f"{key} = {written(given[key])} differs from {written(value)} of {path}, which init names; leave {key} out."
         for key, value in values.items()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, build, suggestion, written
+from anaphora.settings.training import HARMLESS
 from anaphora.tasks.answer.info import ANSWER
 from anaphora.tasks.caption.info import CAPTION
 from anaphora.tasks.classify.info import CLASSIFY
@@ -40,11 +42,14 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
         given["model"] = task.default_preset
         preset = task.presets[task.default_preset]
     else:
-        for key in sorted(preset.unused & given.keys()):
+        for key in sorted(task.unused(preset.name) & given.keys()):
             place = f"{where[key]}: " if key in where else ""
-            problems.append(
-                f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
-            )
+            told = f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
+            if key in HARMLESS:
+                given.pop(key)
+                warnings.warn(told, stacklevel=2)
+            else:
+                problems.append(told)
     for key in sorted(given.keys() - task.settings.model_fields.keys()):
         owners = [other.name for other in TASKS.values() if key in other.settings.model_fields]
         if owners:
@@ -57,6 +62,8 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
         settings = build(task.settings, {**preset.defaults, **given}, owner=task.name, where=where)
     except SettingsError as error:
         raise SettingsError(problems + error.problems) from None
+    found = (group.problem(settings) for group in preset.groups)
+    problems += [f"{problem}." for problem in found if problem]
     if problems:
         raise SettingsError(problems)
     return settings
@@ -65,7 +72,7 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
 def meaningful(task: TaskInfo, settings: Settings) -> dict[str, Any]:
     """The settings that mean something to the chosen preset: what ``resolve`` takes back unchanged."""
     values = settings.model_dump()
-    return {key: value for key, value in values.items() if key not in task.presets[values["model"]].unused}
+    return {key: values[key] for key in task.used(values["model"])}
 
 
 def estimator(command: str) -> Any:

@@ -17,6 +17,7 @@ EXAMPLES = """
 anaphora explain
 anaphora explain dropout
 anaphora explain --task classify
+anaphora explain --task classify --model bilstm
 """
 
 
@@ -26,11 +27,20 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return complete_setting(ctx, param, incomplete)
 
 
+def _complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from anaphora.cli.words import complete_preset
+
+    return complete_preset(ctx, param, incomplete)
+
+
 @click.command("explain", cls=Order, examples=EXAMPLES)
 @click.argument("key", required=False, shell_complete=_complete)
 @click.option("--task", metavar="TASK", help="The settings of this task only.")
+@click.option(
+    "--model", metavar="PRESET", help="The settings of this preset only.", shell_complete=_complete_preset
+)
 @json_option
-def command(key: str | None, task: str | None, as_json: bool) -> None:
+def command(key: str | None, task: str | None, model: str | None, as_json: bool) -> None:
     """Say what the setting KEY means, which values it takes, its default and what the presets make of it.
 
     Without KEY all settings are listed. The same words are used in Python, `--set` and TOML files.
@@ -43,12 +53,21 @@ def command(key: str | None, task: str | None, as_json: bool) -> None:
     from anaphora.tasks.registry import TASKS
 
     asked = [find_task(task)] if task else list(TASKS.values())
-    known = {info.name: {entry.key: entry for entry in entries(info)} for info in asked}
+    if model:
+        presets = dict.fromkeys(name for info in asked for name in info.presets)
+        asked = [info for info in asked if model in info.presets]
+        if not asked:
+            raise SettingsError(
+                [
+                    f"{model} is not a preset ({', '.join(presets)}).{suggestion(model, list(presets), otherwise='')}"
+                ]
+            )
+    known = {info.name: {entry.key: entry for entry in entries(info, model)} for info in asked}
     if key is None:
         if as_json:
             emit({name: [asdict(entry) for entry in found.values()] for name, found in known.items()})
         else:
-            _list(known)
+            _list(known, model)
         return
     wanted = key.replace("-", "_").partition("=")[0]
     having = {name: found[wanted] for name, found in known.items() if wanted in found}
@@ -62,7 +81,7 @@ def command(key: str | None, task: str | None, as_json: bool) -> None:
         _tell(meaning, tasks)
 
 
-def _list(known: dict[str, dict[str, Entry]]) -> None:
+def _list(known: dict[str, dict[str, Entry]], preset: str | None) -> None:
     """Every setting once, in groups; those that only some tasks have name them."""
     from anaphora.cli.output import faint, heading, result, say, table, word
 
@@ -80,7 +99,10 @@ def _list(known: dict[str, dict[str, Entry]]) -> None:
             rows.append((key, word(entry.default), entry.meaning + some))
         result(table(rows))
         result()
-    say("Presets may have other defaults; `anaphora explain KEY` says more about one.")
+    if not preset:
+        say(
+            "Presets may have other defaults: `--model PRESET` lists those of one, `anaphora explain KEY` explains one."
+        )
 
 
 def _by_meaning(having: dict[str, Entry]) -> dict[str, dict[str, Entry]]:

@@ -51,7 +51,7 @@ def _facts(info: Any) -> dict[str, Any]:
             preset.name: {
                 "summary": preset.summary,
                 "defaults": dict(preset.defaults),
-                "unused": sorted(preset.unused),
+                "unused": sorted(info.unused(preset.name)),
             }
             for preset in info.presets.values()
         },

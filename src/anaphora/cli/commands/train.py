@@ -54,6 +54,12 @@ def _complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str
     return complete_preset(ctx, param, incomplete)
 
 
+def _complete_assignment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from anaphora.cli.words import complete_assignment
+
+    return complete_assignment(ctx, param, incomplete)
+
+
 def _setting_options(function: Any) -> Any:
     for name, kind, text in reversed(FLAGS):
         metavar = {int: "N", float: "X", str: "WORD"}[kind]
@@ -71,7 +77,12 @@ def _setting_options(function: Any) -> Any:
 @click.option("--model", metavar="PRESET", help="See `anaphora models`.", shell_complete=_complete_preset)
 @_setting_options
 @click.option(
-    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any setting; may be repeated.",
+    shell_complete=_complete_assignment,
 )
 @source_field_option
 @target_field_option

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from anaphora.settings import NetworkSettings, PictureSettings, Settings, TextSettings, TrainingSettings
-from anaphora.settings.network import transformer_problem
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.settings import (
+    DirectionSettings,
+    EmbeddingSettings,
+    NetworkSettings,
+    PictureSettings,
+    RecurrentSettings,
+    Settings,
+    StackSettings,
+    TextSettings,
+    TrainingSettings,
+    TransformerSettings,
+)
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, TrainingSettings):
@@ -43,13 +53,6 @@ class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, TrainingS
         description="Longer questions are left out of training (and counted); at prediction they are cut, with a warning.",
     )
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> AnswererSettings:
-        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
-        if problem:
-            raise ValueError(problem)
-        return self
-
 
 class AnswerOptions(Settings):
     """What ``predict`` takes."""
@@ -62,9 +65,17 @@ class AnswerOptions(Settings):
     )
 
 
-_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
-_RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_OF_PICTURES = frozenset({"looks", "channels", "halvings", "augment", "mirror", "picture_weights"})
+_ALWAYS: Uses = (
+    TextSettings,
+    TrainingSettings,
+    StackSettings,
+    "label_smoothing",
+    "answers",
+    "holdout",
+    "metric",
+    "picture_size",
+)
+_RECURRENT: Uses = (EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _TRAINED: dict[str, Any] = {
     "hidden": 96,
     "embedding": 64,
@@ -85,21 +96,21 @@ _PRESETS = (
         "lstm-attention",
         "LSTM over the question in both directions, which looks at several places of the picture side by side.",
         _TRAINED,
-        _TRANSFORMER_ONLY,
+        (*_ALWAYS, *_RECURRENT, PictureSettings, "looks"),
     ),
     Preset(
         "transformer",
         "Self-attention over the picture's places and over the question's words, which also attend to the places.",
         {key: value for key, value in _TRAINED.items() if key != "embedding"}
         | {"layers": 2, "feedforward": 192, "lr": 1e-3},
-        _RECURRENT_ONLY | {"embedding", "looks"},
+        (*_ALWAYS, TransformerSettings, PictureSettings),
     ),
     Preset(
         "question-only",
         "The baseline: LSTM over the question, which never looks at the picture.",
-        {key: value for key, value in _TRAINED.items() if key not in _OF_PICTURES}
+        {key: value for key, value in _TRAINED.items() if key not in PictureSettings.model_fields}
         | {"steps": 600, "valid_every": 100},
-        _TRANSFORMER_ONLY | _OF_PICTURES,
+        (*_ALWAYS, *_RECURRENT),
     ),
 )
 

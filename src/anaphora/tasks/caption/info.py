@@ -7,20 +7,33 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from anaphora.settings import (
+    AttentionSettings,
+    DecoderSettings,
     PictureSettings,
+    RecurrentSettings,
     SearchSettings,
-    Seq2SeqSettings,
+    StackSettings,
     TextSettings,
     TrainingSettings,
+    TransformerSettings,
 )
-from anaphora.settings.network import transformer_problem
+from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.search import search_problem
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 _MOST_WORDS = "Most symbols in a caption."
 
 
-class CaptionerSettings(TextSettings, PictureSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
+class CaptionerSettings(
+    TextSettings,
+    PictureSettings,
+    AttentionSettings,
+    DecoderSettings,
+    TransformerStack,
+    RecurrentStack,
+    TrainingSettings,
+    SearchSettings,
+):
     model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
     metric: Literal["cider", "bleu", "exact_match", "loss"] = Field(
         "cider", description="The dev measure that decides which weights are best."
@@ -51,8 +64,7 @@ class CaptionerSettings(TextSettings, PictureSettings, Seq2SeqSettings, Training
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> CaptionerSettings:
-        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
-        problem = problem or search_problem(self)
+        problem = search_problem(self)
         if problem:
             raise ValueError(problem)
         attends = self.model in ("lstm-attention", "lstm-hard")
@@ -74,10 +86,16 @@ class CaptionOptions(SearchSettings):
     )
 
 
-_NEVER = frozenset({"joint", "reverse_source", "input_feeding", "bidirectional"})
-_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
-_ATTENDING = frozenset({"attention"})
-_HARD_ONLY = frozenset({"soft_share"})
+_EYE = ("picture_size", "halvings", "augment", "mirror", "picture_weights")
+_SEARCH = tuple(SearchSettings.model_fields)
+_ALWAYS: Uses = (
+    *(TextSettings, TrainingSettings, StackSettings),
+    *_EYE,
+    *_SEARCH,
+    *("tie", "label_smoothing", "teacher_forcing"),
+    *("metric", "bleu_tokenize", "max_length", "holdout", "valid_examples"),
+)
+_RECURRENT_USES: Uses = (*_ALWAYS, RecurrentSettings, "embedding", "channels")
 _COMMON = {
     "tokens": "word",
     "hidden": 128,
@@ -96,25 +114,25 @@ _PRESETS = (
         "lstm",
         "One vector of the whole picture enters every step of an LSTM (cell=elman: h=tanh(W_xh x+W_hh h+W_ih v)).",
         _RECURRENT,
-        _NEVER | _TRANSFORMER_ONLY | _ATTENDING | _HARD_ONLY | {"coverage"},
+        tuple(one for one in _RECURRENT_USES if one != "coverage"),
     ),
     Preset(
         "lstm-attention",
         "Before each word an LSTM looks at the places of a grid and takes their weighted mean (soft; Xu 2015).",
         _RECURRENT | {"attention": "additive"},
-        _NEVER | _TRANSFORMER_ONLY | _HARD_ONLY,
+        (*_RECURRENT_USES, AttentionSettings),
     ),
     Preset(
         "lstm-hard",
         "Before each word one place of the grid is drawn; trained by the score function with a baseline (Xu 2015).",
         _RECURRENT | {"attention": "additive"},
-        _NEVER | _TRANSFORMER_ONLY | {"teacher_forcing"},
+        (*(one for one in _RECURRENT_USES if one != "teacher_forcing"), AttentionSettings, "soft_share"),
     ),
     Preset(
         "transformer",
         "Patches of the picture in, words out, attention only (Vaswani 2017, Dosovitskiy 2021).",
         _COMMON | {"layers": 3, "feedforward": 512, "lr": 1e-3, "warmup": 400, "steps": 4000},
-        _NEVER | _ATTENDING | _HARD_ONLY | {"cell", "embedding", "channels"},
+        (*_ALWAYS, TransformerSettings),
     ),
 )
 

@@ -6,54 +6,32 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import NetworkSettings, PretrainedSettings, TextSettings, TrainingSettings
+from anaphora.settings import (
+    DirectionSettings,
+    EmbeddingSettings,
+    NetworkSettings,
+    PretrainedSettings,
+    RecurrentSettings,
+    Settings,
+    StackSettings,
+    TextSettings,
+    TrainingSettings,
+    TransformerSettings,
+)
 from anaphora.settings.looking import LookingSettings
-from anaphora.settings.network import transformer_problem
 from anaphora.settings.text import InputColumn
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 PICTURES = ("glimpse", "draw", "grid-lstm")
 """Presets that look at pictures; the others read sequences."""
 
 
-class ClassifierSettings(
-    TextSettings, NetworkSettings, LookingSettings, PretrainedSettings, TrainingSettings
-):
-    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+class TargetSettings(Settings):
+    """What a label is, and how answers are judged."""
+
     target: Literal["class", "classes", "number"] = Field(
         "class",
         description="What a label is: one class; any number of classes, written a|b|c, or - for none; or a number.",
-    )
-    pooling: Literal["last", "max", "mean", "attention", "first"] = Field(
-        "last",
-        description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
-        "their mean, a mean weighted by attention, or the state of a <s> put first (BERT's [CLS]).",
-    )
-    kernel: int = Field(
-        5,
-        ge=1,
-        le=64,
-        description="Widest window of a convolution; windows from 3 symbols up to it are used.",
-    )
-    word_dropout: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share of symbols replaced by <unk> while training, so that no single word decides.",
-    )
-    word_ngrams: int = Field(3, ge=1, le=8, description="Most words of an n-gram of words.")
-    char_ngrams: int = Field(
-        8,
-        ge=0,
-        le=16,
-        description="Most characters of an n-gram of characters, which has at least 2; below 2: words only.",
-    )
-    min_count: int = Field(2, ge=1, description="N-grams that fewer training texts have are left out.")
-    penalty: float = Field(
-        0.3,
-        gt=0,
-        allow_inf_nan=False,
-        description="How much large weights of n-grams cost: ½ penalty |w|² beside the summed loss of all texts.",
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Share of the target probability spread over all classes."
@@ -74,6 +52,63 @@ class ClassifierSettings(
         allow_inf_nan=False,
         description="A number nearer to the true one than this counts as right.",
     )
+    holdout: int = Field(
+        0,
+        ge=0,
+        description="Examples held out as dev data where none are given; 0 = a twentieth, at most 1000.",
+    )
+    metric: Literal["auto", "accuracy", "macro_f1", "loss"] = Field(
+        "auto",
+        description="The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy.",
+    )
+
+
+class NgramSettings(Settings):
+    """Counts of n-grams under a linear model."""
+
+    word_ngrams: int = Field(3, ge=1, le=8, description="Most words of an n-gram of words.")
+    char_ngrams: int = Field(
+        8,
+        ge=0,
+        le=16,
+        description="Most characters of an n-gram of characters, which has at least 2; below 2: words only.",
+    )
+    min_count: int = Field(2, ge=1, description="N-grams that fewer training texts have are left out.")
+    penalty: float = Field(
+        0.3,
+        gt=0,
+        allow_inf_nan=False,
+        description="How much large weights of n-grams cost: ½ penalty |w|² beside the summed loss of all texts.",
+    )
+
+
+class ClassifierSettings(
+    NgramSettings,
+    TargetSettings,
+    TextSettings,
+    NetworkSettings,
+    LookingSettings,
+    PretrainedSettings,
+    TrainingSettings,
+):
+    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    pooling: Literal["last", "max", "mean", "attention", "first"] = Field(
+        "last",
+        description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
+        "their mean, a mean weighted by attention, or the state of a <s> put first (BERT's [CLS]).",
+    )
+    kernel: int = Field(
+        5,
+        ge=1,
+        le=64,
+        description="Widest window of a convolution; windows from 3 symbols up to it are used.",
+    )
+    word_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of symbols replaced by <unk> while training, so that no single word decides.",
+    )
     scan: Literal["rows", "pixels", "picture"] = Field(
         "rows",
         description="How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, "
@@ -84,15 +119,6 @@ class ClassifierSettings(
         description="Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each "
         "feature (of pictures each channel) by itself, all with the same numbers (as suits images), or not at all.",
     )
-    holdout: int = Field(
-        0,
-        ge=0,
-        description="Examples held out as dev data where none are given; 0 = a twentieth, at most 1000.",
-    )
-    metric: Literal["auto", "accuracy", "macro_f1", "loss"] = Field(
-        "auto",
-        description="The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy.",
-    )
     max_tokens: int = Field(
         1024,
         ge=2,
@@ -102,9 +128,6 @@ class ClassifierSettings(
 
     @model_validator(mode="after")
     def _fits_together(self) -> ClassifierSettings:
-        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
-        if problem:
-            raise ValueError(problem)
         if self.scan == "picture" and self.model not in PICTURES:
             raise ValueError(
                 f"scan = 'picture' is for {', '.join(PICTURES)}; {self.model} reads sequences: 'rows' or 'pixels'"
@@ -137,22 +160,13 @@ class ClassifyOptions(InputColumn):
     )
 
 
-_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
-_RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_NGRAMS_ONLY = frozenset({"word_ngrams", "char_ngrams", "min_count", "penalty"})
-_NOT_READING = frozenset(LookingSettings.model_fields) | _NGRAMS_ONLY
-_NOT_RECURRENT = _TRANSFORMER_ONLY | _NOT_READING | {"kernel", "causal"}
-_NOT_LOOKING = (
-    _TRANSFORMER_ONLY
-    | _RECURRENT_ONLY
-    | frozenset(TextSettings.model_fields) - {"bad_rows"}
-    | frozenset(PretrainedSettings.model_fields)
-    | _NGRAMS_ONLY
-    | {"embedding", "kernel", "word_dropout", "scan"}
+_LEARNT: Uses = (TrainingSettings, TargetSettings, "dropout", "scale", "bad_rows")
+_READING: Uses = (*_LEARNT, TextSettings, "scan", "word_dropout", "embeddings")
+_RECURRENT: Uses = (
+    *_READING,
+    *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),
+    *("pooling", "init"),
 )
-_NGRAMS_USE = _NGRAMS_ONLY | {
-    "model", "target", "threshold", "holdout", "metric", "vocab_size", "lowercase", "bad_rows", "seed",
-}  # fmt: skip
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
     "embedding": 128,
@@ -180,47 +194,54 @@ _PRESETS = (
         "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012). Seconds, "
         "no network.",
         {"vocab_size": 500_000},
-        frozenset(ClassifierSettings.model_fields) - _NGRAMS_USE,
+        (
+            NgramSettings,
+            "target",
+            "threshold",
+            "holdout",
+            "metric",
+            "vocab_size",
+            "lowercase",
+            "bad_rows",
+            "seed",
+        ),
         direct=True,
     ),
     Preset(
         "bow",
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
-        _TRANSFORMER_ONLY
-        | _RECURRENT_ONLY
-        | _NOT_READING
-        | {"hidden", "layers", "kernel", "pooling", "init", "causal"},
+        (*_READING, EmbeddingSettings),
     ),
     Preset(
         "conv",
         "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
         {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY | _NOT_READING | {"init", "causal"},
+        (*_READING, StackSettings, EmbeddingSettings, "kernel", "pooling"),
     ),
     Preset(
         "rnn",
         "Plain recurrent network (Elman); forgets what lies more than some ten steps back.",
         {**_TRAINED, "cell": "elman", "bidirectional": False, "dropout": 0.2},
-        _NOT_RECURRENT,
+        _RECURRENT,
     ),
     Preset(
         "lstm",
         "LSTM that reads to the end and answers from its last state.",
         {**_TRAINED, "cell": "lstm", "bidirectional": False, "dropout": 0.2},
-        _NOT_RECURRENT,
+        _RECURRENT,
     ),
     Preset(
         "gru",
         "GRU that reads to the end and answers from its last state.",
         {**_TRAINED, "cell": "gru", "bidirectional": False, "dropout": 0.2},
-        _NOT_RECURRENT,
+        _RECURRENT,
     ),
     Preset(
         "bilstm",
         "LSTM in both directions, the largest value of each unit over time (Conneau 2017).",
         {**_TRAINED, "cell": "lstm", "bidirectional": True, "pooling": "max", "dropout": 0.4},
-        _NOT_RECURRENT,
+        _RECURRENT,
     ),
     Preset(
         "transformer",
@@ -233,25 +254,25 @@ _PRESETS = (
             "dropout": 0.2,
             "lr": 1e-3,
         },
-        _RECURRENT_ONLY | _NOT_READING | {"embedding", "kernel"},
+        (*_READING, StackSettings, TransformerSettings, "pooling", "init", "causal"),
     ),
     Preset(
         "glimpse",
         "Pictures: an LSTM that sees little at a time and decides where to look next, learnt by trial (Mnih 2014).",
         {**_LOOKED, "patch": 8, "dropout": 0.3, "steps": 2000},
-        _NOT_LOOKING | {"layers", "pooling", "directions"},
+        (*_LEARNT, "hidden", "patch", "glimpses", "scales", "wander"),
     ),
     Preset(
         "draw",
         "Pictures: an LSTM that moves and zooms a grid of Gaussian filters, learnt by gradients (Gregor 2015).",
         {**_LOOKED, "patch": 12, "dropout": 0.2, "steps": 1500},
-        _NOT_LOOKING | {"layers", "pooling", "directions", "scales", "wander"},
+        (*_LEARNT, "hidden", "patch", "glimpses"),
     ),
     Preset(
         "grid-lstm",
         "Pictures: a two-dimensional LSTM that reads squares of pixels from every corner (Graves 2009).",
         {**_LOOKED, "patch": 4, "hidden": 48, "pooling": "mean", "dropout": 0.2, "steps": 1500},
-        _NOT_LOOKING | {"glimpses", "scales", "wander"},
+        (*_LEARNT, StackSettings, "patch", "directions", "pooling"),
     ),
 )
 

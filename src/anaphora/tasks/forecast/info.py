@@ -6,14 +6,20 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from anaphora.settings import NetworkSettings, Settings, TrainingSettings
-from anaphora.settings.network import transformer_problem
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.settings import (
+    RecurrentSettings,
+    Settings,
+    StackSettings,
+    TrainingSettings,
+    TransformerSettings,
+)
+from anaphora.settings.network import RecurrentStack, TransformerStack
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 DIRECT = ("var", "kalman")
 
 
-class ForecasterSettings(NetworkSettings, TrainingSettings):
+class ForecasterSettings(TransformerStack, RecurrentStack, TrainingSettings):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
     horizon: int = Field(
         24,
@@ -96,8 +102,6 @@ class ForecasterSettings(NetworkSettings, TrainingSettings):
 
     def _problem(self) -> str | None:
         network = self.model not in (*DIRECT, "linear")
-        if self.model == "transformer" and (problem := transformer_problem(self.hidden, self.heads)):
-            return problem
         if self.model in DIRECT and self.output != "continuous":
             return f"output = '{self.output}' needs a network; {self.model} forecasts continuous values"
         if not self.horizon and not network:
@@ -150,14 +154,9 @@ class ForecastOptions(Settings):
     seed: int = Field(1, ge=0, lt=2**32, description="Of `sample`: the same seed draws the same.")
 
 
-_LEARNING = frozenset(TrainingSettings.model_fields) - {"seed", "device"}
-_NETWORK = frozenset(NetworkSettings.model_fields)
-_WINDOWED = frozenset({"loss", "normalize", "apart", "patch"})
-_VAR = frozenset({"lags", "max_lags"})
-_KALMAN = frozenset({"structure", "states", "iterations"})
-_NOWHERE = frozenset({"embedding", "bidirectional"})
-_TRANSFORMER = frozenset({"heads", "feedforward", "norm_first"})
-_NO_RECURRENT = _NOWHERE | _TRANSFORMER | _VAR | _KALMAN | {"kernel"}
+_ALWAYS: Uses = ("horizon", "window", "targets", "known", "output", "period", "metric", "valid_examples")
+_NETWORK: Uses = (*_ALWAYS, TrainingSettings, StackSettings, "loss", "normalize", "apart", "patch")
+_RECURRENT: Uses = (*_NETWORK, RecurrentSettings)
 _STEPS = {
     "lr": 3e-3,
     "steps": 600,
@@ -174,37 +173,37 @@ _PRESETS = (
         "var",
         "Vector autoregression: each step a linear function of the few before it, by least squares.",
         {},
-        _LEARNING | _NETWORK | _WINDOWED | _KALMAN | {"kernel"},
+        (*_ALWAYS, "lags", "max_lags", "device", "seed"),
         direct=True,
     ),
     Preset(
         "kalman",
         "State-space models: level, trend and season, or a linear dynamical system, by EM; gaps are no trouble.",
         {},
-        _LEARNING | _NETWORK | _WINDOWED | _VAR | {"kernel"},
+        (*_ALWAYS, "structure", "states", "iterations", "device", "seed"),
         direct=True,
     ),
     Preset(
         "linear",
         "One linear map from the window to the horizon, shared by all targets (Zeng 2023): hard to beat on calm data.",
         {**_STEPS, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
-        _VAR | _KALMAN | _NETWORK | {"kernel", "apart", "patch"},
+        (*_ALWAYS, TrainingSettings, "loss", "normalize"),
     ),
-    Preset("rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _NO_RECURRENT),
+    Preset("rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _RECURRENT),
     Preset(
         "lstm",
         "LSTM; all steps of the horizon from its last state.",
         {**_QUICK, "cell": "lstm"},
-        _NO_RECURRENT,
+        _RECURRENT,
     ),
     Preset(
-        "gru", "GRU; all steps of the horizon from its last state.", {**_QUICK, "cell": "gru"}, _NO_RECURRENT
+        "gru", "GRU; all steps of the horizon from its last state.", {**_QUICK, "cell": "gru"}, _RECURRENT
     ),
     Preset(
         "conv",
         "Causal convolutions with dilations 1, 2, 4, … (Bai 2018).",
         {**_QUICK, "hidden": 48, "layers": 6, "kernel": 2, "batch_tokens": 3072},
-        _NOWHERE | _TRANSFORMER | _VAR | _KALMAN | {"cell"},
+        (*_NETWORK, "kernel"),
     ),
     Preset(
         "transformer",
@@ -217,7 +216,7 @@ _PRESETS = (
             "warmup": 100,
             "batch_tokens": 3072,
         },
-        _NOWHERE | _VAR | _KALMAN | {"cell", "kernel"},
+        (*_NETWORK, TransformerSettings),
     ),
 )
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from anaphora.settings import NetworkSettings, TrainingSettings
-from anaphora.settings.language import LanguageSettings, ReadOptions
-from anaphora.tasks.info import Preset, TaskInfo
-
-_TRANSFORMER = frozenset({"heads", "feedforward", "norm_first", "context", "compile"})
-_MASKED = frozenset({"masked_share"})
-_NGRAM = frozenset({"smoothing"})
-_WINDOW = frozenset({"direct"})
-_CARRIED = frozenset({"bptt"})
-_NOISE = frozenset(
-    {
-        "embedding_dropout",
-        "input_dropout",
-        "weight_dropout",
-        "variational",
-        "activation_penalty",
-        "temporal_penalty",
-    }
+from anaphora.settings import (
+    EmbeddingSettings,
+    RecurrentSettings,
+    StackSettings,
+    TrainingSettings,
+    TransformerSettings,
 )
-_SAMPLING = frozenset({"length", "temperature", "top_k", "top_p", "min_p"})
-_RECURRENT_UNUSED = _TRANSFORMER | _MASKED | _NGRAM | _WINDOW | {"order"}
-_KEPT_BY_COUNTS = frozenset({"seed"})
+from anaphora.settings.language import LanguageSettings, ReadOptions
+from anaphora.tasks.info import Preset, TaskInfo, Uses
+
+# bidirectional is refused by every preset, with a reason of its own
+_ALWAYS: Uses = ("tokens", "vocab_size", "lowercase", "bad_rows", "metric", "lines", "hold_out")
+_SAMPLING = ("length", "temperature", "top_k", "top_p", "min_p")
+_NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional")
+_TRAINED: Uses = (TrainingSettings, "max_tokens", "tie", "valid_symbols")
+_NEURAL: Uses = (*_NEXT, *_TRAINED, "output_dropout")
+_READER: Uses = (
+    *(*_NEURAL, EmbeddingSettings, StackSettings, RecurrentSettings, "bptt"),
+    *("embedding_dropout", "input_dropout", "weight_dropout", "variational"),
+    *("activation_penalty", "temporal_penalty"),
+)
+_ATTENTIVE: Uses = (StackSettings, TransformerSettings, "context", "compile")
 
 _RECURRENT = {
     "embedding": 128,
@@ -42,45 +42,41 @@ _PRESETS = (
         "ngram",
         "Counts of n symbols in a row, with modified Kneser-Ney smoothing; fitted in one go, the baseline to beat.",
         {},
-        (
-            (frozenset(NetworkSettings.model_fields) - {"bidirectional"})
-            | (frozenset(TrainingSettings.model_fields) - _KEPT_BY_COUNTS)
-            | _TRANSFORMER
-            | _MASKED
-            | _WINDOW
-            | _CARRIED
-            | _NOISE
-            | {"tie", "output_dropout", "max_tokens", "valid_symbols"}
-        ),
+        (*_NEXT, "order", "smoothing", "seed"),
         direct=True,
     ),
     Preset(
         "nplm",
         "The vectors of the last n − 1 symbols through one tanh layer (Bengio 2003).",
         {**_RECURRENT, "embedding": 64, "hidden": 512, "order": 9, "lr": 2e-3},
-        _TRANSFORMER
-        | _MASKED
-        | _NGRAM
-        | (_NOISE - {"input_dropout", "embedding_dropout"})
-        | {"cell", "layers", "dropout"},
+        (
+            *_NEURAL,
+            EmbeddingSettings,
+            "hidden",
+            "order",
+            "direct",
+            "bptt",
+            "embedding_dropout",
+            "input_dropout",
+        ),
     ),
     Preset(
         "rnn",
         "Plain recurrent network (Elman), its state carried through the whole text.",
         {**_RECURRENT, "cell": "elman", "layers": 1, "dropout": 0.1, "lr": 2e-3},
-        _RECURRENT_UNUSED,
+        _READER,
     ),
     Preset(
         "lstm",
         "Long short-term memory; with weight dropout, variational dropout and averaging this is AWD-LSTM.",
         {**_RECURRENT, "cell": "lstm", "layers": 1, "dropout": 0.1},
-        _RECURRENT_UNUSED,
+        _READER,
     ),
     Preset(
         "gru",
         "Gated recurrent units.",
         {**_RECURRENT, "cell": "gru", "layers": 1, "dropout": 0.1},
-        _RECURRENT_UNUSED,
+        _READER,
     ),
     Preset(
         "transformer",
@@ -99,7 +95,7 @@ _PRESETS = (
             "valid_every": 500,
             "valid_symbols": 50_000,
         },
-        _CARRIED | _NOISE | _MASKED | _NGRAM | _WINDOW | {"embedding", "cell", "order"},
+        (*_NEURAL, *_ATTENTIVE),
     ),
     Preset(
         "masked",
@@ -117,12 +113,7 @@ _PRESETS = (
             "valid_every": 400,
             "valid_symbols": 50_000,
         },
-        _CARRIED
-        | _NOISE
-        | _NGRAM
-        | _WINDOW
-        | _SAMPLING
-        | {"embedding", "cell", "order", "bidirectional", "output_dropout", "backward"},
+        (*_ALWAYS, *_TRAINED, *_ATTENTIVE, "masked_share"),
     ),
 )
 

@@ -6,9 +6,18 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from anaphora.settings import NetworkSettings, PretrainedSettings, Settings, TrainingSettings
-from anaphora.settings.network import transformer_problem
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.settings import (
+    DirectionSettings,
+    EmbeddingSettings,
+    NetworkSettings,
+    PretrainedSettings,
+    RecurrentSettings,
+    Settings,
+    StackSettings,
+    TrainingSettings,
+    TransformerSettings,
+)
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class TaggerSettings(NetworkSettings, PretrainedSettings, TrainingSettings):
@@ -69,14 +78,11 @@ class TaggerSettings(NetworkSettings, PretrainedSettings, TrainingSettings):
         spelled = {"lstm": 2 * self.character_hidden, "conv": self.character_hidden, "none": 0}[
             self.characters
         ]
-        problem = transformer_problem(self.hidden, self.heads)
-        if not problem and spelled >= self.hidden:
-            problem = (
+        if spelled >= self.hidden:
+            raise ValueError(
                 f"the spelling takes {spelled} of hidden = {self.hidden} values and leaves none to the word: lower "
                 "character_hidden"
             )
-        if problem:
-            raise ValueError(problem)
         return self
 
 
@@ -98,9 +104,20 @@ class TagOptions(Settings):
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-_HMM_USES = frozenset({"model", "order", "scheme", "metric", "bad_rows", "seed"})
-_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
-_RECURRENT_ONLY = frozenset({"cell", "bidirectional", "embedding"})
+_LEARNT: Uses = (
+    *(
+        TrainingSettings,
+        StackSettings,
+        "vocab_size",
+        "lowercase",
+        "scheme",
+        "max_tokens",
+        "bad_rows",
+        "metric",
+    ),
+    *("characters", "character_embedding", "character_hidden", "hide_rare", "init", "embeddings"),
+)
+_RECURRENT: Uses = (*_LEARNT, EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _TRAINED = {
     "steps": 1000,
     "batch_tokens": 1024,
@@ -115,20 +132,20 @@ _PRESETS = (
         "hmm",
         "Hidden Markov model over tags, counted; new words by their endings (Brants 2000). Seconds, no network.",
         {},
-        frozenset(TaggerSettings.model_fields) - _HMM_USES,
+        ("order", "scheme", "metric", "bad_rows", "seed"),
         direct=True,
     ),
     Preset(
         "bilstm",
         "Bidirectional LSTM over words and their characters; each word tagged by itself (Ling 2015).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
-        _TRANSFORMER_ONLY | {"order", "causal"},
+        _RECURRENT,
     ),
     Preset(
         "bilstm-crf",
         "The same under a CRF, which scores whole sequences of tags (Huang 2015, Lample 2016).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
-        _TRANSFORMER_ONLY | {"order", "causal"},
+        _RECURRENT,
     ),
     Preset(
         "transformer",
@@ -143,7 +160,7 @@ _PRESETS = (
             "lr": 1e-3,
             "warmup": 200,
         },
-        _RECURRENT_ONLY | {"order"},
+        (*_LEARNT, TransformerSettings, "causal"),
     ),
 )
 

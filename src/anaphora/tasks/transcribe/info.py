@@ -6,10 +6,19 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
-from anaphora.settings.network import transformer_problem
+from anaphora.settings import (
+    DirectionSettings,
+    EmbeddingSettings,
+    NetworkSettings,
+    RecurrentSettings,
+    Settings,
+    StackSettings,
+    TextSettings,
+    TrainingSettings,
+    TransformerSettings,
+)
 from anaphora.settings.sound import SoundSettings
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class TranscribeOptions(Settings):
@@ -141,9 +150,6 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
 
     @model_validator(mode="after")
     def _fits_together(self) -> TranscriberSettings:
-        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer-ctc" else None
-        if problem:
-            raise ValueError(problem)
         if self.model in ("conv-ctc", "transformer-ctc") and self.subsample & (self.subsample - 1):
             raise ValueError(
                 f"subsample = {self.subsample} must be 1, 2, 4, 8 or 16 for {self.model}, whose front halves the frames"
@@ -153,10 +159,15 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
         return self
 
 
-_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
-_RECURRENT_ONLY = frozenset({"cell", "bidirectional"})
-_DECODER_ONLY = frozenset({"embedding", "attention", "order_weight", "label_smoothing", "teacher_forcing"})
-_JOINT_ONLY = frozenset({"ctc_weight"})
+_ALWAYS: Uses = (
+    *(SoundSettings, TextSettings, TrainingSettings, StackSettings),
+    *("subsample", "holdout", "valid_examples", "metric"),
+)
+_RECURRENT: Uses = (RecurrentSettings, DirectionSettings)
+_WRITING: Uses = (
+    *(*_ALWAYS, *_RECURRENT, EmbeddingSettings),
+    *("attention", "order_weight", "label_smoothing", "teacher_forcing"),
+)
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
     "layers": 2,
@@ -176,31 +187,31 @@ _PRESETS = (
         "bilstm-ctc",
         "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
         {**_TRAINED, "cell": "lstm"},
-        _TRANSFORMER_ONLY | _DECODER_ONLY | _JOINT_ONLY | {"kernel"},
+        (*_ALWAYS, *_RECURRENT),
     ),
     Preset(
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
-        _TRANSFORMER_ONLY | _RECURRENT_ONLY | _DECODER_ONLY | _JOINT_ONLY,
+        (*_ALWAYS, "kernel"),
     ),
     Preset(
         "transformer-ctc",
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
-        _RECURRENT_ONLY | _DECODER_ONLY | _JOINT_ONLY | {"kernel"},
+        (*_ALWAYS, TransformerSettings),
     ),
     Preset(
         "attention",
         "Listen, attend and spell: a decoder that writes symbol by symbol and looks where to listen (Chan 2016).",
         _DECODING,
-        _TRANSFORMER_ONLY | _JOINT_ONLY | {"kernel"},
+        _WRITING,
     ),
     Preset(
         "joint",
         "The same with CTC on the encoder, which keeps sound and text in step (Kim 2017).",
         _DECODING,
-        _TRANSFORMER_ONLY | {"kernel"},
+        (*_WRITING, "ctc_weight"),
     ),
 )
 

@@ -6,11 +6,21 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import SearchSettings, Seq2SeqSettings, TextSettings, TrainingSettings
-from anaphora.settings.network import transformer_problem
+from anaphora.settings import (
+    AttentionSettings,
+    DirectionSettings,
+    EmbeddingSettings,
+    RecurrentSettings,
+    SearchSettings,
+    Seq2SeqSettings,
+    StackSettings,
+    TextSettings,
+    TrainingSettings,
+    TransformerSettings,
+)
 from anaphora.settings.search import search_problem
 from anaphora.settings.text import InputColumn
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
@@ -30,8 +40,7 @@ class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, Search
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> TranslatorSettings:
-        problem = transformer_problem(self.hidden, self.heads) if self.model == "transformer" else None
-        problem = problem or search_problem(self)
+        problem = search_problem(self)
         if problem:
             raise ValueError(problem)
         if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:
@@ -49,23 +58,28 @@ class TranslateOptions(SearchSettings, InputColumn):
     n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")
 
 
-_TRANSFORMER_ONLY = frozenset({"heads", "feedforward", "norm_first"})
-_ATTENTION_ONLY = frozenset({"attention", "input_feeding"})
-_ATTENDING_ONLY = frozenset({"coverage"})
-_RECURRENT_ONLY = frozenset({"cell", "bidirectional", "reverse_source"})
+_SEARCH = tuple(SearchSettings.model_fields.keys() - {"coverage"})
+_ALWAYS: Uses = (
+    *(TextSettings, TrainingSettings, StackSettings),
+    *_SEARCH,
+    *("joint", "tie", "label_smoothing", "teacher_forcing"),
+    *("metric", "bleu_tokenize", "valid_examples"),
+)
+_RECURRENT: Uses = (*_ALWAYS, EmbeddingSettings, RecurrentSettings, DirectionSettings, "reverse_source")
+_ATTENDING: Uses = (AttentionSettings, "coverage")
 
 _PRESETS = (
     Preset(
         "rnn",
         "Plain recurrent encoder and decoder (Elman); everything passes through one state.",
         {"cell": "elman", "bidirectional": False, "layers": 1},
-        _TRANSFORMER_ONLY | _ATTENTION_ONLY | _ATTENDING_ONLY,
+        _RECURRENT,
     ),
     Preset(
         "lstm",
         "Two-layer LSTM encoder and decoder, state handed over (Sutskever 2014); try reverse_source=true.",
         {"cell": "lstm", "bidirectional": False, "layers": 2},
-        _TRANSFORMER_ONLY | _ATTENTION_ONLY | _ATTENDING_ONLY,
+        _RECURRENT,
     ),
     Preset(
         "lstm-attention",
@@ -80,7 +94,7 @@ _PRESETS = (
             "ema": 0.998,
             "warmup": 200,
         },
-        _TRANSFORMER_ONLY,
+        (*_RECURRENT, *_ATTENDING, "input_feeding"),
     ),
     Preset(
         "gru-attention",
@@ -93,7 +107,7 @@ _PRESETS = (
             "dropout": 0.3,
             "ema": 0.998,
         },
-        _TRANSFORMER_ONLY | frozenset({"input_feeding"}),
+        (*_RECURRENT, *_ATTENDING),
     ),
     Preset(
         "transformer",
@@ -109,7 +123,7 @@ _PRESETS = (
             "ema": 0.998,
             "joint": True,
         },
-        _RECURRENT_ONLY | _ATTENTION_ONLY | frozenset({"embedding"}),
+        (*_ALWAYS, TransformerSettings, "coverage"),
     ),
 )
 
