@@ -7,13 +7,14 @@ once.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.kernels.invariant import batch_invariant
 from anaphora.kernels.toolchain.driver import check_kernels
+from anaphora.tasks import signatures
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
@@ -77,6 +79,7 @@ class Estimator(Task):
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.
     """
 
+    __signature__: ClassVar[inspect.Signature]
     result_: TrainingResult
     _trained_with: Any
     _trained_on: Mapping[str, Any]
@@ -87,6 +90,10 @@ class Estimator(Task):
         super().__init_subclass__(**options)
         for name in ANSWERS & vars(cls).keys():
             setattr(cls, name, _checked(vars(cls)[name]))
+        if "command" in vars(cls):  # the help and the signature of a task are those of its settings
+            task = TASKS[cls.command]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{signatures.describe(task)}\n"
+            cls.__signature__ = signatures.signature(task)
 
     def __init__(self, model: str | None = None, **settings: Any):
         self._given: dict[str, Any] = dict(settings) if model is None else {"model": model, **settings}
@@ -321,6 +328,22 @@ class Estimator(Task):
         facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
         save_weights(run.model, self._weights(), facts=facts)
         run.write_text("README.md", self._card(config))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+        """The trained estimator of this task in ``folder``; ``an.load`` finds the task by itself.
+
+            m = an.Classifier.load("runs/reviews")
+
+        Raises a `RunError` where the folder holds no run, a damaged one, or one of another task.
+        """
+        path = Path(folder)
+        config = read_config(path)
+        if config.task.command != cls.command:
+            raise RunError(
+                f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
+            )
+        return cls.from_folder(path, config, device=device)
 
     @classmethod
     def from_folder(cls, folder: Path, config: RunConfig, *, device: str = "auto") -> Self:

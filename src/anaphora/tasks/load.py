@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from anaphora.tasks.config import read_config
+from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.registry import estimator
 
+E = TypeVar("E", bound=Estimator)
 
-def load(folder: str | Path, *, device: str = "auto") -> Any:
-    """The trained estimator in ``folder``. Every file is checked against its hash; nothing in it is executed."""
+
+@overload
+def load(folder: str | Path, *, device: str = "auto") -> Any: ...
+
+
+@overload
+def load(folder: str | Path, kind: type[E], *, device: str = "auto") -> E: ...
+
+
+def load(folder: str | Path, kind: type[Estimator] | None = None, *, device: str = "auto") -> Any:
+    """The trained estimator in ``folder``. Every file is checked against its hash; nothing in it is executed.
+
+        m = an.load("runs/reviews")                  # whatever task it is
+        m = an.load("runs/reviews", an.Classifier)   # a Classifier, to a type checker too
+
+    Raises a `RunError` where the folder holds no run, a damaged one, or one of another ``kind``.
+    """
+    if kind is not None:
+        return kind.load(folder, device=device)
     path = Path(folder)
     config = read_config(path)
     return estimator(config.task.command).from_folder(path, config, device=device)

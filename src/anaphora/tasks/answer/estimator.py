@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from torch import Tensor
@@ -33,6 +33,7 @@ from anaphora.tasks.answer.objective import (
 )
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.estimator import whatever_the_batch
+from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.pictured import PictureEstimator
@@ -61,6 +62,11 @@ class Answerer(PictureEstimator):
     model_: PictureAnswerer
     tokenizer_: Tokenizer
     answers_: list[str]
+
+    def __init__(
+        self, model: AnswererModel | str | None = None, **settings: Unpack[AnswererKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -24,6 +24,7 @@ from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_picture
+from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.outputs import Output, check_n_best, output_response, outputs_of, search_settings
@@ -50,6 +51,11 @@ class Captioner(PictureEstimator):
     settings_: CaptionerSettings
     model_: Seq2Seq
     tokenizer_: Tokenizer
+
+    def __init__(
+        self, model: CaptionerModel | str | None = None, **settings: Unpack[CaptionerKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from torch import Tensor
@@ -34,6 +34,7 @@ from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_inputs
+from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import (
@@ -69,6 +70,11 @@ class Classifier(Estimator):
     model_: SequenceClassifier | NGramClassifier
     inputs_: Inputs
     targets_: Targets
+
+    def __init__(
+        self, model: ClassifierModel | str | None = None, **settings: Unpack[ClassifierKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ from anaphora.tasks.forecast.metrics import score_windows
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.given import check_finite
+from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -65,6 +66,11 @@ class Forecaster(Estimator):
     command = "forecast"
     settings_: ForecasterSettings
     columns_: Columns
+
+    def __init__(
+        self, model: ForecasterModel | str | None = None, **settings: Unpack[ForecasterKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSe
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts
+from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
 from anaphora.tasks.language.build import (
     build_language,
     fit_ngram,
@@ -58,6 +59,11 @@ class LanguageModel(Estimator):
     command = "language"
     settings_: LanguageSettings
     tokenizer_: Tokenizer
+
+    def __init__(
+        self, model: LanguageModelModel | str | None = None, **settings: Unpack[LanguageModelKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

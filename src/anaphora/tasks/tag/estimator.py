@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.pretrained import with_width
@@ -60,6 +61,9 @@ class Tagger(Estimator):
     tokenizer_: Tokenizer
     learnt_: Learnt
     _reader: Reader
+
+    def __init__(self, model: TaggerModel | str | None = None, **settings: Unpack[TaggerKeywords]) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

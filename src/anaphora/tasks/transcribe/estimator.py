@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from anaphora.data.audio.frames import Ear, make_features, normalised
 from anaphora.data.audio.recordings import Recordings
@@ -25,6 +25,7 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.response import Response
 from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
@@ -62,6 +63,11 @@ class Transcriber(Estimator):
     tokenizer_: Tokenizer
     ear_: Ear
     words_: list[str]
+
+    def __init__(
+        self, model: TranscriberModel | str | None = None, **settings: Unpack[TranscriberKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

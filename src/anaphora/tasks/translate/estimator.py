@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.batching import PairBatches
@@ -18,6 +18,7 @@ from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts
+from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.outputs import (
@@ -54,6 +55,11 @@ class Translator(Estimator):
     settings_: TranslatorSettings
     model_: Seq2Seq
     tokenizer_: PairTokenizer
+
+    def __init__(
+        self, model: TranslatorModel | str | None = None, **settings: Unpack[TranslatorKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
 

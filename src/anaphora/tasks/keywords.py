@@ -1,0 +1,567 @@
+"""The keyword arguments of the estimators, for type checkers and editors. Generated: do not edit.
+
+Write it anew with ``python -m anaphora.tasks.signatures`` after a setting or a preset has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class DrawKeywords(TypedDict, total=False):
+    """Sampling; a preset may change the defaults."""
+
+    temperature: float
+    """T in p ∝ exp(log p / T) when sampling: below 1 keeps to what is probable, 0 takes the best symbol. Default: 1.0."""
+    top_k: int
+    """Sample among the k most probable symbols; 0 = among all. Default: 0."""
+    top_p: float
+    """Sample among the fewest most probable symbols that hold this share of the probability. Default: 1.0."""
+    min_p: float
+    """Sample among the symbols at least this many times as probable as the best one. Default: 0.0."""
+
+
+class SearchKeywords(TypedDict, total=False):
+    """Search; a preset may change the defaults."""
+
+    decode: Literal["beam", "sample", "mbr"]
+    """beam searches for the best output; sample draws outputs at random, as probable as the model thinks they are; mbr (minimum Bayes risk) draws many and takes the one most like all of them. Default: 'beam'."""
+    samples: int
+    """Outputs drawn for each input with decode = mbr, among which the one that agrees best is taken. Default: 32."""
+    beam: int
+    """Hypotheses kept at each step; 1 is greedy. Default: 5."""
+    length_penalty: float
+    """α in score = log p / lengthᵅ; 0 prefers short outputs, 1 is the mean per symbol. Default: 1.0."""
+    normalisation: Literal["power", "gnmt", "reward"]
+    """How a beam's score makes up for length n: power is log p / nᵅ, gnmt log p / ((5 + n) / 6)ᵅ (Wu 2016), reward log p + α n (He 2016), with α the length_penalty. Default: 'power'."""
+    min_length: int
+    """Fewest symbols in an output, its end counted. Default: 0."""
+    stopping: Literal["exact", "first"]
+    """When a beam ends: exact as soon as nothing can beat what is finished, first when as many are finished as the beam is wide, which is quicker and may miss a better one. Default: 'exact'."""
+    no_repeat: int
+    """n: no n symbols in a row may come twice in an output of a beam; 0 allows repeats. Default: 0."""
+    groups: int
+    """Diverse beams (Vijayakumar 2016): the beam is shared among so many groups, each of which avoids what those before it chose. Default: 1."""
+    diversity: float
+    """What a symbol costs a group of a diverse beam for each time the groups before took it, in log p. Default: 0.5."""
+    coverage: float
+    """β: adds β Σⱼ log min(Σₜ αₜⱼ, 1) to a beam's score, below 0 while a source symbol j has got less than one whole look (Wu 2016); needs a model with attention. Default: 0.0."""
+    int8: bool
+    """Decode on a CPU with weights rounded to eight bits: a quarter of the memory and, on a processor with VNNI, two to four times as fast, for a little accuracy; older processors gain no speed. Default: False."""
+
+
+class TrainingKeywords(TypedDict, total=False):
+    """Training; a preset may change the defaults."""
+
+    seed: int
+    """Everything random (weights, order, dropout, sampling) follows from it. Default: 1."""
+    steps: int
+    """Number of optimizer steps to train for. Default: 4000."""
+    accumulate: int
+    """Work through each batch in this many parts, to save memory; the result is the same. Default: 1."""
+    optimizer: Literal["adam", "adamw", "sgd"]
+    """How weights follow gradients. Default: 'adamw'."""
+    lr: float
+    """Learning rate: the peak value of the schedule. Default: 0.001."""
+    weight_decay: float
+    """Shrinks weight matrices each step (not biases or norms). Default: 0.0."""
+    momentum: float
+    """Momentum of sgd; ignored by adam and adamw. Default: 0.0."""
+    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle"]
+    """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise linearly over `warmup` steps. Default: 'cosine'."""
+    warmup: int
+    """Steps over which lr rises from 0 to its peak. Default: 0."""
+    clip: float
+    """Gradients longer than this (true global L2 norm) are scaled back to it, direction kept; 0 = off. Default: 1.0."""
+    ema: float
+    """Decay of a moving average of the weights, used for evaluation and export; 0 = off. Default: 0.0."""
+    average_after: int
+    """After this many evaluations without a better dev metric, begin to use the mean of all later weights for evaluation and export (NT-ASGD, with optimizer = sgd); 0 = off. Takes the place of ema. Default: 0."""
+    valid_every: int
+    """Steps between evaluations on the dev data. Default: 500."""
+    save_every: int
+    """Steps between checkpoints. Default: 500."""
+    log_every: int
+    """Steps between lines of metrics.jsonl. Default: 50."""
+    keep: int
+    """Newest checkpoints to keep; the best weights are kept besides, as model.safetensors. Default: 2."""
+    patience: int
+    """Stop after this many evaluations without a better dev metric; 0 = never stop early. Default: 0."""
+    on_nan: Literal["stop", "skip"]
+    """When loss or gradient is not finite: stop with a report, or skip that batch (at most 10 in a row). Default: 'stop'."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"]
+    """Arithmetic of the matrix products: auto is bf16 on a GPU that has it, else fp32. Default: 'auto'."""
+    batch_invariant: bool
+    """On a GPU, compute predictions and scores so that an output never depends, bit for bit, on the batch it is in; slower than the libraries' own kernels. Training and CPUs do not need it. Default: True."""
+    device: str
+    """"auto" takes a GPU where there is one; or "cpu", "cuda", "cuda:1", "mps". Default: 'auto'."""
+    threads: int
+    """CPU threads to compute with; 0 = as many as torch takes. Small models are often fastest with 1, and on a busy machine many times faster. Default: 0."""
+
+
+class EmbeddingKeywords(TypedDict, total=False):
+    """Embedding; a preset may change the defaults."""
+
+    embedding: int
+    """Width of the symbol vectors. Default: 256."""
+
+
+class StackKeywords(TypedDict, total=False):
+    """Stack; a preset may change the defaults."""
+
+    hidden: int
+    """Width of the states (Transformer: of the model, d_model). Default: 256."""
+    layers: int
+    """Layers of the network (of encoder and decoder each). Default: 1."""
+    dropout: float
+    """Share of values set to zero while training, against overfitting. Default: 0.1."""
+
+
+class RecurrentKeywords(TypedDict, total=False):
+    """Recurrent; a preset may change the defaults."""
+
+    cell: Literal["elman", "lstm", "gru"]
+    """The recurrent cell. Default: 'lstm'."""
+
+
+class DirectionKeywords(TypedDict, total=False):
+    """Direction; a preset may change the defaults."""
+
+    bidirectional: bool
+    """Read in both directions, so that every place knows the context on both sides. Default: True."""
+
+
+class TransformerKeywords(TypedDict, total=False):
+    """Transformer; a preset may change the defaults."""
+
+    heads: int
+    """Attention heads of a Transformer; must divide `hidden`. Default: 4."""
+    feedforward: int
+    """Width inside the Transformer's feed-forward layers. Default: 1024."""
+    norm_first: bool
+    """LayerNorm before each sublayer (steadier) instead of after it (as published). Default: True."""
+
+
+class DecoderKeywords(TypedDict, total=False):
+    """Decoder; a preset may change the defaults."""
+
+    tie: bool
+    """Share the target embedding with the output layer, and with the source embedding when the vocabulary is joint. Default: True."""
+    label_smoothing: float
+    """Share of the target probability spread over the whole vocabulary. Default: 0.1."""
+    teacher_forcing: float
+    """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own (scheduled sampling). Default: 1.0."""
+
+
+class AttentionKeywords(TypedDict, total=False):
+    """Attention; a preset may change the defaults."""
+
+    attention: Literal["additive", "dot", "bilinear"]
+    """How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), s·h, or sᵀWh. Default: 'bilinear'."""
+
+
+class Seq2SeqKeywords(TypedDict, total=False):
+    """Encoder and decoder; a preset may change the defaults."""
+
+    joint: bool
+    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. Default: False."""
+    reverse_source: bool
+    """Feed the source last symbol first (Sutskever 2014): helps models without attention. Default: False."""
+    input_feeding: bool
+    """Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can no longer be trained all at once, so slower. Default: False."""
+
+
+class TextKeywords(TypedDict, total=False):
+    """Text; a preset may change the defaults."""
+
+    vocab_size: int
+    """Most symbols in the vocabulary. For bpe fewer means shorter pieces; for words the rest becomes <unk>. Default: 8000."""
+    lowercase: bool
+    """Fold text to lower case before tokenizing. Default: False."""
+    bad_rows: Literal["strict", "skip"]
+    """What to do with a broken row (wrong columns, broken UTF-8, an empty side): stop and name it, or skip it and report how many were skipped, and why. Default: 'strict'."""
+
+
+class PretrainedKeywords(TypedDict, total=False):
+    """Pretrained; a preset may change the defaults."""
+
+    init: str
+    """Run folder of a language model whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
+    embeddings: str
+    """Word vectors to begin with: a word2vec file (text or binary) or a saved model of an.Word2Vec, an.GloVe …; words without one begin at random. Default: ''."""
+    causal: bool
+    """Every place of a Transformer sees only the places before it, as in GPT; a language model that init names decides it. Default: False."""
+
+
+class LookingKeywords(TypedDict, total=False):
+    """Looking; a preset may change the defaults."""
+
+    patch: int
+    """Side of a small square of a picture: of what a glimpse sees sharply (pixels), of DRAW's grid of filters (filters), of what is one place to a two-dimensional LSTM (pixels). Default: 4."""
+    glimpses: int
+    """Looks at a picture before the answer. Default: 6."""
+    scales: int
+    """Windows of a glimpse around one centre, each twice as wide as the one before and as coarse. Default: 2."""
+    wander: float
+    """While training a glimpse falls beside the place that was chosen, by a normal deviation of this; a picture reaches from -1 to 1. More explores more and learns with more noise. Default: 0.15."""
+    directions: Literal[1, 2, 4]
+    """Corners from which a two-dimensional LSTM reads a picture: the upper left one, that and the lower right one, or all four. Default: 4."""
+
+
+class TargetKeywords(TypedDict, total=False):
+    """Target; a preset may change the defaults."""
+
+    target: Literal["class", "classes", "number"]
+    """What a label is: one class; any number of classes, written a|b|c, or - for none; or a number. Default: 'class'."""
+    label_smoothing: float
+    """Share of the target probability spread over all classes. Default: 0.0."""
+    class_weight: Literal["none", "balanced"]
+    """balanced: a mistake counts more the rarer its class is, so that all classes weigh alike. Default: 'none'."""
+    threshold: float
+    """Of several classes (target = classes) those whose probability is at least this are given. Default: 0.5."""
+    tolerance: float
+    """A number nearer to the true one than this counts as right. Default: 0.04."""
+    holdout: int
+    """Examples held out as dev data where none are given; 0 = a twentieth, at most 1000. Default: 0."""
+    metric: Literal["auto", "accuracy", "macro_f1", "loss"]
+    """The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy. Default: 'auto'."""
+
+
+class NgramKeywords(TypedDict, total=False):
+    """Ngram; a preset may change the defaults."""
+
+    word_ngrams: int
+    """Most words of an n-gram of words. Default: 3."""
+    char_ngrams: int
+    """Most characters of an n-gram of characters, which has at least 2; below 2: words only. Default: 8."""
+    min_count: int
+    """N-grams that fewer training texts have are left out. Default: 2."""
+    penalty: float
+    """How much large weights of n-grams cost: ½ penalty |w|² beside the summed loss of all texts. Default: 0.3."""
+
+
+class SampleKeywords(TypedDict, total=False):
+    """Sample; a preset may change the defaults."""
+
+    length: int
+    """Symbols in a sample; in models of lines, at most so many. Default: 200."""
+
+
+class SoundKeywords(TypedDict, total=False):
+    """Sound; a preset may change the defaults."""
+
+    rate: int
+    """Samples per second at which sound is read; 0 = as in the first training recording, at most 16000. Default: 0."""
+    features: Literal["log-mel", "mfcc"]
+    """What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform. Default: 'log-mel'."""
+    bins: int
+    """Bands of a frame (mfcc: coefficients kept of as many bands or more). Default: 40."""
+    frame_length: float
+    """Seconds of sound in one frame; frames overlap. Default: 0.025."""
+    hop: float
+    """Seconds from one frame to the next. Default: 0.01."""
+    normalise: Literal["features", "means", "level"]
+    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; or one mean and one variance of all, its level, which keeps what single short words sound like. Default: 'features'."""
+    speed: float
+    """While training, sound is played up to this share slower or quicker (and so lower or higher), as if others spoke. Default: 0.1."""
+    warp: float
+    """While training, the axis of frequencies is stretched or squeezed by up to this share, as if the speaker were smaller or larger; log-mel only. Default: 0.0."""
+    noise: float
+    """While training, white noise of up to this share of the sound's own loudness is added. Default: 0.0."""
+    masks: int
+    """Stretches of time, and of bands, hidden in each recording while training. Default: 2."""
+    time_mask: int
+    """Longest stretch of time hidden, in frames. Default: 10."""
+    frequency_mask: int
+    """Widest stretch of bands hidden. Default: 6."""
+
+
+class PictureKeywords(TypedDict, total=False):
+    """Picture; a preset may change the defaults."""
+
+    picture_size: int
+    """Pictures are scaled to fit a square of this many pixels, the rest of which is grey. Default: 64."""
+    channels: int
+    """Channels of the first layer that sees a picture; they double level by level. Default: 32."""
+    halvings: int
+    """How often the picture is halved: with picture_size = 64 three make a grid of 8 × 8 places. Default: 3."""
+    augment: float
+    """While training, pictures are shifted by up to this share of their size, and their brightness and contrast changed by up to as much; 0 = off. Default: 0.0."""
+    mirror: bool
+    """While training, every second picture is mirrored; not where left and right matter. Default: False."""
+    picture_weights: str
+    """A safetensors file whose weights the network that sees pictures begins with: the model.safetensors of a run with the same channels, halvings and hidden will do. Default: ''."""
+
+
+TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "transformer"]
+"""The presets of `an.Translator`."""
+
+
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, total=False):
+    """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
+
+    metric: Literal["chrf", "bleu", "exact_match", "loss"]
+    """The dev measure that decides which weights are best. chrF also tells outputs of few words apart, where BLEU is 0 for lack of four-word sequences. Default: 'chrf'."""
+    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"]
+    """How sacrebleu splits text before counting; `none` for text that is tokenized already. Default: '13a'."""
+    valid_examples: int
+    """Most dev examples decoded at each evaluation while training. Default: 1000."""
+    max_length: int
+    """Most symbols in an output; 0 = 3 × the source’s symbols + 20. Default: 0."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 4096."""
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
+    max_tokens: int
+    """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
+
+
+ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "transformer", "glimpse", "draw", "grid-lstm"]
+"""The presets of `an.Classifier`."""
+
+
+class ClassifierKeywords(TrainingKeywords, PretrainedKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, total=False):
+    """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
+
+    max_tokens: int
+    """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
+    pooling: Literal["last", "max", "mean", "attention", "first"]
+    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, or the state of a <s> put first (BERT's [CLS]). Default: 'last'."""
+    kernel: int
+    """Widest window of a convolution; windows from 3 symbols up to it are used. Default: 5."""
+    word_dropout: float
+    """Share of symbols replaced by <unk> while training, so that no single word decides. Default: 0.0."""
+    scan: Literal["rows", "pixels", "picture"]
+    """How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, and is looked at as it is (always so in glimpse, draw and grid-lstm, and only there). Default: 'rows'."""
+    scale: Literal["features", "all", "none"]
+    """Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature (of pictures each channel) by itself, all with the same numbers (as suits images), or not at all. Default: 'features'."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 2048."""
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
+
+
+LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "transformer", "masked"]
+"""The presets of `an.LanguageModel`."""
+
+
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TextKeywords, total=False):
+    """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
+
+    bidirectional: bool
+    """Only for models that see the whole input; a model of what comes next cannot read backwards. Default: False."""
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'char'."""
+    metric: Literal["loss", "perplexity", "bits_per_character", "accuracy"]
+    """The dev measure that decides which weights are best. Default: 'loss'."""
+    lines: bool
+    """Read every line as a text of its own (names, sentences) instead of all lines as one running text, in which a line break is a symbol like any other. Default: False."""
+    backward: bool
+    """Read every line from its end to its beginning (needs lines = true): the other half of the vectors in context that a tagger may begin with (ELMo). Default: False."""
+    hold_out: float
+    """Share of the text that becomes dev text where none is given: its end, or of separate lines some chosen by the seed (1000 at most). Default: 0.1."""
+    bptt: int
+    """Steps of truncated back-propagation through time: gradients reach so far back, while the state is carried on through the whole text. Default: 64."""
+    context: int
+    """How many symbols a Transformer reads at a time, and looks back over at most. Default: 256."""
+    order: int
+    """n of n-grams and of a window: a symbol is predicted from the n − 1 before it. Default: 5."""
+    smoothing: Literal["kneser-ney", "witten-bell", "add-k"]
+    """How an n-gram model gives a share of its probability to what it has not seen. Default: 'kneser-ney'."""
+    direct: bool
+    """Connect the window's vectors directly with the output besides the hidden layer (Bengio 2003). Default: False."""
+    tie: bool
+    """Share the vectors of the symbols with the output layer (Press & Wolf 2017). Default: True."""
+    embedding_dropout: float
+    """Share of the words left out of a whole batch while training. Default: 0.0."""
+    input_dropout: float
+    """Share of values of the symbols' vectors set to zero while training. Default: 0.0."""
+    output_dropout: float
+    """Share of values that enter the output layer set to zero while training. Default: 0.0."""
+    weight_dropout: float
+    """Share of the recurrent weights set to zero for a whole batch while training (Merity 2018). Default: 0.0."""
+    variational: bool
+    """Drop the same values at every step of a row (Gal & Ghahramani 2016) instead of others each time. Default: False."""
+    activation_penalty: float
+    """α: adds α · mean(y²) of the last layer's outputs to the loss (AR). Default: 0.0."""
+    temporal_penalty: float
+    """β: adds β · mean((y_t − y_{t−1})²) of the last layer's outputs to the loss, for states that change slowly (TAR). Default: 0.0."""
+    masked_share: float
+    """Share of the symbols that are hidden and to be guessed from both sides (BERT). Default: 0.15."""
+    valid_symbols: int
+    """Most dev symbols read at each evaluation while training; 0 = all of them. Default: 100000."""
+    compile: Literal["auto", "off"]
+    """auto lets torch compile a Transformer's training step on an NVIDIA GPU: a minute of waiting, then faster steps. Default: 'auto'."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 2048."""
+    max_tokens: int
+    """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
+
+
+TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "transformer"]
+"""The presets of `an.Tagger`."""
+
+
+class TaggerKeywords(TrainingKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, total=False):
+    """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
+
+    vocab_size: int
+    """Most words that have a vector; the rest becomes <unk>. Default: 30000."""
+    lowercase: bool
+    """One vector for a word whatever its capitals; its characters still show them. Default: True."""
+    characters: Literal["lstm", "conv", "none"]
+    """How the spelling of a word is read besides its vector: by an LSTM in both directions, by a convolution, or not at all. Default: 'lstm'."""
+    character_embedding: int
+    """Width of the vectors of characters. Default: 32."""
+    character_hidden: int
+    """Width of what the spelling gives: of each direction, or filters of the convolution. Default: 64."""
+    hide_rare: float
+    """α: while training, a word seen n times is hidden (becomes <unk>) with probability α/(α + n), so that the model learns to do without it. Default: 0.25."""
+    scheme: Literal["auto", "none", "bio", "iob1", "bioes", "bilou"]
+    """How tags mark spans (B-PER I-PER O): only sequences that are valid in it are predicted, and spans are scored. auto finds out from the training tags; none takes tags as they are. Default: 'auto'."""
+    order: Literal[2, 3]
+    """Tags that the HMM looks at together: 2 (each depends on the one before) or 3. Default: 3."""
+    max_tokens: int
+    """Longer training sentences are left out (and counted); at prediction sentences may have any length. Default: 256."""
+    bad_rows: Literal["strict", "skip"]
+    """What to do with a sentence that has a broken row (wrong columns, no tag, broken UTF-8): stop and name the row, or leave the sentence out and report how many were, and why. Default: 'strict'."""
+    metric: Literal["auto", "accuracy", "f1", "loss"]
+    """The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, else accuracy. Default: 'auto'."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
+
+
+ForecasterModel = Literal["var", "kalman", "linear", "rnn", "lstm", "gru", "conv", "transformer"]
+"""The presets of `an.Forecaster`."""
+
+
+class ForecasterKeywords(TrainingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, total=False):
+    """The settings of `an.Forecaster`; ``help(an.Forecaster)`` shows the defaults."""
+
+    horizon: int
+    """Steps ahead, all forecast at once. 0 = aligned: the targets of each step are told from the other columns up to that step. Default: 24."""
+    window: int
+    """Steps of history that are read. 0 = whole series from their beginning, with outputs after every step: for many short series, such as pieces of music. Default: 96."""
+    targets: str
+    """Columns to forecast, separated by commas; empty = all that are not known in advance. Default: ''."""
+    known: str
+    """Columns whose future is known in advance (a calendar, a plan, a control), separated by commas. Default: ''."""
+    output: Literal["continuous", "count", "binary"]
+    """What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), such as the notes of a piano roll. Default: 'continuous'."""
+    loss: Literal["mse", "mae"]
+    """What is minimised for continuous targets: the mean squared or the mean absolute error. Default: 'mse'."""
+    normalize: Literal["none", "last", "window"]
+    """What is taken out of each window of the targets and put back into its forecasts: nothing, its last value, or its mean and deviation. Helps where the level wanders. Default: 'none'."""
+    apart: bool
+    """Forecast each target from its own history with one shared network, instead of all from all. Default: False."""
+    patch: int
+    """Steps that make one place of the network; must divide `window`. Default: 1."""
+    kernel: int
+    """Steps that a convolution sees, of every 2^layer steps back. Default: 3."""
+    lags: int
+    """Steps a VAR looks back; 0 = chosen by Schwarz's criterion. Default: 0."""
+    max_lags: int
+    """Most lags that a VAR chooses among, where the series are long enough. Default: 50."""
+    structure: Literal["auto", "level", "trend", "dynamic"]
+    """The state-space model: a level with a season, the same with a slope, or a dynamical system with all matrices learnt; auto = the one with the smallest error on the dev data. Default: 'auto'."""
+    states: int
+    """Hidden states of a dynamical system (rounded up to whole lags of all its outputs). Default: 4."""
+    iterations: int
+    """Most steps of expectation and maximisation. Default: 50."""
+    period: int
+    """Steps of a season; 0 = found in the training data, 1 = there is none. Default: 0."""
+    metric: Literal["loss", "mse", "mae"]
+    """The dev measure that decides which weights are best; loss is what training minimises. Default: 'loss'."""
+    valid_examples: int
+    """Most dev windows forecast at each evaluation while training, evenly spread. Default: 1000."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
+
+
+TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attention", "joint"]
+"""The presets of `an.Transcriber`."""
+
+
+class TranscriberKeywords(TrainingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, SoundKeywords, total=False):
+    """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
+
+    batch_tokens: int
+    """Frames in one batch (padded), over all devices together. More is smoother and, on a GPU, faster. Default: 4000."""
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol of the transcript is: a character, whatever stands between spaces (a word, or a phone), or a piece learnt by byte pair encoding. Default: 'char'."""
+    max_tokens: int
+    """Training recordings of more frames are left out (and counted); longer ones at prediction are read in overlapping windows. Default: 3000."""
+    subsample: int
+    """So many frames become one at the front, which makes everything above it that much quicker. CTC needs at least one frame for every symbol that is left. Default: 2."""
+    kernel: int
+    """Places that a convolution of conv-ctc sees; odd. Default: 5."""
+    attention: Literal["additive", "bilinear"]
+    """How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), or sᵀWh. Default: 'additive'."""
+    ctc_weight: float
+    """w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs. Default: 0.3."""
+    order_weight: float
+    """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
+    label_smoothing: float
+    """Share of the target probability that a decoder spreads over the whole vocabulary. Default: 0.1."""
+    teacher_forcing: float
+    """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own. Default: 1.0."""
+    holdout: int
+    """Recordings held out as dev data where none are given; 0 = a twentieth, at most 1000. Default: 0."""
+    valid_examples: int
+    """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
+    metric: Literal["wer", "cer", "loss"]
+    """The dev measure that decides which weights are best; the smaller the better. Default: 'wer'."""
+
+
+CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"]
+"""The presets of `an.Captioner`."""
+
+
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
+    """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
+
+    max_length: int
+    """Most symbols in a caption. Default: 60."""
+    metric: Literal["cider", "bleu", "exact_match", "loss"]
+    """The dev measure that decides which weights are best. Default: 'cider'."""
+    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"]
+    """How sacrebleu splits text before counting; `none` for text that is tokenized already. Default: '13a'."""
+    embedding: int
+    """Width of the vectors of words, and of those of the places of a picture (Transformer: both are hidden). Default: 128."""
+    soft_share: float
+    """How much of the loss of hard attention is that of the expected context (soft attention) instead of drawn places; 0.5 as in Xu 2015. Default: 0.5."""
+    holdout: int
+    """Pictures held out where no dev data are given; 0 = a twentieth, at most 1000. Default: 0."""
+    valid_examples: int
+    """Most dev pictures captioned at each evaluation while training. Default: 500."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'word'."""
+    max_tokens: int
+    """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
+
+
+AnswererModel = Literal["lstm-attention", "transformer", "question-only"]
+"""The presets of `an.Answerer`."""
+
+
+class AnswererKeywords(TrainingKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, total=False):
+    """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
+
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte pair encoding. Default: 'word'."""
+    max_tokens: int
+    """Longer questions are left out of training (and counted); at prediction they are cut, with a warning. Default: 64."""
+    looks: int
+    """How many places of the picture a question looks at, side by side. Default: 4."""
+    label_smoothing: float
+    """Share of the target probability spread over all answers. Default: 0.0."""
+    answers: int
+    """Most answers that can be given: the commonest of the training data; other questions teach nothing. Default: 3000."""
+    holdout: int
+    """Pictures held out as dev data where none are given; 0 = a twentieth, at most 1000. Default: 0."""
+    metric: Literal["accuracy", "loss"]
+    """The dev measure that decides which weights are best. Default: 'accuracy'."""
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
