@@ -20,6 +20,12 @@ source_field_option = click.option(
     metavar="NAME",
     help="Column of a table that holds the input: its name, its number where there is no header, a.b inside objects.",
 )
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=int,
+    metavar="STEP",
+    help="Use the checkpoint of STEP; `anaphora verify RUN` lists them.",
+)
 target_field_option = click.option(
     "--target-field",
     "--label",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -82,7 +82,13 @@ class Learner:
             self.average.evaluated(self.progress.since_best)
         if best:
             self.standing.best = {"step": self.standing.step, "value": value, "metrics": metrics}
+        sign = 1 if self.objective.greater_is_better else -1
+        self.standing.rank(value, sign, self.settings.keep_best)
         return best
+
+    def ranked_steps(self) -> set[int]:
+        """The steps with the best dev metrics so far, whose checkpoints stay: ``keep_best``."""
+        return {int(one["step"]) for one in self.standing.ranked}
 
     def _better(self, value: float) -> bool:
         if not math.isfinite(value):
@@ -91,6 +97,17 @@ class Learner:
             return True
         sign = 1 if self.objective.greater_is_better else -1
         return bool(sign * value > sign * float(self.standing.best["value"]))
+
+    def facts(self, chosen: Literal["best", "last"]) -> dict[str, Any]:
+        """What the present (averaged) weights say of themselves as the run's ``model.safetensors``."""
+        best = self.standing.best if chosen == "best" else None
+        return {
+            "step": self.standing.step,
+            "chosen": chosen,
+            "averaged": self.average is not None and self.average.active,
+            "metric": self.objective.metric if best else None,
+            "value": best["value"] if best else None,
+        }
 
     def carried(self) -> list[dict[str, Tensor]]:
         """What the objective of each process carries to the next step, by rank. All processes must call this."""

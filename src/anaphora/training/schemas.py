@@ -66,12 +66,18 @@ class Best(Schema):
     metrics: dict[Name, Number]
 
 
+class Ranked(Exact):
+    step: Count
+    value: FiniteFloat
+
+
 class Standing(Exact):
     step: Count
     symbols: Count
     skipped: Count
     best: Best | None
     metrics: dict[Name, Number]
+    ranked: list[Ranked] = []
     total: FiniteFloat
     count: FiniteFloat
     norms: FiniteFloat

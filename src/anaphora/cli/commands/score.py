@@ -8,6 +8,7 @@ import click
 
 from anaphora.cli.group import Order
 from anaphora.cli.options import (
+    checkpoint_option,
     json_option,
     skip_bad_option,
     source_field_option,
@@ -40,6 +41,7 @@ anaphora score runs/x test.en --target test.de
 @source_field_option
 @target_field_option
 @time_field_option
+@checkpoint_option
 @json_option
 def command(
     run: str,
@@ -51,6 +53,7 @@ def command(
     target_field: str | None,
     time_field: str | None,
     assignments: tuple[str, ...],
+    checkpoint: int | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -77,7 +80,7 @@ def command(
     named = fields | {"bad_rows": skipping}
     options |= {key: value for key, value in named.items() if value is not None}
 
-    model = model_of(run, options)
+    model = model_of(run, options, checkpoint)
     with reported(say):
         scores = model.score(both, **options)
     if as_json:
