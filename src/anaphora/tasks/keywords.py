@@ -81,10 +81,14 @@ class TrainingKeywords(TypedDict, total=False):
     """Steps between evaluations on the dev data. Default: 500."""
     save_every: int
     """Steps between checkpoints. Default: 500."""
+    save_in_background: bool
+    """Copy the state at its step and write the checkpoint in a thread of its own while training goes on: for large models and slow disks. Takes memory for up to two copies. Off, a checkpoint is on the disk before the next step. Default: False."""
     log_every: int
     """Steps between lines of metrics.jsonl. Default: 50."""
     keep: int
     """Newest checkpoints to keep; the best weights are kept besides, as model.safetensors. Default: 2."""
+    keep_best: int
+    """Checkpoints to keep besides the newest: those with the best dev metrics, each written right after its evaluation. `resume` and `predict` take one by --checkpoint STEP. Default: 0."""
     patience: int
     """Stop after this many evaluations without a better dev metric; 0 = never stop early. Default: 0."""
     on_nan: Literal["stop", "skip"]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from anaphora.errors import TrainingError
 from anaphora.training import saving
 from anaphora.training.diagnosis import Diagnosis, diagnose
@@ -13,6 +15,7 @@ from anaphora.training.health import Finding
 from anaphora.training.journal import Journal
 from anaphora.training.learner import Learner
 from anaphora.training.objective import indices_of
+from anaphora.training.precision import fallback
 from anaphora.training.run import RunFolder
 from anaphora.training.step import Outcome
 
@@ -32,6 +35,9 @@ class BadSteps:
         learner = self.learner
         if math.isfinite(outcome.loss) and learner.stepper.scale.overflowed():
             return
+        if learner.precision == "fp16" and self._overflow_of_fp16(batch, number, outcome):
+            self._fall_back(number, outcome)
+            return
         learner.standing.skipped += 1
         text = self._report(batch, number, outcome, self._diagnosis(batch, number, lr))
         skip = learner.settings.on_nan == "skip"
@@ -42,6 +48,30 @@ class BadSteps:
         raise TrainingError(
             f"{text};{many} the weights of that step are not saved{saving.last_good(self.run)}."
         )
+
+    def _overflow_of_fp16(self, batch: Any, number: int, outcome: Outcome) -> bool:
+        """Whether a wider arithmetic would have had finite numbers. All processes must call this.
+
+        With a finite loss the scale is at its end, so only the gradient's own range is left to blame; the next step in
+        the wider arithmetic shows whether that was all.
+        """
+        if math.isfinite(outcome.loss):
+            return True
+        learner = self.learner
+        with torch.no_grad():
+            finite = learner.stepper.repeat(batch, number, fallback(learner.group.device))
+        return all(learner.group.gather(finite))
+
+    def _fall_back(self, number: int, outcome: Outcome) -> None:
+        learner = self.learner
+        wider = fallback(learner.group.device)
+        what = "gradient" if math.isfinite(outcome.loss) else "loss"
+        learner.fall_back(wider)
+        text = (
+            f"step {number}: the {what} overflows fp16 whatever the scale of the loss; the step is left out, and the run "
+            f"goes on in {wider}, also when it is resumed. Set precision = {wider} to begin with it."
+        )
+        self.warn([Finding("fp16-overflow", text)])
 
     def _diagnosis(self, batch: Any, number: int, lr: float) -> Diagnosis:
         learner = self.learner

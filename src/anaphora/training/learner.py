@@ -18,7 +18,7 @@ from anaphora.training.distributed import Group
 from anaphora.training.health import Health
 from anaphora.training.objective import Batches, Objective, carried_state
 from anaphora.training.optimizers import optimizer_tensors, restore_optimizer
-from anaphora.training.precision import autocast, choose_precision
+from anaphora.training.precision import Precision, autocast, choose_precision, fallback
 from anaphora.training.schedules import Progress, learning_rate
 from anaphora.training.seeding import seed_everything
 from anaphora.training.state import Standing, TrainingState, made_with
@@ -38,7 +38,7 @@ class Learner:
         group: Group,
     ):
         self.objective, self.batches, self.settings, self.group = objective, batches, settings, group
-        self.precision = choose_precision(settings.precision, group.device)
+        self.precision: Precision = choose_precision(settings.precision, group.device)
         self.model = model.to(group.device)
         self.stepper = Stepper(self.model, objective, settings, group, self.precision)
         self.average = average_of(self.model, settings)
@@ -109,6 +109,11 @@ class Learner:
             "value": best["value"] if best else None,
         }
 
+    def fall_back(self, precision: Precision) -> None:
+        """Compute in ``precision`` for the rest of the run: fp16 cannot hold its numbers."""
+        self.precision = precision
+        self.stepper.fall_back(precision)
+
     def carried(self) -> list[dict[str, Tensor]]:
         """What the objective of each process carries to the next step, by rank. All processes must call this."""
         return self.group.gather({k: v.cpu() for k, v in carried_state(self.objective).items()})
@@ -149,6 +154,8 @@ class Learner:
         self.progress = Progress(**state.progress)
         self.health.restore(state.health)
         self.stepper.scale.restore(state.scale)
+        if self.precision == "fp16" and self.stepper.scale.fallen:
+            self.fall_back(fallback(self.group.device))
         try:
             self.batches.restore(state.batches)
         except (LookupError, TypeError, ValueError):
