@@ -24,6 +24,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "explain": "Say what a setting means, its default and its effect.",
         "doctor": "Check this machine: versions, devices, disk, permissions.",
         "verify": "Check that every file of a run is whole.",
+        "sign": "Sign every file of a run with a key, for verify --key.",
     },
 }
 
