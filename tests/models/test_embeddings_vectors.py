@@ -188,7 +188,7 @@ def test_broken_files_are_named_in_a_sentence(name: str, packed: bool, tmp_path:
 
 
 def test_other_things_that_are_no_files(vectors: an.WordVectors, tmp_path: Path) -> None:
-    for path, message in ((tmp_path / "none", "cannot be read: no such file"), (tmp_path, "is a directory")):
+    for path, message in ((tmp_path / "none", "cannot be read: no such file"), (tmp_path, "is a folder")):
         with pytest.raises(DataError, match=message):
             an.WordVectors.read(path)
     (tmp_path / "v.gz").write_bytes(b"not packed")

@@ -1,7 +1,4 @@
-"""C1: kill -9 at random moments, some inside a save; the end is byte for byte that of an undisturbed run.
-
-Half of the processes write their checkpoints in the background.
-"""
+"""C1: kill -9 at random moments, some inside a save; the end is byte for byte that of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import click
 from anaphora.cli.output import one_line, say
 from anaphora.cli.processes import first_to_say
 from anaphora.errors import AnaphoraError, SettingsError
+from anaphora.files import clause
 
 FINE, FAULT, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
@@ -119,7 +120,7 @@ def _outside(error: OSError) -> str:
         return f"{name}the disk is full; free some space and run the command again."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{name}{reason.lower()}; choose a place you may read and write."
-    return f"{name}{reason.lower()}."
+    return f"{name}{clause(error)}."
 
 
 def _silence_stdout() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.errors import DataError
-from anaphora.files import read_bytes
+from anaphora.files import clause, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -102,7 +102,7 @@ def _check_file(path: str | Path) -> None:
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such picture; check the path.") from None
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        reason = clause(error) if isinstance(error, OSError) else str(error).lower()
         raise DataError(f"{path} cannot be read: {reason}.") from None
     if not stat.S_ISREG(facts.st_mode):
         raise DataError(f"{path} is not a file; give the path of a picture.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anaphora.errors import DataError
-from anaphora.files import open_stream
+from anaphora.files import clause, open_stream
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 20  # bytes; no line of text is a megabyte, so such a file is something else
@@ -45,7 +45,7 @@ def _opened(name: str) -> int:
     except FileNotFoundError:
         raise DataError(f"{name}: there is no such file.") from None
     except OSError as error:
-        raise DataError(f"{name} cannot be read: {(error.strerror or '').lower()}.") from None
+        raise DataError(f"{name} cannot be read: {clause(error)}.") from None
 
 
 def _batches(descriptor: int, name: str, most: int) -> Iterator[list[str]]:

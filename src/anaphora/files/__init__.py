@@ -8,17 +8,28 @@ What is refused raises `Refused`, an ``OSError`` whose ``strerror`` is a clause 
 """
 
 from anaphora.files.bounds import Limits, limits
-from anaphora.files.opening import Refused, is_folder, open_plain, open_stream, read_bytes, streamed
+from anaphora.files.opening import (
+    Refused,
+    clause,
+    is_folder,
+    open_plain,
+    open_stream,
+    read_bytes,
+    read_tail,
+    streamed,
+)
 from anaphora.files.parsing import parse_json
 
 __all__ = [
     "Limits",
     "Refused",
+    "clause",
     "is_folder",
     "limits",
     "open_plain",
     "open_stream",
     "parse_json",
     "read_bytes",
+    "read_tail",
     "streamed",
 ]

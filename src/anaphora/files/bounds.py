@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 
@@ -67,6 +68,7 @@ def _read(name: str, default: int) -> int:
     return int(number) * _UNITS[unit]
 
 
+@functools.cache
 def _memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

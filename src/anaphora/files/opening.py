@@ -47,8 +47,7 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = Tru
             raise Refused(path, "is a link, not a plain file", errno.ELOOP) from None
         raise
     try:
-        _check(path, os.fstat(descriptor).st_mode)
-        os.set_blocking(descriptor, True)
+        _check(path, os.fstat(descriptor).st_mode)  # of a plain file O_NONBLOCK means nothing
     except BaseException:
         os.close(descriptor)
         raise
@@ -73,11 +72,22 @@ def read_bytes(path: str | Path, *, most: int | None = None, follow: bool = True
         size = os.fstat(descriptor).st_size
         _bound(path, size, most)
         content = bytearray()
-        while block := os.read(descriptor, min(_CHUNK, max(size - len(content), 0) + 1)):
+        while block := os.read(descriptor, wanted := min(_CHUNK, max(size - len(content), 0) + 1)):
             content += block
             if len(content) > size:  # it grows while it is read, or says no size (/proc)
                 _bound(path, len(content), most)
+            elif len(content) == size and len(block) < wanted:
+                break
         return bytes(content)
+    finally:
+        os.close(descriptor)
+
+
+def read_tail(path: str | Path, most: int, *, follow: bool = True) -> bytes:
+    """The last ``most`` bytes of a plain file, or all of a shorter one."""
+    descriptor = open_plain(path, follow=follow)
+    try:
+        return os.pread(descriptor, most, max(0, os.fstat(descriptor).st_size - most))
     finally:
         os.close(descriptor)
 
@@ -87,6 +97,12 @@ def streamed(path: str | Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     """A plain file to be read piece by piece."""
     with os.fdopen(open_plain(path, follow=follow), "rb") as file:
         yield file
+
+
+def clause(error: OSError) -> str:
+    """Why, for the middle of a sentence: ``no such file or directory``, or what the door said."""
+    reason = error.strerror or str(error)
+    return reason[:1].lower() + reason[1:]
 
 
 def is_folder(path: Path) -> bool:

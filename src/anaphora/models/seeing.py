@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as parse_tensors
 from torch import Tensor, nn
 
 from anaphora.errors import DataError
+from anaphora.files import clause, read_bytes
 from anaphora.models.memory import Memory
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.nn.transformer import TransformerEncoder
@@ -75,11 +76,14 @@ def read_picture_weights(path: str | Path, network: nn.Module, *, prefix: str = 
     whose model sees pictures will do.
     """
     try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
-        missing = isinstance(error, FileNotFoundError)
-        reason = "no such file" if missing else "not a safetensors file"
+        tensors = parse_tensors(read_bytes(path))
+    except OSError as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else clause(error)
         raise DataError(f"{path} cannot be read as weights ({reason}); check the path.") from None
+    except (SafetensorError, ValueError, KeyError, RuntimeError):
+        raise DataError(
+            f"{path} cannot be read as weights (not a safetensors file); check the path."
+        ) from None
     wanted = {name: value.shape for name, value in network.state_dict().items()}
     beginning = _beginning(wanted, tensors)
     if beginning is None:
@@ -96,6 +100,11 @@ def read_picture_weights(path: str | Path, network: nn.Module, *, prefix: str = 
             raise DataError(
                 f"{path}: {beginning + name} {has} where the network has {tuple(shape)}; "
                 "set channels, halvings and hidden to those of the file."
+            )
+        if not (tensor.is_floating_point() and bool(torch.isfinite(tensor).all())):
+            raise DataError(
+                f"{path}: {beginning + name} holds {tensor.dtype} or a number that is not finite; "
+                "give a file of floating-point weights."
             )
         found[prefix + name] = tensor.to(torch.float32)
     return found

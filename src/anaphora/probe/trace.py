@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib
 import json
@@ -18,6 +19,7 @@ from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as pack_arrays
 
 from anaphora.errors import AnaphoraError, DataError
+from anaphora.files import parse_json, read_bytes
 
 SCHEMA = 1
 AXES = frozenset(
@@ -140,7 +142,7 @@ class Trace:
         text = _read(folder / "trace.json", MAX_JSON_BYTES)
         packed = _read(folder / "arrays.safetensors", MAX_BYTES + 2**20)
         try:
-            description = json.loads(text)
+            description = parse_json(text)
             if description["schema"] != SCHEMA:
                 raise DataError(
                     f"{folder}: schema {description['schema']} of a trace is not known here, only {SCHEMA}; "
@@ -159,11 +161,10 @@ class Trace:
 
 def _read(path: Path, most: int) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > most:
-            raise DataError(f"{path}: {size} bytes is more than a trace may have ({most}).")
-        return path.read_bytes()
+        return read_bytes(path, most=most)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise DataError(f"{path}: holds more than a trace may have ({most} bytes).") from None
         raise DataError(
             f"{path}: cannot be read ({error.strerror}); a trace is a folder NAME.trace."
         ) from None

@@ -6,6 +6,7 @@ gives each key its line, and lets reading go on after a mistake so that all of t
 
 from __future__ import annotations
 
+import errno
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import SettingsError
+from anaphora.files import read_bytes
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\[\]=]+?)\s*\]\]?\s*(#.*)?$")
 _UNQUOTED = re.compile(r"\s*([\w-]+)\s*=\s*([^\s\"'#\[{][^\"'#]*?)\s*(#.*)?$")
@@ -109,14 +111,14 @@ def in_order(problems: Iterable[str], path: Path | None) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
-        if path.is_dir():
-            raise SettingsError([f"{path} is a folder; name a TOML file of settings."])
-        if path.stat().st_size > _LARGEST:
-            raise SettingsError([f"{path} is too large for a file of settings (over 1 MB)."])
-        raw = path.read_bytes()
+        raw = read_bytes(path, most=_LARGEST)
     except FileNotFoundError:
         raise SettingsError([f"{path}: there is no such file."]) from None
     except OSError as error:
+        if error.errno == errno.EISDIR:
+            raise SettingsError([f"{path} is a folder; name a TOML file of settings."]) from None
+        if error.errno == errno.EFBIG:
+            raise SettingsError([f"{path} is too large for a file of settings (over 1 MB)."]) from None
         raise SettingsError([f"{path} cannot be read: {error.strerror}."]) from None
     try:
         return raw.decode("utf-8-sig")

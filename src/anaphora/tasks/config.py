@@ -9,13 +9,11 @@ from typing import Any
 
 from anaphora._version import __version__
 from anaphora.errors import RunError, SettingsError
-from anaphora.files import parse_json, read_bytes
+from anaphora.files import clause, parse_json, read_bytes
 from anaphora.settings.base import Settings
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 
 FORMAT = 1
-_RENAMED = {"hold_out": "holdout"}
-"""Settings that runs of earlier versions have under another name."""
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 
 
@@ -49,7 +47,7 @@ def read_config(folder: Path) -> RunConfig:
         what = "is not a run folder: it has no config.json" if folder.is_dir() else "does not exist"
         raise RunError(f"{folder} {what}; give the folder that `train -o` wrote.") from None
     except (OSError, ValueError) as error:
-        why = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+        why = clause(error) if isinstance(error, OSError) else str(error)
         raise RunError(f"{path} cannot be read ({why}); restore it from a copy of the run.") from None
     return _parse(path, document)
 
@@ -73,8 +71,7 @@ def _parse(path: Path, document: Any) -> RunConfig:
     if not isinstance(data, dict):
         raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
     try:
-        settings = {_RENAMED.get(key, key): value for key, value in document["settings"].items()}
-        return RunConfig(task, resolve(task, settings), data)
+        return RunConfig(task, resolve(task, document["settings"]), data)
     except SettingsError as error:
         count = len(error.problems)
         many = (

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,15 +61,8 @@ class CheckpointFolder:
     def __init__(self, path: Path):
         self.path = path
 
-    def save(
-        self,
-        step: int,
-        files: Iterable[tuple[str, bytes]],
-        *,
-        keep: int,
-        also: Collection[int] = frozenset(),
-    ) -> Path:
-        """Write the checkpoint of ``step`` and then remove all but the ``keep`` newest up to it and those of ``also``.
+    def save(self, step: int, files: Iterable[tuple[str, bytes]], *, keep: int) -> Path:
+        """Write the checkpoint of ``step`` and then remove all but the ``keep`` newest up to it.
 
         ``files`` yields (name, content) one at a time, so that only one has to be in memory.
         """
@@ -81,7 +74,7 @@ class CheckpointFolder:
             try:
                 aside.mkdir()
                 self._fill(aside, step, files)
-                final = self.path_of(step)
+                final = self.path / name_of(step)
                 if os.path.lexists(
                     final
                 ):  # one that was found damaged on resume, else we would have gone on from it
@@ -93,7 +86,7 @@ class CheckpointFolder:
             faults.point("checkpoint.renamed")
             sync_folder(self.path)
             faults.point("checkpoint.durable")
-            self._prune(step, keep, also)
+            self._prune(step, keep)
         return final
 
     def newest(
@@ -133,31 +126,14 @@ class CheckpointFolder:
         faults.point("checkpoint.manifest")
         sync_folder(aside)
 
-    def path_of(self, step: int) -> Path:
-        """The folder of the checkpoint of ``step``, whether it is there or not."""
-        return self.path / name_of(step)
-
-    def remove_after(self, step: int) -> list[int]:
-        """Remove the checkpoints of later steps, the newest first, and wait until that is on the disk; their steps."""
-        later = sorted((entry for entry in self.steps() if entry[0] > step), reverse=True)
-        with writing(self.path, kept=self.kept()):
-            for _, path in later:
-                self._remove(path)
-                sync_folder(self.path)
-        return [number for number, _ in later]
-
-    def _remove(self, path: Path) -> None:
-        # First out of sight in one step, so that a crash cannot leave half a checkpoint under its name.
-        gone = self.path / f".tmp-{uuid.uuid4().hex}"
-        os.rename(path, gone)
-        faults.point("checkpoint.pruned")
-        remove(gone)
-
-    def _prune(self, step: int, keep: int, also: Collection[int]) -> None:
+    def _prune(self, step: int, keep: int) -> None:
         old = sorted((entry for entry in self.steps() if entry[0] <= step), reverse=True)[keep:]
-        for number, path in old:
-            if number not in also:
-                self._remove(path)
+        for _, path in old:
+            # First out of sight in one step, so that a crash cannot leave half a checkpoint under its name.
+            gone = self.path / f".tmp-{uuid.uuid4().hex}"
+            os.rename(path, gone)
+            faults.point("checkpoint.pruned")
+            remove(gone)
         for aside in self.path.glob(".tmp-*"):
             remove(aside)
 

@@ -21,7 +21,7 @@ from safetensors.torch import save as write_safetensors
 from torch import Tensor, nn
 
 from anaphora.errors import RunError
-from anaphora.files import parse_json, read_bytes
+from anaphora.files import clause, parse_json, read_bytes
 from anaphora.files.schemas import problem
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.schemas import Note, Schema
@@ -48,7 +48,7 @@ def load_weights(
     except FileNotFoundError:
         raise RunError(f"{path}: there is no such file; the run has not written its weights yet.") from None
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()}).") from error
+        raise RunError(f"{path}: cannot be read ({clause(error)}).") from error
     tensors, facts = unpack(data, where=str(path))
     return {name: tensor.to(device) for name, tensor in tensors.items()}, facts
 

@@ -40,9 +40,14 @@ def curve() -> Array:
     return np.stack((1 / (1 + np.exp(-f)), np.logaddexp(0.0, f)), axis=1).astype(np.float32)
 
 
+def padded(width: int) -> int:
+    """``width`` rounded up to 16."""
+    return -(-width // LANES) * LANES
+
+
 def aligned(rows: int, width: int) -> Array:
     """Zeros ``(rows, width rounded up to 16)`` float32 that begin at a cache line."""
-    wide = -(-width // LANES) * LANES
+    wide = padded(width)
     raw = np.zeros(rows * wide + LANES, np.float32)
     begin = (-raw.ctypes.data // 4) % LANES
     return raw[begin : begin + rows * wide].reshape(rows, wide)

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from anaphora._version import __version__
+from anaphora.files import parse_json
 from anaphora.kernels.toolchain import cache as kernel_cache
 from anaphora.kernels.toolchain.driver import driver_version
 
@@ -132,7 +133,7 @@ def path_of(key: Mapping[str, str]) -> Path:
 def read(key: Mapping[str, str]) -> Thresholds | None:
     """What was measured and kept; None where there is nothing, or nothing sound."""
     try:
-        document = json.loads(kernel_cache.read(path_of(key)) or "")
+        document = parse_json(kernel_cache.read(path_of(key)) or b"")
         if document["key"] != key:
             return None
         regions = {name: Region(**limits) for name, limits in document["thresholds"].items()}

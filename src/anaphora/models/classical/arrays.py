@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_safetensors
 from safetensors.numpy import save as write_safetensors
 
-from anaphora.errors import RunError
+from anaphora.errors import AnaphoraError, RunError
+from anaphora.files import clause, parse_json, read_bytes
 
 FORMAT = 1
 KEY = "anaphora"
@@ -36,7 +38,7 @@ def save_arrays(
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise RunError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()}).") from error
+        raise RunError(f"{path}: cannot be written ({clause(error)}).") from error
     finally:
         beside.unlink(missing_ok=True)
 
@@ -45,25 +47,48 @@ def load_arrays(path: Path | str, kind: str) -> tuple[dict[str, np.ndarray], dic
     """Read ``(arrays, facts)`` of a model of ``kind`` and verify them; ``RunError`` where that fails."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()}).") from error
+        raise RunError(f"{path}: cannot be read ({clause(error)}).") from error
     try:
         size = int.from_bytes(data[:8], "little")
-        head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][KEY])
+        # Facts may hold infinities (a log-likelihood); each class checks its own.
+        head = parse_json(parse_json(data[8 : 8 + size])["__metadata__"][KEY], numbers=False)
         arrays: dict[str, np.ndarray] = read_safetensors(data)
         sealed = head.pop("sha256")
         whole = sealed == _digest(head, arrays)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        kind_there, version, facts = str(head["kind"])[:40], int(head["format"]), dict(head["facts"])
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise RunError(f"{path}: damaged, or not written by anaphora; use another copy.") from None
     if not whole:
         raise RunError(f"{path}: damaged (its checksum does not match its content); use another copy.")
-    if head["kind"] != kind or head["format"] > FORMAT:
+    if kind_there != kind or version > FORMAT:
         raise RunError(
-            f"{path}: holds a {head['kind']} in format {head['format']}, not a {kind} in format {FORMAT}; "
+            f"{path}: holds a {kind_there} in format {version}, not a {kind} in format {FORMAT}; "
             "load it with the class and version that wrote it."
         )
-    return arrays, head["facts"]
+    return arrays, facts
+
+
+@contextlib.contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Whatever a wrong fact or array in the file at ``path`` raises becomes a `RunError` of one sentence."""
+    try:
+        yield
+    except RunError:
+        raise
+    except (
+        AnaphoraError,
+        SafetensorError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        reason = f"{lines[0]} is missing" if isinstance(error, KeyError) else lines[0].rstrip(".")
+        raise RunError(f"{path}: damaged ({reason[:200]}); use another copy.") from None
 
 
 def _digest(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

@@ -13,11 +13,13 @@ import warnings
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from anaphora.errors import DataError
+from anaphora.files import clause, streamed
+from anaphora.files.unpacking import unpacking
 
 Array = np.ndarray[Any, Any]
 Wanted = frozenset[str] | None
@@ -47,7 +49,7 @@ def write(path: str | Path, words: Iterable[str], matrix: Array, *, binary: bool
                     file.write(_line(path, word, row, binary))
         beside.replace(path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()}).") from error
+        raise DataError(f"{path}: cannot be written ({clause(error)}).") from error
     finally:
         beside.unlink(missing_ok=True)
 
@@ -70,12 +72,12 @@ def read(path: str | Path, only: Wanted = None) -> tuple[list[str], Array]:
     """Words and their vectors ``(V, d)``, in the order of the file; with ``only``, those words alone."""
     path = Path(path)
     try:
-        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as opened:
-            found = _read(path, cast(BinaryIO, opened), only)
+        with unpacking(path) if path.name.endswith(".gz") else streamed(path) as opened:
+            found = _read(path, opened, only)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is damaged and cannot be unpacked ({error}); use another copy.") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = clause(error)
         raise DataError(f"{path} cannot be read: {reason}; check the path.") from None
     if not found:
         lacks = "none of the requested words" if only is not None else "no vector"

@@ -9,7 +9,7 @@ import numpy as np
 
 from anaphora.errors import DataError
 from anaphora.kernels.embeddings.glove import fit_pairs
-from anaphora.kernels.embeddings.windows import aligned
+from anaphora.kernels.embeddings.windows import aligned, padded
 from anaphora.models.embeddings.cooccurrence import Cooccurrences, count_cooccurrences
 from anaphora.models.embeddings.model import VectorModel
 from anaphora.models.embeddings.progress import Tally, in_order
@@ -113,6 +113,10 @@ class GloVe(VectorModel):
             return len(pairs), int(terms), float(loss)
 
         return in_order(work, order, self.workers)
+
+    def _shapes(self, words: int) -> dict[str, tuple[int, ...]]:
+        rows = (words, padded(self.embedding))
+        return dict(zip(NAMES, (rows, rows, (words,), (words,)), strict=True))
 
     def _vectors(self) -> Array:
         return (self.weights["rows"] + self.weights["columns"])[:, : self.embedding]

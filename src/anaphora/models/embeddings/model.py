@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from anaphora.errors import AnaphoraError, RunError, SettingsError, TrainingError
-from anaphora.models.classical.arrays import load_arrays, save_arrays
+from anaphora.files.schemas import checked
+from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
 from anaphora.models.embeddings.phrases import Phrases
 from anaphora.models.embeddings.progress import Listener, Tally, listening
 from anaphora.models.embeddings.text import Data, Text, encode_text, read_again, read_text, spill_folder
@@ -140,12 +141,28 @@ class VectorModel(ABC):
         arrays, facts = load_arrays(path, KIND)
         if facts.get("model") != cls.__name__:
             raise RunError(f"{path}: holds the vectors of a {facts.get('model')}; load it with that class.")
-        model = cls(**facts["settings"])
-        model.losses = facts["losses"]
-        kept = {name: array for name, array in arrays.items() if name.startswith("weights.")}
-        model.weights = {name.removeprefix("weights."): array.copy() for name, array in kept.items()}
-        model._found = WordVectors(unpack(arrays["words"], path), arrays["vectors"])
+        with reading(path):
+            model = cls(**facts["settings"])
+            model.losses = checked(list[float], facts["losses"])
+            kept = {name: array for name, array in arrays.items() if name.startswith("weights.")}
+            model.weights = {name.removeprefix("weights."): array.copy() for name, array in kept.items()}
+            model._found = WordVectors(unpack(arrays["words"], path), arrays["vectors"])
+            model._check_weights(len(model._found))
         return model
+
+    def _check_weights(self, words: int) -> None:
+        """A ``ValueError`` where weights from a file are not those of the model: compiled code trusts their shapes."""
+        wanted, there = self._shapes(words), {name: weight.shape for name, weight in self.weights.items()}
+        if there != wanted:
+            raise ValueError(f"weights of the shapes {there} where {wanted} belong")
+        for name, weight in self.weights.items():
+            kind = np.int64 if name == "counts" else np.float32
+            if (
+                weight.dtype != kind
+                or not np.isfinite(weight).all()
+                or (name == "counts" and weight.min() < 1)
+            ):
+                raise ValueError(f"the weights {name} hold numbers that training does not give")
 
     def settings(self) -> dict[str, Any]:
         """What the model was made with."""
@@ -178,6 +195,10 @@ class VectorModel(ABC):
     @abstractmethod
     def _train(self, text: Text, tally: Tally) -> None:
         """Fill the weights."""
+
+    @abstractmethod
+    def _shapes(self, words: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each weight for a vocabulary of so many words."""
 
     @abstractmethod
     def _vectors(self) -> Array:

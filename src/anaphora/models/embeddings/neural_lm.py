@@ -59,7 +59,7 @@ class WindowModel(VectorModel):
     def _train(self, text: Text, tally: Tally) -> None:
         random = np.random.default_rng(self.seed)
         self.weights = {}
-        for name, shape in self._shapes(FIRST + len(text.words)).items():
+        for name, shape in self._shapes(len(text.words)).items():
             scale = 0.1 if name == "table" else 0.0 if name.endswith("_bias") else shape[0] ** -0.5
             self.weights[name] = random.standard_normal(shape, np.float32) * np.float32(scale)
         weights = self._tensors()
@@ -103,10 +103,6 @@ class WindowModel(VectorModel):
 
     def _vectors(self) -> Array:
         return np.array(self.weights["table"][FIRST:])
-
-    @abstractmethod
-    def _shapes(self, symbols: int) -> dict[str, tuple[int, ...]]:
-        """The shape of each weight for a vocabulary of so many symbols."""
 
     @abstractmethod
     def _windows(self, ids: Array, place: slice) -> Array:
@@ -193,7 +189,8 @@ class NeuralLM(WindowModel):
         y = torch.addmm(weights["output_bias"], h, weights["output"])
         return (y.addmm_(x, weights["direct"]) if self.direct else y).log_softmax(1)
 
-    def _shapes(self, symbols: int) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, words: int) -> dict[str, tuple[int, ...]]:
+        symbols = FIRST + words
         read = self.history * self.embedding
         shapes: dict[str, tuple[int, ...]] = {
             "table": (symbols, self.embedding),
@@ -256,7 +253,8 @@ class RankingLM(WindowModel):
         whole = isinstance(self.window, int) and 1 <= self.window <= 1000
         return [*super()._checks(), (not whole, f"window must be from 1 to 1000, not {self.window}.")]
 
-    def _shapes(self, symbols: int) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, words: int) -> dict[str, tuple[int, ...]]:
+        symbols = FIRST + words
         return {
             "table": (symbols, self.embedding),
             "hidden": ((2 * self.window + 1) * self.embedding, self.hidden),

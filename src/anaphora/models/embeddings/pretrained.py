@@ -11,6 +11,7 @@ import numpy as np
 
 from anaphora.data.symbols import PAD, SPELLINGS
 from anaphora.errors import DataError
+from anaphora.files import clause, streamed
 from anaphora.models.embeddings.vectors import WordVectors
 
 Array = np.ndarray[Any, Any]
@@ -72,10 +73,10 @@ def pretrained(
 def read_any(path: str | Path, only: frozenset[str] | None = None) -> WordVectors:
     """Vectors from a saved model or from a word2vec or GloVe file."""
     try:
-        with open(path, "rb") as file:
+        with streamed(path) as file:
             head = file.read(9)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = clause(error)
         raise DataError(f"{path} cannot be read: {reason}; check the path.") from None
     # A safetensors file begins with the size of its JSON head in eight bytes.
     if head[8:] == b"{" and head[5:8] == b"\0\0\0":

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import AnaphoraError, DataError, RunError
-from anaphora.models.classical.arrays import load_arrays, save_arrays
+from anaphora.files import parse_json
+from anaphora.files.schemas import checked
+from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
 from anaphora.models.embeddings import evaluation, formats
 
 Array = np.ndarray[Any, Any]
@@ -157,7 +159,8 @@ class WordVectors:
     def load(cls, path: str | Path) -> WordVectors:
         """The vectors that `save` wrote, of this class or of any model of vectors."""
         arrays, _ = load_arrays(path, KIND)
-        return cls(unpack(arrays["words"], path), arrays["vectors"])
+        with reading(path):
+            return cls(unpack(arrays["words"], path), arrays["vectors"])
 
 
 def unit(matrix: Array) -> Array:
@@ -174,6 +177,6 @@ def pack(words: Sequence[str]) -> Array:
 def unpack(data: Array, path: str | Path) -> list[str]:
     """What `pack` was given."""
     try:
-        return [str(word) for word in json.loads(data.tobytes())]
-    except ValueError:
-        raise RunError(f"{path}: damaged (its words cannot be read); use another copy.") from None
+        return checked(list[str], parse_json(data.tobytes()))
+    except ValueError as error:
+        raise RunError(f"{path}: damaged (its words cannot be read: {error}); use another copy.") from None

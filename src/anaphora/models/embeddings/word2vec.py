@@ -10,7 +10,7 @@ import numpy as np
 
 from anaphora.errors import DataError
 from anaphora.kernels.embeddings.sampling import WHOLE, alias_table
-from anaphora.kernels.embeddings.windows import Outputs, aligned, train
+from anaphora.kernels.embeddings.windows import Outputs, aligned, padded, train
 from anaphora.models.embeddings.model import VectorModel
 from anaphora.models.embeddings.progress import Tally, in_order
 from anaphora.models.embeddings.text import FIRST, Text, blocks
@@ -164,6 +164,10 @@ class Word2Vec(VectorModel):
             nothing = np.zeros(2, np.int64), np.zeros(1, np.int32), np.zeros(1, np.float32)
             return Outputs(self.negative, share, other, *nothing)
         return Outputs(0, np.zeros(1, np.uint32), np.zeros(1, np.int32), *huffman(self.weights["counts"]))
+
+    def _shapes(self, words: int) -> dict[str, tuple[int, ...]]:
+        rows = (words, padded(self.embedding))
+        return {"inputs": rows, "outputs": rows, "counts": (words,)}
 
     def _vectors(self) -> Array:
         return self.weights["inputs"][:, : self.embedding]

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from anaphora.settings import (
-    HoldoutSettings,
     RecurrentSettings,
     Settings,
     StackSettings,
@@ -20,7 +19,7 @@ from anaphora.tasks.info import Preset, TaskInfo, Uses
 DIRECT = ("var", "kalman")
 
 
-class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, TrainingSettings):
+class ForecasterSettings(TransformerStack, RecurrentStack, TrainingSettings):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
     horizon: int = Field(
         24,
@@ -232,7 +231,7 @@ FORECAST = TaskInfo(
     default_preset="lstm",
     home="anaphora.tasks.forecast.estimator",
     predicting=ForecastOptions,
-    fields=("time_field",),
+    fields=(),
     example="train.csv",
     next_steps=(("Use it:", "predict {run} FILE"), ("Measure it:", "score {run} FILE")),
 )

@@ -141,7 +141,7 @@ def rebuild_ngram(s: LanguageSettings, given: dict[str, Tensor]) -> NGram:
     arrays["log_prob"] = np.where(log_prob == np.finfo(log_prob.dtype).min, -np.inf, log_prob)
     bounds = given["bounds"].tolist()
     model = NGram(s.order, smoothing=s.smoothing, vocab_size=bounds[2] - 1)
-    model._table = BackoffTable(**arrays, bounds=bounds)
+    model._table = BackoffTable(**arrays, bounds=bounds).checked()
     model._words = Words(bounds[2] - 1, None)
     model.discounts = [tuple(row) for row in given["discounts"].tolist()]
     return model

@@ -75,7 +75,7 @@ class LanguageModel(Estimator):
             data,
             valid,
             by_line=s.lines,
-            holdout=s.holdout,
+            hold_out=s.hold_out,
             seed=s.seed,
             bad_rows=s.bad_rows,
             spill=spill,

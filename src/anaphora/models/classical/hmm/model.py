@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
-from anaphora.models.classical.arrays import load_arrays, save_arrays
+from anaphora.errors import AnaphoraError, DataError, SettingsError
+from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
 from anaphora.models.classical.hmm import inference
 from anaphora.models.classical.hmm.emissions import Categorical, Emissions, Floats, stochastic
 from anaphora.models.classical.hmm.fitting import Fitted, Structure, baum_welch, first_groups
@@ -246,11 +246,12 @@ class HMM:
     def load(cls, path: Path | str) -> Self:
         """Read a model that ``save`` wrote; runs no code from the file."""
         arrays, settings = load_arrays(path, "hmm")
-        try:
+        with reading(path):
+            if arrays["start"].shape != (settings["states"],):  # before room is made for so many
+                raise ValueError(
+                    f"states is {settings['states']}, and start has the shape {arrays['start'].shape}"
+                )
             return cls(**settings).set(**arrays)
-        except (AnaphoraError, TypeError) as error:
-            reason = str(error).splitlines()[0].rstrip(".")
-            raise RunError(f"{path}: is not a model of this version ({reason}); use another copy.") from None
 
     def _fresh(self, known: Mapping[str, Floats] | None = None) -> Emissions:
         """Emissions that know what was set (or ``known``), and nothing of earlier fits."""

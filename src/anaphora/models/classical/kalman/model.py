@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anaphora.errors import DataError, SettingsError
-from anaphora.models.classical.arrays import load_arrays, save_arrays
+from anaphora.files.schemas import checked
+from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
 from anaphora.models.classical.kalman.em import em_step
 from anaphora.models.classical.kalman.parameters import (
     DIFFUSE,
@@ -302,9 +303,14 @@ class Kalman:
     def load(cls, path: Path | str) -> Kalman:
         """Read what ``save`` wrote."""
         arrays, facts = load_arrays(path, "Kalman")
-        made = cls(**arrays)
-        made._free, made._diagonal = tuple(facts["free"]), tuple(facts["diagonal"])
-        made.history = list(facts["history"])
+        with reading(path):
+            made = cls(**arrays)
+            made._free, made._diagonal = (
+                checked(tuple[str, ...], facts[name]) for name in ("free", "diagonal")
+            )
+            if not (set(made._free) <= set(NAMES) and set(made._diagonal) <= {"Q", "R"}):
+                raise ValueError("free or diagonal names no parameter")
+            made.history = checked(list[float], facts["history"])
         return made
 
     def output_matrices(self, steps: int) -> tuple[Floats, Floats, Floats]:

@@ -13,17 +13,17 @@ from torch import Tensor
 
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.errors import AnaphoraError, DataError, SettingsError
+from anaphora.models.classical.arrays import reading
 from anaphora.models.classical.ngram import arpa, files
 from anaphora.models.classical.ngram.counts import count_levels, kept_by_count
 from anaphora.models.classical.ngram.disk import count_levels_on_disk
 from anaphora.models.classical.ngram.smoothing import estimate
-from anaphora.models.classical.ngram.table import BackoffTable, assemble
+from anaphora.models.classical.ngram.table import LONGEST, BackoffTable, assemble
 from anaphora.models.classical.ngram.text import Sentence, Text, Words, learn
 
 Array = np.ndarray[Any, Any]
 
 SMOOTHINGS = ("kneser-ney", "witten-bell", "add-k")
-LONGEST = 32
 _LN10 = math.log(10.0)
 
 
@@ -222,9 +222,12 @@ class NGram:
     def load(cls, folder: str | Path) -> NGram:
         """The model that `save` wrote."""
         settings, discounts, words, table = files.load(folder)
-        smoothing = settings.pop("smoothing")
-        model = cls(**settings)
-        model.smoothing, model.discounts = smoothing, discounts
+        with reading(folder):
+            smoothing = settings.pop(
+                "smoothing"
+            )  # also that of another program, where it came from an ARPA file
+            model = cls(**settings)
+        model.smoothing, model.discounts = str(smoothing), discounts
         model._words, model._table = words, table
         return model
 

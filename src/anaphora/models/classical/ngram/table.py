@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from anaphora.data.symbols import BOS
+from anaphora.data.symbols import BOS, SPELLINGS
 from anaphora.errors import DataError
 from anaphora.models.classical.ngram.counts import Level
 from anaphora.models.classical.ngram.smoothing import Estimate
 
 Array = np.ndarray[Any, Any]
+LONGEST = 32
+"""The highest order of a model."""
 
 
 @dataclass(eq=False)
@@ -30,6 +33,49 @@ class BackoffTable:
     log_prob: Array
     backoff: Array
     bounds: list[int]
+
+    def checked(self) -> BackoffTable:
+        """Itself, where the kernels can walk it; a ``ValueError`` names the array that is wrong.
+
+        Compiled code follows these numbers without looking, so a table from a file must pass here first: what is out
+        of range would read and write beyond the arrays.
+        """
+        bounds, nodes = self.bounds, len(self.word)
+        if not (
+            all(type(bound) is int for bound in bounds)
+            and 3 <= len(bounds) <= LONGEST + 2
+            and bounds[:2] == [0, 1]
+            and bounds[-1] == nodes
+        ):
+            raise ValueError("bounds do not fit the table")
+        if bounds[2] <= len(SPELLINGS) or any(high < low for low, high in pairwise(bounds)):
+            raise ValueError("bounds do not rise")
+        for name, kind in (
+            ("parent", "i"),
+            ("word", "i"),
+            ("suffix", "i"),
+            ("log_prob", "f"),
+            ("backoff", "f"),
+        ):
+            values = getattr(self, name)
+            if values.shape != (nodes,) or values.dtype.kind != kind:
+                raise ValueError(f"{name} has the shape {values.shape} and the type {values.dtype}")
+        if np.isnan(self.log_prob).any() or (self.log_prob > 1e-6).any() or np.isnan(self.backoff).any():
+            raise ValueError("log_prob or backoff holds what is no logarithm of a probability")
+        if self.word.min() < 0 or self.word.max() >= self.symbols or (np.diff(self.parent[1:]) < 0).any():
+            raise ValueError("word or parent is out of range")
+        if self.word[1 : bounds[2]].tolist() != list(range(self.symbols)):
+            raise ValueError("word does not begin with all symbols")
+        if self.parent[0] or self.suffix[0]:
+            raise ValueError("parent or suffix of the empty history is not itself")
+        for order in range(1, self.order + 1):
+            low, high = bounds[order], bounds[order + 1]
+            parent, suffix = self.parent[low:high], self.suffix[low:high]
+            if high > low and (parent.min() < bounds[order - 1] or parent.max() >= low):
+                raise ValueError(f"parent of a {order}-gram is no {order - 1}-gram")
+            if high > low and (suffix.min() < 0 or suffix.max() >= low):
+                raise ValueError(f"suffix of a {order}-gram is not shorter")
+        return self
 
     @property
     def order(self) -> int:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anaphora.errors import DataError, SettingsError
-from anaphora.models.classical.arrays import load_arrays, save_arrays
+from anaphora.files.schemas import checked
+from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
 from anaphora.models.classical.kalman.results import Forecast
 from anaphora.models.classical.var.least_squares import (
     design_of,
@@ -313,7 +314,16 @@ class VAR:
     def load(cls, path: Path | str) -> VAR:
         """Read what ``save`` wrote."""
         arrays, facts = load_arrays(path, "VAR")
-        made = cls(facts["lags"], max_lags=facts["max_lags"], trend=facts["trend"])
-        made._triangle, made._rows, made.order = arrays["triangle"], facts["rows"], facts["order"]
-        made._solve(facts["values"])
+        with reading(path):
+            made = cls(facts["lags"], max_lags=facts["max_lags"], trend=facts["trend"])
+            made._rows, made.order, values = (
+                checked(int, facts[name]) for name in ("rows", "order", "values")
+            )
+            made._triangle = factor = arrays["triangle"]
+            size = TRENDS.index(made.trend) + (made.order + 1) * values
+            if min(values, made.order + 1) < 1 or factor.shape != (size, size) or factor.dtype != np.float64:
+                raise ValueError(f"triangle has the shape {factor.shape} and the type {factor.dtype}")
+            if not np.isfinite(factor).all() or made._rows <= size - values:
+                raise ValueError("triangle or rows is no fit of a model")
+            made._solve(values)
         return made
