@@ -257,13 +257,13 @@ class Owner:
     pass
 
 
-def test_a_shape_is_recorded_when_it_comes_again() -> None:
+def test_a_shape_is_captured_when_it_comes_again() -> None:
     kept: Captures[Item] = Captures(limit=100)
     owner = Owner()
     assert kept.take(("a",), owner, lambda: Item(1)) is None
     made = kept.take(("a",), owner, lambda: Item(1))
     assert made is not None
-    kept.give_back(("a",), id(owner), made)
+    kept.give_back(made)
     assert kept.take(("a",), owner, lambda: Item(2)) is made
     other = kept.take(("a",), owner, lambda: Item(2))  # the first one is in use
     assert other is not None
@@ -278,7 +278,7 @@ def test_the_longest_unused_go_and_must_come_more_often() -> None:
     def use(key: str) -> bool:
         made = kept.take((key,), owner, lambda: Item(10))
         if made is not None:
-            kept.give_back((key,), id(owner), made)
+            kept.give_back(made)
         return made is not None
 
     assert [use(key) for key in "aabb"] == [False, True, False, True]
@@ -289,20 +289,33 @@ def test_the_longest_unused_go_and_must_come_more_often() -> None:
     assert [use("b") for _ in range(8)] == [False] * 7 + [True]
 
 
-def test_recordings_go_with_their_owner() -> None:
+def test_captures_go_with_their_owner() -> None:
     kept: Captures[Item] = Captures(limit=100)
     owner = Owner()
-    identity = id(owner)
     taken = [kept.take(("a",), owner, lambda: Item(10)) for _ in range(3)]
     assert kept.nbytes == 20
     assert taken[1] is not None
     assert taken[2] is not None
-    kept.give_back(("a",), identity, taken[1])
+    kept.give_back(taken[1])
     del owner
     gc.collect()
     assert kept.nbytes == 10  # one is still in use
-    kept.give_back(("a",), identity, taken[2])
+    kept.give_back(taken[2])
     assert kept.nbytes == 0
+
+
+def test_a_capture_never_serves_a_later_owner_at_the_same_address() -> None:
+    kept: Captures[Item] = Captures(limit=100)
+    owner = Owner()
+    kept.take(("a",), owner, lambda: Item(1))
+    stale = kept.take(("a",), owner, lambda: Item(1))
+    assert stale is not None
+    kept._forget(id(owner))  # as when it is collected; what follows is another one with the same id
+    fresh = [kept.take(("a",), owner, lambda: Item(2)) for _ in range(2)][1]
+    assert fresh is not None
+    kept.give_back(stale)
+    assert kept.take(("a",), owner, lambda: Item(3)) is not stale
+    assert kept.nbytes == 5
 
 
 def test_no_more_than_some_copies_at_once() -> None:

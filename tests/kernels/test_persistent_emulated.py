@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from persistent_emulated import COMPILER, emulated_passes, no_words
+from recurrence_nan import Spoilt
 from recurrence_results import CELLS, inputs, reference, results
 from test_persistent_host import OnHost
 
 from anaphora import nn
+from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.persistent import run
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
@@ -47,6 +50,24 @@ def test_kernels_run_by_fibres_equal_the_reference(
     for a, b in zip(ours, results(reference(cell), cell, x, initial, lengths, True), strict=True):
         apart = (a - b).norm().item()
         assert apart <= 2e-5 * b.norm().item() + 1e-6
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_nan_where_the_loop_has_it(bad: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows end early, with NaN or infinity in their last states: steps past the end add nothing to a gradient."""
+    cell = nn.LSTM(5, 20, peephole=True)
+
+    def passes(plan: Plan, batch: int, *_: Any) -> Any:
+        return emulated_passes(plan, batch, tmp_path, columns=8, sms=3)
+
+    monkeypatch.setattr(run, "_passes", passes)
+
+    def by_fibres(given: LayerRun) -> Any:
+        assert isinstance(given.step, LayerStep)
+        rest = (given.steps, given.rows, given.initial, given.lengths, given.reverse)
+        return OnHost(given.step)(given.params, *rest)
+
+    assert not Spoilt(cell, 5, bad, batch=5, time=3).differences(by_fibres)
 
 
 def test_strips_of_a_row_are_summed_up_by_warps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

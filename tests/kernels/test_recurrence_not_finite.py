@@ -11,13 +11,16 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recurrence_nan import Spoilt, drawn_cell
 from recurrence_results import CELLS, I, is_compiled, make_engine, reference, results
 from test_recurrence_drawn import BINARY, UNARY, Drawn, _quick_compiler  # noqa: F401 (a fixture)
 from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora import nn
+from anaphora.kernels.recurrence.dispatch import force
 from anaphora.kernels.toolchain import compiler
+from anaphora.nn.recurrent_run import run_layer
 
 SPECIAL = [math.nan, math.inf, -math.inf]
 # Torch itself is of two minds, by whether an element falls into a whole vector: gelu of +inf, the gradient of elu at NaN.
@@ -32,14 +35,6 @@ PLACES = st.lists(
     min_size=1,
     max_size=3,
 )
-
-
-class Fed(Drawn):
-    """A random cell that reads all its states: for one that it does not read torch has no gradient, the engine a zero,
-    and these differ when multiplied by NaN."""
-
-    def step(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        return tuple(n + 0.5 * s for n, s in zip(super().step(x, *states), states, strict=True))
 
 
 def _poisoned(
@@ -78,7 +73,7 @@ def _check_drawn(
     compile_it: bool,
 ) -> None:
     torch.manual_seed(len(program))
-    cell = Fed(I, hidden, states=2, program=program).double()
+    cell = Drawn(I, hidden, states=2, program=program).double()
     _check(cell, *_poisoned(cell, places), compile_it)
 
 
@@ -199,3 +194,44 @@ def test_what_lies_past_the_end_of_a_row_is_not_read() -> None:
         found.append([y, *last, *torch.autograd.grad(y.sum() + last[0].sum(), [given_x, *cell.parameters()])])
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)
+
+
+class Aside(nn.Cell):
+    """The second state is a value on the side that no step reads."""
+
+    state = ("h", "aside")
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.affine = nn.Affine(inputs, hidden)
+
+    def step(self, x: Tensor, h: Tensor, aside: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.tanh(self.affine(x)), torch.exp(h) / (1 + self.affine(x) ** 2)
+
+
+def test_a_state_that_no_step_reads_has_a_gradient_at_the_last_step_only() -> None:
+    torch.manual_seed(3)
+    x, initial = torch.randn(4, 5, I), tuple(torch.randn(4, 3, requires_grad=True) for _ in range(2))
+    x[1, 2, 0] = math.nan
+    found: list[list[Tensor]] = []
+    cell = Aside(I, 3)
+    for run in (make_engine(cell), reference(cell)):
+        with pytest.warns(UserWarning, match="never read") if not found else warnings.catch_warnings():
+            leaf = x.clone().requires_grad_()
+            found.append(results(run, cell, leaf, initial))
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a.isnan(), b.isnan())
+    dx = torch.autograd.grad(
+        reference(cell)(dict(cell.named_parameters()), (leaf,), (), initial)[0].sum(), leaf
+    )[0]
+    assert dx.isnan().any(-1).sum() == 1  # the step itself; the one after it is finite
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("seed", range(13))
+def test_rows_that_end_early(seed: int, bad: float) -> None:
+    """NaN where the loop has it when every row is run to its own end; also where its last state is infinite."""
+    name = sorted(CELLS)[seed - 1]
+    cell = drawn_cell(seed, I, 4) if math.isnan(bad) or not seed else CELLS[name]()
+    case = Spoilt(cell, seed, bad, batch=5, time=4)
+    with force("torch"):
+        assert not case.usable or not case.differences(run_layer)

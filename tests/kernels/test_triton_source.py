@@ -130,6 +130,9 @@ def test_the_kernels_compute_what_the_loop_does() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    errors = json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    assert len(found["nan"]) > 20
+    assert not any(found["nan"].values()), found["nan"]
+    errors = found["errors"]
     assert len(errors) == len(CELLS) + 3
     assert max(errors.values()) < 2e-5, errors

@@ -1,4 +1,5 @@
-"""The generated kernels on the CPU, by Triton's interpreter: prints the largest difference to the loop for every case.
+"""The generated kernels on the CPU, by Triton's interpreter: prints the largest difference to the loop for every case, and
+which results have NaN where the loop has none, or the reverse.
 
 Run with TRITON_INTERPRET=1; see test_triton_source.py.
 """
@@ -9,17 +10,22 @@ import json
 from collections.abc import Sequence
 
 import torch
+from recurrence_nan import Spoilt, drawn_cell
 from recurrence_results import Run
 from test_triton_source import CELLS, H, I
 from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.recurrence.arguments import Arguments, Call
+from anaphora.kernels.recurrence.backends.base import LayerRun, Result
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import run_bptt
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES
 from anaphora.kernels.recurrence.backends.triton import passes
+from anaphora.kernels.recurrence.backends.triton.stages import CannotGenerate
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T = 3, 3
+DRAWN = 14  # random cells
 LENGTHS = torch.tensor([2, 0, 3])
 
 
@@ -60,15 +66,39 @@ def difference(
     call = Call(given.counts(), lengths, reverse)
     grads = [torch.randn(B, T, H), *(torch.randn(B, H) for _ in states)]
     found: list[Sequence[Tensor | None]] = []
-    for ways in (LOOP_PASSES, passes.GENERATED_PASSES):
-        y, last, kept = ways.forward(ready.plan, call, given, True)
-        again, ends, _ = ways.forward(ready.plan, call, given, False)
-        backward = ways.backward(ready.plan, call, given, kept, grads)
+    for which in (LOOP_PASSES, passes.GENERATED_PASSES):
+        y, last, kept = which.forward(ready.plan, call, given, True)
+        again, ends, _ = which.forward(ready.plan, call, given, False)
+        backward = which.backward(ready.plan, call, given, kept, grads)
         found.append((y, *last, again, *ends, *backward))
     pairs = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None]
     if any(not torch.equal(a.isnan(), b.isnan()) for a, b in pairs):
         return float("inf")
     return max(float((a - b).nan_to_num().abs().max()) for a, b in pairs)
+
+
+def by_kernels(run: LayerRun) -> Result:
+    """A run by the generated kernels."""
+    assert isinstance(run.step, LayerStep)
+    ready = Run(run.step).planned(run.params, run.steps, run.rows, run.initial)
+    assert ready.plan is not None
+    given = ready.arguments(run)
+    return run_bptt(ready.plan, given, run.lengths, run.reverse, passes.GENERATED_PASSES)
+
+
+def nan_elsewhere() -> dict[str, list[str]]:
+    """NaN that only the kernels have, or only the loop; cells the kernels are not made for are left out."""
+    cells = {f"drawn {seed}": drawn_cell(seed, I, H) for seed in range(DRAWN)}
+    cells |= {name: make() for name, make in CELLS.items() if name not in ("lstm_layer_norm", "shortcut")}
+    found: dict[str, list[str]] = {}
+    for k, (name, cell) in enumerate(cells.items()):
+        bad = float("nan") if name.startswith("drawn") else float("inf")
+        case = Spoilt(cell, k, bad, batch=5, time=4)
+        try:
+            found[name] = case.differences(by_kernels) if case.usable else []
+        except CannotGenerate:
+            continue
+    return found
 
 
 def main() -> None:
@@ -82,7 +112,7 @@ def main() -> None:
     for name, make in {**CELLS, "peaks": lambda: Peaks(I, H)}.items():
         if name in ("peaks", "irnn", "lstm_layer_norm"):
             errors[f"{name} with NaN"] = difference(make(), False, LENGTHS, name == "irnn", spoilt=True)
-    print(json.dumps(errors))
+    print(json.dumps({"errors": errors, "nan": nan_elsewhere()}))
 
 
 if __name__ == "__main__":

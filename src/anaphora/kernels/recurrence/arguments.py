@@ -80,16 +80,18 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def checked(run: LayerRun) -> LayerRun:
-    """The run, if all its tensors have as many rows and steps as x (a ValueError otherwise), as kernels can read it."""
-    shape, lazy = run.steps[0].shape, False
+    """The run, if all its tensors have as many rows and steps as x (a ValueError otherwise), as kernels can read it.
+
+    This is the one place where layouts are made safe, before any backend: no stride of 0, no gaps, no negation that
+    torch has put off. A step input may lie batch first or time first in memory.
+    """
+    shape = run.steps[0].shape
     if len(shape) != 3:
         raise ValueError(f"a recurrence needs x (batch, time, width), got {tuple(shape)}.")
     for t in run.steps:
-        lazy |= t.is_neg()
         if t.shape[:2] != shape[:2] or t.dim() != 3:
             raise ValueError(f"a step input must be {tuple(shape[:2])} and its width, got {tuple(t.shape)}.")
     for t in (*run.rows, *run.initial):
-        lazy |= t.is_neg()
         if t.dim() != 2 or t.shape[0] != shape[0]:
             raise ValueError(f"a state or row input must be ({shape[0]}, width), got {tuple(t.shape)}.")
     if run.lengths is not None and (run.lengths.shape != shape[:1] or run.lengths.dtype not in INTEGERS):
@@ -97,7 +99,18 @@ def checked(run: LayerRun) -> LayerRun:
         raise ValueError(f"lengths must be {shape[0]} integers, got {found}.")
     if run.lengths is not None and not (run.lengths.dtype == torch.int64 and run.lengths.is_contiguous()):
         run = run._replace(lengths=run.lengths.to(torch.int64).contiguous())  # as kernels read them
-    if lazy:  # a negation that torch has put off is not in the memory that kernels read
-        groups = [tuple(t.resolve_neg() for t in group) for group in (run.steps, run.rows, run.initial)]
-        return run._replace(steps=groups[0], rows=groups[1], initial=groups[2])
-    return run
+    if all(_plain(t) for t in run.steps) and all(_plain(t) for t in (*run.rows, *run.initial)):
+        return run
+    groups = [tuple([_made_plain(t) for t in group]) for group in (run.steps, run.rows, run.initial)]
+    return run._replace(steps=groups[0], rows=groups[1], initial=groups[2])
+
+
+def _plain(value: Tensor) -> bool:
+    """Whether memory holds these numbers without gaps, batch first or (three axes) time first."""
+    if value.is_neg():
+        return False
+    return value.is_contiguous() or (value.dim() == 3 and value.transpose(0, 1).is_contiguous())
+
+
+def _made_plain(value: Tensor) -> Tensor:
+    return value if _plain(value) else value.resolve_neg().contiguous()

@@ -7,7 +7,7 @@ reasons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -84,6 +84,8 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
     def faster(region: Region) -> bool:
         return region.holds(case.hidden, case.batch)
 
+    if name in ("persistent", "triton") and case.thresholds is None and "cudnn" not in cannot:
+        return "nothing was measured on this GPU (anaphora doctor --tune), so PyTorch's own layer comes first"
     if name == "persistent":
         if faster(known.triton_over_persistent):
             if case.capturing_first and case.native:
@@ -95,8 +97,6 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
     if name == "triton":
         if case.capturing_first:
             return "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
-        if case.native and case.thresholds is None:
-            return "nothing was measured on this GPU, so PyTorch's own layer comes first"
         if "cudnn" not in cannot and not faster(known.triton_over_cudnn):
             return f"PyTorch's own layer was measured faster for {size}"
         if "cuda_graph" not in cannot and not faster(known.triton_over_graph):
@@ -234,15 +234,28 @@ def run_both(
             found = persistent.run_both(jobs[0], jobs[1], inner)
             if found is not None:
                 return found
-    results = _side_by_side(*(partial(run_layer, e, r) for e, r in zip(engines, runs, strict=True)))
+    shared = (
+        *runs[1].steps,
+        *runs[1].rows,
+        *runs[1].initial,
+        *([] if runs[1].lengths is None else [runs[1].lengths]),
+    )
+    one, other = (partial(run_layer, e, r) for e, r in zip(engines, runs, strict=True))
+    results = _side_by_side(one, other, shared)
     return torch.cat([y for y, _ in results], -1), [last for _, last in results]
 
 
 _beside: dict[tuple[int, int], Any] = {}  # by device and stream
 
 
-def _side_by_side(first: Callable[[], Result], second: Callable[[], Result]) -> list[Result]:
-    """Two runs on two streams: each leaves much of a GPU idle. Their backward passes run side by side, too."""
+def _side_by_side(
+    first: Callable[[], Result], second: Callable[[], Result], read: Iterable[Tensor]
+) -> list[Result]:
+    """Two runs on two streams: each leaves much of a GPU idle. Their backward passes run side by side, too.
+
+    ``read``: what the second one is given. Its backward pass may read that on its own stream after autograd has freed
+    it, so the allocator must be told of both streams; else the first stream could be given the memory too early.
+    """
     now = torch.cuda.current_stream()
     place = (now.device_index, now.cuda_stream)
     if place not in _beside:
@@ -250,9 +263,14 @@ def _side_by_side(first: Callable[[], Result], second: Callable[[], Result]) -> 
     beside = _beside[place]
     beside.wait_stream(now)
     one = first()
-    with torch.cuda.stream(beside):
-        other = second()
-    now.wait_stream(beside)
+    try:
+        with torch.cuda.stream(beside):
+            other = second()
+    finally:
+        now.wait_stream(beside)  # also after an error: what was launched still reads the inputs
+    for given in read:
+        if given.is_cuda:
+            given.record_stream(beside)
     for made in (other[0], *other[1]):
         made.record_stream(now)
     return [one, other]

@@ -19,7 +19,8 @@ NaN and ±inf, in every backend, follow IEEE 754 and torch, so that a run that d
 Gradients are those of torch, and :mod:`~anaphora.kernels.recurrence.front.derive` writes them in these same operations:
 a gradient that does not flow is selected away (0 even where it is NaN or infinite) exactly where torch masks it. Two
 things are never read, unlike in a loop over padded rows: steps past a row's end, and columns no output depends on. A
-state that no step reads has a gradient of zero, where torch has none: 0 · NaN shows here.
+step that does not read all its states is left to the reference: the state it ignores has a gradient at the last step
+only, and a zero in place of none would make NaN of NaN.
 """
 
 from __future__ import annotations

@@ -8,7 +8,15 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from anaphora.kernels.recurrence.front.derive import Derivative, derive
-from anaphora.kernels.recurrence.front.graph import COSTLY, POINTWISE, REDUCTIONS, Graph, Node, ancestors
+from anaphora.kernels.recurrence.front.graph import (
+    COSTLY,
+    POINTWISE,
+    REDUCTIONS,
+    CannotTrace,
+    Graph,
+    Node,
+    ancestors,
+)
 from anaphora.kernels.recurrence.front.trace import Trace
 
 GIVEN = frozenset({"step", "row", "vector", "const"})  # at hand in both passes without being kept
@@ -83,8 +91,13 @@ def make_plan(
     state_widths: list[int],
     wanted_steps: set[int],
 ) -> Plan:
-    """Merge the trace's products, derive the backward pass and decide what is kept in between."""
+    """Merge the trace's products, derive the backward pass and decide what is kept in between; raises CannotTrace."""
     outputs, matrices = _merge_products(trace)
+    read = {n.index for n in ancestors(outputs) if n.op == "state"}
+    for i in range(len(state_widths)):
+        if i not in read:
+            # Its gradient exists at the last step only. Here it would be 0 elsewhere, and 0 · NaN is NaN.
+            raise CannotTrace(f"state {i} is never read by the next step")
     graph = trace.graph
     seeds = [graph.node("gradient", (), w, i) for i, w in enumerate(state_widths)]
     widths = {m: matrix.width for m, matrix in enumerate(matrices)}

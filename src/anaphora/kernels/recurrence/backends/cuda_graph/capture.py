@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -84,7 +84,7 @@ def _captured(
     key = (shapes, given.counts(), lengths is not None, reverse, grad, passes, *place)
     call = Call(given.counts(), lengths, reverse)
     CAPTURES.limit = max(CAPTURES.limit, memory_of(tensors[0].device) // SHARE)
-    return CAPTURES.take(key, plan, lambda: Captured(key, plan, call, tensors, grad, passes))
+    return CAPTURES.take(key, plan, lambda: Captured(plan, call, tensors, grad, passes))
 
 
 class Captured:
@@ -95,7 +95,6 @@ class Captured:
 
     def __init__(
         self,
-        key: tuple[Hashable, ...],
         plan: Plan,
         call: Call,
         tensors: Sequence[Tensor],
@@ -103,7 +102,7 @@ class Captured:
         passes: Passes = LOOP_PASSES,
     ):
         self.passes = passes
-        self.key, self.owner, self.generation = key, id(plan), 0
+        self.generation = 0
         # Tensors made in inference mode could not be written to outside it.
         with torch.inference_mode(False), torch.no_grad():
             self.inputs = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
@@ -127,7 +126,7 @@ class Captured:
 
     def release(self) -> None:
         """Let others use it."""
-        CAPTURES.give_back(self.key, self.owner, self)
+        CAPTURES.give_back(self)
 
     def _copy_in(self, tensors: Sequence[Tensor], lengths: Tensor | None) -> None:
         for mine, theirs in zip(self.inputs, tensors, strict=True):

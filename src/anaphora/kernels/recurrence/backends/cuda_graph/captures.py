@@ -28,6 +28,7 @@ class _Entry(Generic[Item]):
     made: int = 0  # free and in use
     seen: int = 0  # times the key has come
     wanted: int = 2  # times it must have come before it is captured
+    gone: bool = False  # dropped, with its owner or by clear(): nothing is given back to it
 
 
 class Captures(Generic[Item]):
@@ -42,6 +43,7 @@ class Captures(Generic[Item]):
         self._lock = threading.RLock()
         self._entries: OrderedDict[tuple[Hashable, ...], _Entry[Item]] = OrderedDict()
         self._owners: set[int] = set()
+        self._in_use: dict[int, _Entry[Item]] = {}  # by the item's identity
 
     def take(self, key: tuple[Hashable, ...], owner: object, make: Callable[[], Item]) -> Item | None:
         """A capture for the caller alone until it is given back; None while the key is new or all are in use.
@@ -53,7 +55,9 @@ class Captures(Generic[Item]):
             entry = self._entries.setdefault(key, _Entry())
             self._entries.move_to_end(key)
             if entry.free:
-                return entry.free.pop()
+                found = entry.free.pop()
+                self._in_use[id(found)] = entry
+                return found
             entry.seen += 1
             if entry.seen < entry.wanted or entry.made >= COPIES:
                 self._forget_keys()
@@ -73,14 +77,18 @@ class Captures(Generic[Item]):
             return None
         with self._lock:
             self.nbytes += made.nbytes
+            self._in_use[id(made)] = entry
             self._shrink()
         return made
 
-    def give_back(self, key: tuple[Hashable, ...], owner: int, item: Item) -> None:
-        """Others may use it now. ``owner``: its identity."""
+    def give_back(self, item: Item) -> None:
+        """Others may use it now: callers with the key and the owner it was made for, no others. An owner made later may
+        have the same ``id``, so the entry itself is remembered, not its key."""
         with self._lock:
-            entry = self._entries.get((owner, *key))
-            if entry is None:  # the owner is gone
+            entry = self._in_use.pop(id(item), None)
+            if entry is None:
+                return
+            if entry.gone:
                 self.nbytes -= item.nbytes
                 return
             entry.free.append(item)
@@ -99,7 +107,9 @@ class Captures(Generic[Item]):
                 self._remove(key)
 
     def _remove(self, key: tuple[Hashable, ...]) -> None:
-        for item in self._entries.pop(key).free:
+        entry = self._entries.pop(key)
+        entry.gone = True
+        for item in entry.free:
             self.nbytes -= item.nbytes
 
     def _shrink(self) -> None:

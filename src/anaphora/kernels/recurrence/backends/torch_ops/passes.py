@@ -5,7 +5,7 @@ Axes: T time, B batch. Inside, time comes first, so that a step's values lie tog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -82,7 +82,7 @@ def backward_loop(
     schedule = backward_schedule(plan)
     steps = [_time_first(s, call) for s in given.steps]
     dstates, collected = _backward_steps(call, given, steps, schedule, kept, grads)
-    real = _real(given.steps[0], call)
+    real = real_steps(given.steps[0], call)
     values = {**kept, **collected}
     matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, real)
     if dx is not None:
@@ -99,18 +99,20 @@ def gradients_after(
     steps: list[Tensor],
     known: Kept,
     real: Tensor | None,
+    zero: Collection[int] = (),
 ) -> tuple[list[Tensor | None], list[Tensor | None], Tensor | None]:
     """The gradients of matrices and vectors and of x ``(T, B, ·)``, for all steps at once.
 
     ``steps`` ``(T, B, ·)``; ``known``: what was kept and collected of every step; ``real`` ``(T·B, 1)``: which steps
-    are, where ``known`` and ``steps`` are not zero elsewhere already.
+    are real, None when all are. The rest is set to zero, except the nodes numbered in ``zero``, which are zero there
+    already: a padded step times a gradient of 0 would be NaN where a state ended as NaN or infinite.
     """
     rows = steps[0].shape[0] * steps[0].shape[1]
     values = {number: value.reshape(rows, -1) for number, value in known.items()}
     values.update(_leaf_values(after, given, steps))
     like = steps[0].reshape(rows, -1)
     found = Evaluator(after, values)(values, given.matrices, like)
-    at_end = iter([_only(real, g) for g in found])
+    at_end = iter([g if n.number in zero else _only(real, g) for n, g in zip(after, found, strict=True)])
     dsteps = {index: next(at_end) for index in plan.backward.steps}
     dvectors: list[Tensor | None] = [None] * len(given.vectors)
     for index in plan.backward.vectors:
@@ -125,7 +127,7 @@ def gradients_after(
                 dsteps[0] = dsteps[0] + through if 0 in dsteps else through
         else:
             operand = known[source.number].reshape(rows, -1)
-        dmatrices[product.index] = g.t() @ _only(real, operand)
+        dmatrices[product.index] = g.t() @ (operand if source.number in zero else _only(real, operand))
     dx = dsteps[0].view(*steps[0].shape[:2], -1) if 0 in dsteps else None
     return dmatrices, dvectors, dx
 
@@ -203,7 +205,7 @@ def _leaf_values(roots: Sequence[Node], given: Arguments, steps: list[Tensor]) -
     return values
 
 
-def _real(x: Tensor, call: Call) -> Tensor | None:
+def real_steps(x: Tensor, call: Call) -> Tensor | None:
     """Which of the T·B steps are real, ``(T·B, 1)``; None when all are."""
     live = live_rows(x, call.lengths)
     return None if live is None else torch.stack(list(live)).reshape(-1, 1)

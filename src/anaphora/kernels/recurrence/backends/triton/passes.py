@@ -14,7 +14,13 @@ from torch import Tensor
 from anaphora.kernels.gpu.ragged import turned_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
-from anaphora.kernels.recurrence.backends.torch_ops.passes import Kept, Passes, gradients_after, values_ahead
+from anaphora.kernels.recurrence.backends.torch_ops.passes import (
+    Kept,
+    Passes,
+    gradients_after,
+    real_steps,
+    values_ahead,
+)
 from anaphora.kernels.recurrence.backends.triton.source import Part, Program, generate_pass
 from anaphora.kernels.recurrence.backends.triton.stages import backward_stages, forward_stages
 from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
@@ -99,7 +105,10 @@ def backward_pass(
         known = {**kept, **collected}
         read = {n.number for n in until(schedule.after, known)} | {s.number for _, s in plan.operands}
         values = {k: v.to(like.dtype) for k, v in known.items() if k in read}
-        matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, None)
+        # The kernels store zeros past each row's end, and the steps were padded with zeros. States go on there.
+        zero = {*collected, *_step_numbers(plan), *(n.number for n in programs(plan)[0].passed.stored)}
+        real = real_steps(given.steps[0], call)
+        matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, real, zero)
     _note(plan, call, given, True)
     nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
     dx = None if dx is None else dx.transpose(0, 1)
