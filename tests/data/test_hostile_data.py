@@ -26,13 +26,13 @@ import numpy as np, soundfile, torch, PIL.Image
 from anaphora.data.audio.files import read_audio
 from anaphora.data.labelled import open_labelled
 from anaphora.data.pictures import read_picture
-from anaphora.data.readers import open_pairs
+from anaphora.data.sources.opening import open_source
 from anaphora.data.series_readers import open_series
 from anaphora.data.text_readers import open_text
 from anaphora.errors import AnaphoraError
 torch.set_num_threads(1)
 readers = {{
-    "series": open_series, "labelled": open_labelled, "pairs": open_pairs, "text": open_text,
+    "series": open_series, "labelled": open_labelled, "pairs": open_source, "text": open_text,
     "sound": lambda path: read_audio(path, rate=16000), "picture": lambda path: read_picture(path, size=(8, 8)),
 }}
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

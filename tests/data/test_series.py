@@ -92,12 +92,12 @@ def test_a_broken_table_is_told_in_one_sentence(tmp_path, text, told):
 
 def test_other_things_that_are_no_series(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"a,b\n1,2\n3,\xff\n")
-    (tmp_path / "x.parquet").write_text("a")
+    (tmp_path / "x.xlsx").write_text("a")
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY....")
     (tmp_path / "empty").mkdir()
     for name, told in {
         "bad.csv": "bad.csv:3: this is not UTF-8",
-        "x.parquet": "does not tell the form",
+        "x.xlsx": "does not tell the form",
         "broken.npy": "broken.npy: ",
         "empty": "holds no series",
         "wavs": "did you mean waves",

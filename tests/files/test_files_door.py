@@ -284,6 +284,7 @@ AROUND = {
     # of what the door opened
     "data/pictures.py": {"Image.open"},
     "data/audio/files.py": {"soundfile.SoundFile"},
+    "data/sources/formats/columnar.py": {".ParquetFile()"},
     # of nameless files and arrays that the program itself has just written
     "data/text_stream.py": {"np.memmap"},
     "models/classical/ngram/disk.py": {"np.memmap"},

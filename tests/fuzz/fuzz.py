@@ -70,8 +70,8 @@ def targets() -> dict[str, tuple[list[Path], Reader]]:
     from anaphora.data.conll_sentences import open_sentences
     from anaphora.data.labelled import open_labelled
     from anaphora.data.pictures import read_picture
-    from anaphora.data.readers import open_pairs
     from anaphora.data.series_readers import open_series
+    from anaphora.data.sources.opening import open_source
     from anaphora.data.streams import line_batches
     from anaphora.data.text_readers import open_text
     from anaphora.data.tokenizers import PairTokenizer, Tokenizer
@@ -100,7 +100,7 @@ def targets() -> dict[str, tuple[list[Path], Reader]]:
         return lambda path: reader(path.read_bytes().decode("utf-8", errors="replace"))
 
     def pairs(path: Path) -> Any:
-        found = open_pairs(path)
+        found = open_source(path)
         return found.read(range(len(found)))
 
     def wave(path: Path) -> Any:

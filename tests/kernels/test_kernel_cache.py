@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import shutil
@@ -220,3 +221,14 @@ def test_a_triton_module_is_read_from_the_cache_and_runs_no_stale_byte_code(home
         warnings.simplefilter("error")
         triton_module.load(text)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@with_compiler
+@pytest.mark.parametrize(
+    "name", ["crf.native", "embeddings.windows", "grid.native", "packed.native", "sound.native"]
+)
+def test_where_there_is_a_compiler_every_library_compiles(name: str) -> None:
+    """Else torch operations would do the work without a word, and tests of the library would be left out."""
+    library = importlib.import_module(f"anaphora.kernels.{name}").library
+    types = [(double,) for double in (False, True)] if inspect.signature(library).parameters else [()]
+    assert all(library(*given) is not None for given in types)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import anaphora as an
 from anaphora.cli import main
 from anaphora.data.asked import asked_batches
-from anaphora.data.readers import open_pairs
+from anaphora.data.sources.opening import open_source
 from anaphora.errors import DataError
 
 ROWS = [
@@ -120,7 +120,7 @@ def test_fit_takes_a_table_and_remembers_its_columns(tmp_path):
 
 
 def test_a_missing_value_names_its_row():
-    with pytest.raises(DataError, match="row 2 has no label; fill it in"):
+    with pytest.raises(DataError, match=r"table:2: a missing value \(label\)"):
         small().fit(Frame({"text": ["a", "b"], "label": ["x", float("nan")]}))
 
 
@@ -143,8 +143,8 @@ def test_a_missing_value_names_its_row():
 def test_a_file_without_a_header_is_asked_about(rows, tmp_path):
     path = write_csv(tmp_path / "news.csv", None, rows * 20)
     with pytest.raises(DataError, match=r"news.csv:1: the first row looks like data, not like a header"):
-        open_pairs(path)
-    pairs = open_pairs(path, source_field="2", target_field="1")
+        open_source(path)
+    pairs = open_source(path, source_field="2", target_field="1")
     assert len(pairs) == len(rows) * 20
     assert pairs[0] == (rows[0][1], rows[0][0])
 
@@ -152,7 +152,7 @@ def test_a_file_without_a_header_is_asked_about(rows, tmp_path):
 def test_numbers_for_a_file_with_a_header_are_refused(tmp_path):
     path = write_csv(tmp_path / "a.csv", ["text", "label"], [("a b", "x"), ("c d", "y")])
     with pytest.raises(DataError, match=r"the first row is a header \(text, label\); name the columns by it"):
-        open_pairs(path, source_field="1", target_field="2")
+        open_source(path, source_field="1", target_field="2")
 
 
 def test_nearly_as_many_classes_as_rows_is_an_error():
@@ -186,7 +186,7 @@ def test_what_training_accepts_prediction_reads_as_the_same_inputs(tmp_path_fact
         path.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in rows))
     else:
         path.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8", newline="")
-    pairs = open_pairs(path)
+    pairs = open_source(path)
     asked = [one.text for batch in asked_batches(str(path), pairs.describe()) for one in batch]
     assert asked == [source for source, _ in pairs]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import anaphora as an
-from anaphora.data.pairs import MemoryPairs
+from anaphora.data.sources.source import MemorySource
 from anaphora.data.tokenizers import PairTokenizer
 
 PAIRS = [("one", "Eins  zwei"), ("two", " Drei ")]
@@ -17,7 +17,7 @@ def answering(answers: list[str], *, lowercase: bool) -> an.Translator:
     """A translator that knows its answers already."""
     m = an.Translator(lowercase=lowercase)
     m.tokenizer_ = PairTokenizer.train(
-        MemoryPairs(PAIRS, {}), kind="word", vocab_size=20, lowercase=lowercase
+        MemorySource(PAIRS, {}), kind="word", vocab_size=20, lowercase=lowercase
     )
     m.predict = lambda texts, **_: answers[: len(texts)]  # type: ignore[method-assign]
     return m

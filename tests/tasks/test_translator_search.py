@@ -12,7 +12,7 @@ from tasks_tiny import is_one_sentence, pairs, tiny, words
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.data.readers import open_pairs
+from anaphora.data.sources.opening import open_source
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.kernels.packed import native
@@ -27,7 +27,7 @@ compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler he
 
 def numbers(role: str) -> list[tuple[str, str]]:
     """The numbers of at most three words, "eight hundred forty-two" and "achthundertzweiundvierzig"."""
-    return sorted({pair for pair in open_pairs("numbers", role=role) if len(pair[0].split()) <= 3})
+    return sorted({pair for pair in open_source("numbers", role=role) if len(pair[0].split()) <= 3})
 
 
 @pytest.fixture(scope="module")

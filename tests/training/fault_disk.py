@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class _Calls:
     def __init__(self, root: Path):
         self.root = os.path.realpath(root)
         self.real = {name: getattr(os, name) for name in (*CHANGING, *LOOKING)}
+        self.one_at_a_time = threading.RLock()  # a call and the note of it, also when two threads write
 
     def __enter__(self):
         for name in self.names:
@@ -42,7 +44,8 @@ class _Calls:
             path = self._path(given[0] if given else ".", options)
             if path is None:
                 return self.real[name](*given, **options)
-            return self.called(name, path, given, options)
+            with self.one_at_a_time:
+                return self.called(name, path, given, options)
 
         return call
 

@@ -1,4 +1,7 @@
-"""C1: kill -9 at random moments, some inside a save; the end is byte for byte that of an undisturbed run."""
+"""C1: kill -9 at random moments, some inside a save; the end is byte for byte that of an undisturbed run.
+
+Half of the processes write their checkpoints in the background.
+"""
 
 from __future__ import annotations
 

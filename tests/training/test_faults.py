@@ -1,4 +1,7 @@
-"""X12: the n-th call to the disk fails, for every n; the power goes at every change. Resume finds a whole state."""
+"""X12, C2, C3: the n-th call to the disk fails, for every n; the power goes at every change. Resume finds a whole state.
+
+Each with checkpoints written at their step and in the background.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from anaphora.training.run import RunFolder
 from anaphora.training.verify import verify_run
 from anaphora.training.weights import load_weights
 
-OPTIONS = {"steps": 6, "save_every": 2, "valid_every": 3, "log_every": 2, "keep": 2}
+OPTIONS = {"steps": 6, "save_every": 2, "valid_every": 3, "log_every": 2, "keep": 2, "keep_best": 1}
+WAYS = ("at its step", "in the background")
 ERRORS = {
     "EIO": errno.EIO,
     "ENOSPC": errno.ENOSPC,
@@ -28,10 +32,15 @@ ERRORS = {
 }
 
 
-def whole(folder):
+def whole(folder, background=False):
     """The toy run from its beginning, or from where it stands, to its end."""
     RunFolder.create(folder) if not os.path.isdir(folder) else None
-    return finish(folder, **OPTIONS)
+    return finish(folder, save_in_background=background, **OPTIONS)
+
+
+@pytest.fixture(params=WAYS)
+def work(request):
+    return functools.partial(whole, background=request.param != "at its step")
 
 
 def score(folder):
@@ -83,7 +92,7 @@ def fail_once(work, folder, number, error):
     return disk.failed
 
 
-def fail_at(start, expected, tmp_path, numbers, error):
+def fail_at(work, start, expected, tmp_path, numbers, error):
     points = 0
     for number in numbers:
         folder = tmp_path / "run"
@@ -92,12 +101,12 @@ def fail_at(start, expected, tmp_path, numbers, error):
         if start is not None:
             shutil.copytree(start, folder)
             steps = CheckpointFolder(folder / "checkpoints").newest()[0].step
-        if not fail_once(whole, folder, number, error):
+        if not fail_once(work, folder, number, error):
             break
         points += 1
         kept = CheckpointFolder(folder / "checkpoints").newest()[0] if folder.exists() else None
         assert not steps or (kept is not None and kept.step >= steps), (number, error)
-        whole(folder)
+        work(folder)
         assert outcome(folder) == expected, (number, error)
         assert not list(folder.rglob(".tmp-*")), (number, error)
     return points
@@ -108,27 +117,28 @@ def sampled(total, most):
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_some_calls_fail(undisturbed, halfway, tmp_path, error):
+def test_some_calls_fail(work, undisturbed, halfway, tmp_path, error):
     """The quick part: some numbers, spread over the whole training and the whole of a resumption."""
     expected = outcome(undisturbed)
-    total = count(whole, tmp_path / "counted")
-    assert fail_at(None, expected, tmp_path, sampled(total, 7), ERRORS[error]) >= 6
+    total = count(work, tmp_path / "counted")
+    assert fail_at(work, None, expected, tmp_path, sampled(total, 4), ERRORS[error]) >= 3
     shutil.copytree(halfway, tmp_path / "again")
-    total = count(whole, tmp_path / "again")
-    assert fail_at(halfway, expected, tmp_path, sampled(total, 7), ERRORS[error]) >= 6
+    total = count(work, tmp_path / "again")
+    assert fail_at(work, halfway, expected, tmp_path, sampled(total, 4), ERRORS[error]) >= 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("start", ["train", "resume"])
-def test_every_call_fails(undisturbed, halfway, tmp_path, error, start, capsys):
+def test_every_call_fails(work, undisturbed, halfway, tmp_path, error, start, capsys):
     expected = outcome(undisturbed)
     points = fail_at(
-        halfway if start == "resume" else None, expected, tmp_path, range(1, 100_000), ERRORS[error]
+        work, halfway if start == "resume" else None, expected, tmp_path, range(1, 100_000), ERRORS[error]
     )
     assert points > 100
     with capsys.disabled():
-        print(f"\n{start}, {error}: {points} calls failed in turn, 0 losses")
+        way = WAYS[work.keywords["background"]]
+        print(f"\n{start}, {error}, {way}: {points} calls failed in turn, 0 losses")
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -146,7 +156,7 @@ def test_calls_fail_while_a_run_is_only_read(undisturbed, tmp_path, error, most)
     assert outcome(tmp_path / "run") == before
 
 
-def recorded(folder):
+def recorded(folder, background=False):
     folder.mkdir()
     with Recording(folder) as disk:
         RunFolder.create(folder / "run")
@@ -159,13 +169,13 @@ def recorded(folder):
 
         CheckpointFolder.save = save
         try:
-            finish(folder / "run", **OPTIONS)
+            finish(folder / "run", save_in_background=background, **OPTIONS)
         finally:
             CheckpointFolder.save = real
     return disk.log
 
 
-def lose_power(log, points, expected, tmp_path, seed, ends):
+def lose_power(log, points, expected, tmp_path, seed, ends, background=False):
     cases = 0
     for point, how, folder, mark in crashes(log, points, tmp_path, seed):
         cases += 1
@@ -175,7 +185,7 @@ def lose_power(log, points, expected, tmp_path, seed, ends):
         if (point + cases) % ends == 0:
             heard = Heard()
             run.mkdir(exist_ok=True)
-            trainer = toy_trainer(run, reporter=heard, **OPTIONS)
+            trainer = toy_trainer(run, reporter=heard, save_in_background=background, **OPTIONS)
             trainer.resume()
             trainer.run()
             assert outcome(run) == expected, (point, how)
@@ -183,8 +193,13 @@ def lose_power(log, points, expected, tmp_path, seed, ends):
     return cases
 
 
-def test_the_recording_is_what_is_on_the_disk(tmp_path):
-    log = recorded(tmp_path / "disk")
+@pytest.fixture(params=WAYS)
+def background(request):
+    return request.param != "at its step"
+
+
+def test_the_recording_is_what_is_on_the_disk(background, tmp_path):
+    log = recorded(tmp_path / "disk", background)
     _, how, folder, mark = next(crashes(log, range(len(log), len(log) + 1), tmp_path, 1))
     assert how == "kept"
     assert mark == 6
@@ -193,15 +208,16 @@ def test_the_recording_is_what_is_on_the_disk(tmp_path):
     assert there == {path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
 
 
-def test_the_power_goes_at_some_changes(undisturbed, tmp_path):
-    log = recorded(tmp_path / "disk")
-    cases = lose_power(log, range(1, len(log) + 1, 7), outcome(undisturbed), tmp_path, 3, ends=9)
-    assert cases > 80
+def test_the_power_goes_at_some_changes(background, undisturbed, tmp_path):
+    log = recorded(tmp_path / "disk", background)
+    points = range(1, len(log) + 1, 7)
+    assert lose_power(log, points, outcome(undisturbed), tmp_path, 3, 9, background) > 80
 
 
 @pytest.mark.slow
-def test_the_power_goes_at_every_change(undisturbed, tmp_path, capsys):
-    log = recorded(tmp_path / "disk")
-    cases = lose_power(log, range(1, len(log) + 1), outcome(undisturbed), tmp_path, 5, ends=1)
+def test_the_power_goes_at_every_change(background, undisturbed, tmp_path, capsys):
+    log = recorded(tmp_path / "disk", background)
+    points = range(1, len(log) + 1)
+    cases = lose_power(log, points, outcome(undisturbed), tmp_path, 5, 1, background)
     with capsys.disabled():
-        print(f"\n{len(log)} changes, {cases} power losses, 0 losses of a saved state")
+        print(f"\n{WAYS[background]}: {len(log)} changes, {cases} power losses, 0 losses of a saved state")

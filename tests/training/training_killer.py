@@ -51,20 +51,22 @@ def forked(work: Callable[[], Any]) -> int:
     return child
 
 
-def train(folder: Path, fault: str | None = None) -> None:
+def train(folder: Path, fault: str | None = None, background: bool = False) -> None:
     durable._CHUNK = 97  # many small writes, so that a kill can fall between any two of them
     if fault:
         os.environ["ANAPHORA_FAULT"] = fault
-    finish(folder, **OPTIONS)
+    finish(folder, save_in_background=background, **OPTIONS)
 
 
 def killed(folder: Path, draw: random.Random, seconds: float) -> bool:
-    """Start or continue the run and kill it once; False if it had ended before."""
+    """Start or continue the run and kill it once; False if it had ended before. Half of them save in the background."""
+    background = draw.random() < 0.5
     if draw.random() < 0.5:
         point = draw.choice(list(POINTS))
-        child = forked(lambda: train(folder, f"{point}:{draw.randint(1, max(1, POINTS[point] // 3))}"))
+        fault = f"{point}:{draw.randint(1, max(1, POINTS[point] // 3))}"
+        child = forked(lambda: train(folder, fault, background))
     else:
-        child = forked(lambda: train(folder))
+        child = forked(lambda: train(folder, background=background))
         time.sleep(draw.random() * seconds)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)

@@ -16,8 +16,23 @@ skip_bad_option = click.option(
 )
 """Given as ``bad_rows = "skip"``: a setting of training, an option of scoring and predicting."""
 source_field_option = click.option(
-    "--source-field", metavar="NAME", help="Column of a CSV or JSONL file that holds the input."
+    "--source-field",
+    metavar="NAME",
+    help="Column of a table that holds the input: its name, its number where there is no header, a.b inside objects.",
+)
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=int,
+    metavar="STEP",
+    help="Use the checkpoint of STEP; `anaphora verify RUN` lists them.",
 )
 target_field_option = click.option(
-    "--target-field", metavar="NAME", help="Column of a CSV or JSONL file that holds the output."
+    "--target-field",
+    "--label",
+    "target_field",
+    metavar="NAME",
+    help="Column of a table that holds the output or the label.",
+)
+time_field_option = click.option(
+    "--time", "time_field", metavar="NAME", help="Column of a table of series that holds the times."
 )

@@ -32,11 +32,11 @@ def read_options(task: TaskInfo, flags: Mapping[str, Any], assignments: tuple[st
     return typed.values
 
 
-def model_of(run: str, options: dict[str, Any]) -> Any:
-    """The trained model of ``run``; what ``options`` say of `INVARIANT` is set and taken out of them."""
+def model_of(run: str, options: dict[str, Any], checkpoint: int | None = None) -> Any:
+    """The trained model of ``run``, or of one of its checkpoints; what ``options`` say of `INVARIANT` is set and taken out of them."""
     from anaphora.tasks.load import load
 
-    model = load(run)
+    model = load(run, checkpoint=checkpoint)
     if INVARIANT in options:
         model.set_params(**{INVARIANT: options.pop(INVARIANT)})
     return model

@@ -15,7 +15,8 @@ from anaphora.settings.files import Written, in_order, read_assignments, read_to
 from anaphora.tasks.registry import TaskInfo, resolve
 
 Data = str | tuple[str, str]
-PLACES = ("task", "data", "valid", "out", "source_field", "target_field")
+FIELDS = ("source_field", "target_field", "time_field")
+PLACES = ("task", "data", "valid", "out", *FIELDS)
 """Keys of a TOML file that say what to train and where, besides the settings."""
 
 
@@ -65,14 +66,14 @@ def read_request(
             problems += error.problems
         problems += [
             f"{_at(where, key)}{key} has no meaning for {task.name}; leave it out."
-            for key in ("source_field", "target_field")
+            for key in FIELDS
             if key in asked and key not in task.fields
         ]
     if "data" not in asked:
         problems.append(f'{file}: the data are missing; write data = "train.tsv".')
     if problems or task is None:
         raise SettingsError(in_order(problems, file))
-    fields: dict[str, str] = {key: asked[key] for key in ("source_field", "target_field") if key in asked}
+    fields: dict[str, str] = {key: asked[key] for key in FIELDS if key in asked}
     data, valid = _pair(asked["data"]), asked.get("valid")
     return Request(task, values, settings, data, _pair(valid) if valid else None, asked.get("out"), fields)
 

@@ -24,13 +24,15 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
     if request.out is None and first_process():
         say(f"The run goes to {out}; -o RUN chooses another place.")
     from anaphora.cli.reporting import make_reporter
+    from anaphora.data.sources.report import reported
     from anaphora.tasks.registry import estimator
 
     begun = time.monotonic()
     model = estimator(request.task.command)(**request.given)
     reporter = make_reporter(request.settings)
     try:
-        model.fit(request.data, request.valid, out, force=force, reporter=reporter, **request.fields)
+        with reported(say if first_process() else str):
+            model.fit(request.data, request.valid, out, force=force, reporter=reporter, **request.fields)
     except KeyboardInterrupt:  # before the first step, or twice: the run is there, and can go on
         if first_process() and Path(out, "config.json").is_file():
             say(f"Go on with it:  {command_name()} resume {shlex.quote(out)}")
@@ -86,13 +88,15 @@ def plan(request: Request, *, force: bool, as_json: bool) -> None:
     check_data(request.data, request.task)
     if request.valid is not None:
         check_data(request.valid, request.task)
+    from anaphora.data.sources.report import reported
     from anaphora.tasks.registry import estimator
     from anaphora.training.run import RunFolder
 
     if request.out is not None:
         RunFolder(request.out).check_free(force=force)
     model = estimator(request.task.command)(**request.given)
-    planned: dict[str, Any] = model.plan(request.data, request.valid, **request.fields)
+    with reported(say):
+        planned: dict[str, Any] = model.plan(request.data, request.valid, **request.fields)
     settings = request.settings.model_dump()
     if as_json:
         emit({"task": request.task.command, "out": request.out, "settings": settings, **planned})

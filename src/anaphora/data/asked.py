@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
-import json
+import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from anaphora.data.csv_reader import CsvRecords, large_fields
-from anaphora.data.fields import check_named, choose_input
-from anaphora.data.files import TextFile
-from anaphora.data.streams import line_batches
+from anaphora.data.sources.formats import ending_of, format_of, open_file
+from anaphora.data.sources.roles import choose_input
+from anaphora.data.sources.table import Hints, Table, free_name
+from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
-from anaphora.files import parse_json
-
-ANSWER = "prediction"
-"""The column or field that holds the answer."""
 
 
 @dataclass(frozen=True)
@@ -37,95 +29,72 @@ def asked_batches(
     """The inputs of the file ``source`` (``-``: standard input) in order, in batches of at most ``most``.
 
     ``learnt`` is what `describe` said of the training data, so that the column that was the input there is the input here;
-    ``field`` names another one. A ``.csv`` or ``.jsonl`` file gets its answers as a further column or field; so does a
-    line with tabs, whose first column is read. Anything else is one input per line.
+    ``field`` names another one. A table gets its answers as a further column or field; so does a line with tabs, whose
+    first column is read. Anything else is one input per line.
     """
-    ending = Path(source.removesuffix(".gz")).suffix.lower()
-    if ending == ".csv":
-        rows = _csv_rows(source, learnt, field)
-    elif ending == ".jsonl":
-        rows = _json_rows(source, learnt, field)
-    else:
-        columns = ending == ".tsv" or learnt.get("kind", "tsv") == "tsv"
-        yield from _lines(source, field, columns, most)
+    learnt = learnt.get("of", learnt)
+    table = _table(source, learnt, field)
+    if table is None:
+        columns = ending_of(source) == ".tsv" or learnt.get("kind", "tsv") == "tsv"
+        yield from _lines(source, field or _number(learnt), columns, most)
         return
-    batch: list[Asked] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == most:
-            yield batch
-            batch = []
-    if batch:
+    rows = _rows(table, choose_input(table.name, table.names, learnt, field))
+    while batch := list(itertools.islice(rows, most)):
         yield batch
 
 
-def _csv_rows(source: str, learnt: Mapping[str, Any], field: str | None) -> Iterator[Asked]:
-    file = TextFile(source)
-    with contextlib.closing(file.stream()) as stream, large_fields():
-        trained = learnt.get("source_field") if learnt.get("kind") == "csv" else None
-        read = CsvRecords(file, stream, [name for name in (field or trained,) if name])
-        column = read.header.index(choose_input(source, read.header, learnt, field))
-        numbered = read.header == [str(i + 1) for i in range(len(read.header))]
-        answer = _free_name(read.header)
-        ahead = "" if numbered else _csv_line([*read.header, answer], read.delimiter) + "\n"
-        while True:
-            line, read.lines.problem = read.lines.number + 1, None
-            try:
-                row = next(read.records, None)
-            except csv.Error as error:
-                raise DataError(f"{source}:{line}: broken quotes ({error}); correct the row.") from None
-            if row is None:
-                return
-            if not row:
-                continue
-            if read.lines.problem:
-                reason, detail = read.lines.problem
-                raise DataError(f"{source}:{line}: {reason} ({detail}); correct the row.")
-            if len(row) != len(read.header):
-                raise DataError(
-                    f"{source}:{line}: {len(row)} columns where the header has {len(read.header)}; correct the row."
-                )
-            yield Asked(row[column], _beside(ahead, row, read.delimiter))
-            ahead = ""
+def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Table | None:
+    """The table in a file; None where its lines are the inputs."""
+    if source == "-":
+        return None
+    check_readable(source)
+    form = format_of(source)
+    if form is None or (form.name == "csv" and ending_of(source) != ".csv" and learnt.get("kind") != "csv"):
+        return None
+    trained = str(learnt.get("source_field") or "")
+    named = tuple(filter(None, (field or trained,)))
+    if form.name != "tsv":
+        return open_file(
+            source, None, Hints(named if field or learnt.get("kind") == form.name else (), learnt=learnt)
+        )
+    with_names = field if field and not field.isdecimal() else trained
+    if not with_names or with_names.isdecimal():
+        return None
+    try:
+        table = open_file(source, None, Hints((with_names,)))
+    except DataError:
+        if field:
+            raise
+        return None
+    return table if table.facts.get("header") else None
 
 
-def _beside(ahead: str, row: list[str], delimiter: str) -> Callable[[str], str]:
-    return lambda answer: ahead + _csv_line([*row, answer], delimiter)
+def _number(learnt: Mapping[str, Any]) -> str | None:
+    """The number of the column that was the input, where columns had numbers."""
+    trained = str(learnt.get("source_field") or "")
+    return trained if learnt.get("kind") == "tsv" and trained.isdecimal() else None
 
 
-def _csv_line(row: Sequence[str], delimiter: str) -> str:
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter).writerow(
-        row
-    )  # its own line end, so that fields with one get quotes
-    return text.getvalue().removesuffix("\r\n")
+def _rows(table: Table, name: str) -> Iterator[Asked]:
+    heading = table.heading(free_name(table.names))
+    ahead = "" if heading is None else f"{heading}\n"
+    for record in table.records():
+        where = f"{table.name}:{record.number}"
+        if record.problem:
+            reason, detail = record.problem
+            raise DataError(f"{where}: {reason} ({detail}); correct the row.")
+        try:
+            text = table.cell(record.values, name)
+        except LookupError:
+            raise DataError(f"{where} has no field {name}; give every row the same fields.") from None
+        if not isinstance(text, str):
+            raise DataError(f"{where}: {name} is not text; give a text in every row.")
+        yield Asked(text, _beside(table, ahead, record.values))
+        ahead = ""
 
 
-def _json_rows(source: str, learnt: Mapping[str, Any], field: str | None) -> Iterator[Asked]:
-    name, number = None, 0
-    for lines in line_batches(source):
-        for line in lines:
-            number += 1
-            if not line.strip():
-                continue
-            try:
-                row = parse_json(line, numbers=False)
-            except (ValueError, RecursionError):
-                raise DataError(f"{source}:{number}: this is not JSON; give one object per line.") from None
-            if not isinstance(row, dict):
-                raise DataError(
-                    f"{source}:{number}: a {type(row).__name__}, not an object; give one per line."
-                )
-            if name is None:
-                name = choose_input(source, list(row), learnt, field)
-            check_named(f"{source}:{number}", list(row), name)
-            if not isinstance(row[name], str):
-                raise DataError(f"{source}:{number}: {name} is not text; give a text in every row.")
-            yield Asked(row[name], _in_object(row))
-
-
-def _in_object(row: dict[str, Any]) -> Callable[[str], str]:
-    return lambda answer: json.dumps({**row, _free_name(list(row)): answer}, ensure_ascii=False)
+def _beside(table: Table, ahead: str, values: Any) -> Callable[[str], str]:
+    return lambda answer: ahead + table.answered(values, answer)
 
 
 def _lines(source: str, field: str | None, columns: bool, most: int) -> Iterator[list[Asked]]:
@@ -160,7 +129,3 @@ def _lines(source: str, field: str | None, columns: bool, most: int) -> Iterator
 
 def _after(line: str) -> Callable[[str], str]:
     return lambda answer: f"{line}\t{answer}"
-
-
-def _free_name(names: Sequence[str]) -> str:
-    return ANSWER if ANSWER not in names else f"anaphora_{ANSWER}"

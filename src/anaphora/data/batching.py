@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.pairs import Pairs
 from anaphora.data.pooled import POOL, PooledBatches, Rows, cut_by_size
 from anaphora.data.sending import Ragged, Sending
+from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import PairTokenizer
 
@@ -98,7 +98,7 @@ class PairBatches(PooledBatches[PairBatch]):
 
     def __init__(
         self,
-        pairs: Pairs,
+        pairs: Source,
         tokenizer: PairTokenizer,
         *,
         batch_tokens: int,
@@ -159,7 +159,7 @@ class _Encoded:
 
     @classmethod
     def of(
-        cls, pairs: Pairs, indices: Sequence[int] | np.ndarray[Any, Any], tokenizer: PairTokenizer
+        cls, pairs: Source, indices: Sequence[int] | np.ndarray[Any, Any], tokenizer: PairTokenizer
     ) -> _Encoded:
         sources: list[list[int]] = []
         targets: list[list[int]] = []

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from anaphora.data.files import Verdict
-from anaphora.data.jsonl_reader import text_problem
-from anaphora.data.pairs import Pair
+from anaphora.data.sources.roles import text_problem
 from anaphora.data.spilling import written_whole
 
+Pair = tuple[str, str]
 Sentence = tuple[Sequence[str] | str, Sequence[str] | str]
 _BREAK = re.compile(r"[\t\n\r]")
 
@@ -37,7 +37,7 @@ def spill_sentences(sentences: Iterable[Sentence], verdict: Verdict, path: Path)
 def split_words(sentence: object) -> list[str] | None:
     """The words of a text with spaces, or of a list of texts; None where it is neither."""
     if isinstance(sentence, str):
-        return sentence.split()
+        return sentence.split("\t") if "\t" in sentence else sentence.split()
     if isinstance(sentence, Sequence) and all(isinstance(word, str) for word in sentence):
         return list(sentence)
     return None

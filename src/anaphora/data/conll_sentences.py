@@ -14,11 +14,13 @@ from anaphora.data import corpora
 from anaphora.data.conll import Columns, form_of
 from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentences
 from anaphora.data.files import TextFile, Verdict
-from anaphora.data.holdout import hold_out
 from anaphora.data.lines import scan
-from anaphora.data.pairs import MemoryPairs, Pair, Pairs
-from anaphora.data.readers import open_pairs, reopen_pairs
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.objects import is_xy, peeked, table_of, together
+from anaphora.data.sources.opening import open_source, reopen_source, two_paths
+from anaphora.data.sources.roles import TAGGED
+from anaphora.data.sources.source import MemorySource, Source
 from anaphora.errors import DataError
 
 Tagged = str | Path | tuple[str | Path, str | Path] | Iterable[Sentence]
@@ -38,7 +40,7 @@ def open_sentences(
     target_field: str | None = None,
     bad_rows: str = "strict",
     spill: Path | None = None,
-) -> MemoryPairs:
+) -> MemorySource:
     """The sentences that ``data`` names, held in memory.
 
     data: path of a CoNLL or CoNLL-U file; of a ``.tsv``, ``.csv`` or ``.jsonl`` file of words and tags, both with
@@ -54,12 +56,19 @@ def open_sentences(
             form = form_of(data)
             if form in ("conll", "conllu"):
                 return read_columns(data, form, bad_rows, spill=spill, **named)
+        pairs = open_source(data, roles=TAGGED, role=role, bad_rows=bad_rows, spill=spill, **named)
+        return _split(pairs, bad_rows, str(data))
+    if two_paths(data):
         return _split(
-            open_pairs(data, role=role, bad_rows=bad_rows, spill=spill, **named), bad_rows, str(data)
+            open_source(data, bad_rows=bad_rows, spill=spill), bad_rows, " and ".join(map(str, data))
         )
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(one, str | Path) for one in data):
-        pairs = open_pairs((data[0], data[1]), role=role, bad_rows=bad_rows, spill=spill)  # type: ignore[arg-type]
-        return _split(pairs, bad_rows, " and ".join(map(str, data)))
+    data = together(*data) if is_xy(data) else data
+    table = table_of(data, f"the {role} table")
+    if table is None and isinstance(data, Iterable):
+        _, data, table = peeked(data, f"the {role} table")
+    if table is not None:
+        read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, **named}
+        return _split(open_source(data, roles=TAGGED, **read), bad_rows, table.name)
     if not isinstance(data, Iterable):
         raise DataError(
             f"A {type(data).__name__} cannot be read as tagged sentences; give a path, a corpus or pairs of words "
@@ -68,7 +77,7 @@ def open_sentences(
     verdict = Verdict(f"{role} sentences", bad_rows)
     if spill is None:
         held = hold_sentences(data, verdict)  # type: ignore[arg-type]
-        return MemoryPairs(held, {"kind": "memory", "skipped": dict(verdict.skipped)})
+        return MemorySource(held, {"kind": "memory", "skipped": dict(verdict.skipped)})
     path = spill_sentences(data, verdict, spill / f"{role}.conll")  # type: ignore[arg-type]
     kept = read_columns(path, "conll", "strict")
     kept.facts["skipped"] = dict(verdict.skipped)
@@ -83,7 +92,7 @@ def read_columns(
     source_field: str | None = None,
     target_field: str | None = None,
     spill: Path | None = None,
-) -> MemoryPairs:
+) -> MemorySource:
     """The sentences of a file of columns. A sentence with a bad row is left out as a whole, if that is allowed."""
     if not os.path.exists(path):
         raise DataError(f"{path} is neither a file nor an embedded corpus; `anaphora corpora` lists those.")
@@ -93,7 +102,7 @@ def read_columns(
     broken = {number for number, good in enumerate(table.good.tolist(), start=1) if not good}
     places = zip(table.starts.tolist(), table.sizes.tolist(), strict=True)
     columns = Columns(file.name, kind, source_field, target_field)
-    found: list[Pair] = []
+    found: list[tuple[str, str]] = []
     for block in columns.blocks(file.at(at, size).decode("utf-8", "replace") for at, size in places):
         if not block.words or broken.intersection(range(block.number, block.number + len(block.lines))):
             continue
@@ -112,37 +121,36 @@ def read_columns(
         "source_field": columns.source_field,
         "target_field": columns.target_field,
     }
-    return MemoryPairs(found, facts)
+    return MemorySource(found, facts)
 
 
 def open_training_sentences(
-    data: Tagged, valid: Tagged | None, *, seed: int, bad_rows: str, spill: Path | None, **fields: str | None
-) -> tuple[Pairs, Pairs]:
+    data: Tagged, valid: Tagged | None, *, seed: int, holdout: float = 0, **read: Any
+) -> tuple[Source, Source]:
     """``(train, dev)``: dev data are those given, an embedded corpus's own, or some sentences held out."""
-    read: dict[str, Any] = {"bad_rows": bad_rows, "spill": spill, **fields}
-    train = open_sentences(data, role="train", **read)
-    if valid is None and train.facts["kind"] == "corpus":
-        valid = data
-    if valid is None:
-        return hold_out(train, seed=seed)
-    return train, open_sentences(valid, role="dev", **read)
+    return open_both(
+        data,
+        valid,
+        lambda one, role: open_sentences(one, role=role, **read),
+        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
+    )
 
 
 def reopen_training_sentences(
     descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None
-) -> tuple[Pairs, Pairs]:
+) -> tuple[Source, Source]:
     """``(train, dev)`` of a run again, as its config describes them."""
     return reopen_both(
         descriptions,
         lambda one: _reopen(one, spill),
-        lambda whole, held: hold_out(whole, seed=held["seed"]),
+        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held.get("count", 0)),
     )
 
 
-def _reopen(description: dict[str, Any], spill: Path | None) -> Pairs:
+def _reopen(description: dict[str, Any], spill: Path | None) -> Source:
     kind = description["kind"]
     if "pairs" in description:
-        pairs = reopen_pairs(description["pairs"], spill=spill)
+        pairs = reopen_source(description["pairs"], roles=TAGGED, spill=spill)
         return _split(pairs, description["bad_rows"], str(description["pairs"].get("path", "the data")))
     check_kept(kind, "sentences")
     path = found_again(description["path"], spill)
@@ -152,10 +160,10 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> Pairs:
     return found
 
 
-def _split(pairs: Pairs, bad_rows: str, name: str) -> MemoryPairs:
+def _split(pairs: Source, bad_rows: str, name: str) -> MemorySource:
     """Pairs of texts, cut at spaces; each word must have its tag."""
     verdict = Verdict(name, bad_rows)
     found = hold_sentences(pairs, verdict)
     described = pairs.describe()
     facts = {"kind": described["kind"], "pairs": described, "bad_rows": bad_rows}
-    return MemoryPairs(found, {**facts, "skipped": dict(verdict.skipped)})
+    return MemorySource(found, {**facts, "skipped": dict(verdict.skipped)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import gzip
 import hashlib
@@ -9,12 +10,13 @@ import os
 import weakref
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from anaphora.errors import DataError
 from anaphora.files import Refused, limits, open_plain
-from anaphora.files.unpacking import unpacked_to_disk
+from anaphora.files.unpacking import packed_ending, unpacked_to_disk, written_to_disk
 
 CHUNK = 1 << 24
 LONGEST_ROW = 1 << 24
@@ -23,17 +25,23 @@ _REMEDY = 'correct the row, or set bad_rows="skip" (--skip-bad) to leave such ro
 
 
 class TextFile:
-    """Bytes of a file (of what is inside, for ``.gz``), read with ``pread``: nothing of it stays in memory.
+    """Bytes of a file (of what is inside, for ``.gz``, ``.zst`` and ``.zip``), read with ``pread``: nothing of it stays
+    in memory. UTF-16 is read as the UTF-8 it would be.
 
     ``folder`` is where a compressed file is unpacked to, into a file without a name that is gone when this
-    object is; by default the system's folder for temporary files.
+    object is; by default the system's folder for temporary files. ``lines`` are read instead of the file, if given: rows
+    of a file that is no text, made into text.
     """
 
-    def __init__(self, path: str | Path, folder: Path | None = None):
+    def __init__(self, path: str | Path, folder: Path | None = None, lines: Iterable[bytes] | None = None):
         self.name = str(path)
         self.path = os.path.abspath(path)
+        self.encoding = "UTF-8"
         try:
-            self._fd = unpacked_to_disk(path, folder) if self.name.endswith(".gz") else open_plain(path)
+            if lines is not None:
+                self._fd = written_to_disk(lines, folder)
+            else:
+                self._fd = unpacked_to_disk(path, folder) if packed_ending(path) else open_plain(path)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataError(
                 f"{self.name} is damaged and cannot be unpacked ({error}); make it again."
@@ -45,11 +53,33 @@ class TextFile:
                 ) from None
             reason = error.strerror or str(error)
             raise DataError(f"{self.name} cannot be read: {reason}; check the path.") from None
+        if os.pread(self._fd, 2, 0) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            self._fd, before, self.encoding = self._in_utf8(folder), self._fd, "UTF-16"
+            os.close(before)
         weakref.finalize(self, os.close, self._fd)
         self.size = os.fstat(self._fd).st_size
         self.begin = self._check_head()
         self.digest = hashlib.sha256()
         """Fed by whoever scans the file from its beginning to its end."""
+
+    def _in_utf8(self, folder: Path | None) -> int:
+        """A descriptor of the same text as UTF-8."""
+        decoder = codecs.getincrementaldecoder("utf-16")()
+
+        def blocks() -> Iterator[bytes]:
+            place = 0
+            while block := os.pread(self._fd, 1 << 20, place):
+                place += len(block)
+                yield decoder.decode(block).encode()
+            yield decoder.decode(b"", final=True).encode()
+
+        try:
+            return written_to_disk(blocks(), folder)
+        except UnicodeError as error:
+            os.close(self._fd)
+            raise DataError(
+                f"{self.name} begins like UTF-16 and is none ({error}); save it as UTF-8 text."
+            ) from None
 
     def at(self, offset: int, size: int) -> bytes:
         """``size`` bytes from ``offset`` on (fewer at the end)."""
@@ -74,8 +104,10 @@ class TextFile:
         head = self.at(0, 512)
         if head in (b"", b"\xef\xbb\xbf"):
             raise DataError(f"{self.name} is empty; give a file with at least one row.")
-        if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > len(head) // 4:
-            raise DataError(f"{self.name} looks like UTF-16 or a binary file; save it as UTF-8 text.")
+        if head.count(0) > len(head) // 4:
+            raise DataError(
+                f"{self.name} looks like UTF-16 without its mark, or a binary file; save it as UTF-8 text."
+            )
         return 3 if head.startswith(b"\xef\xbb\xbf") else 0
 
 

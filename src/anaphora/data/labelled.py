@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from anaphora.data import vectors_readers as arrays
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.vector_corpus import VectorCorpus
-from anaphora.data.fields import choose_fields
-from anaphora.data.holdout import hold_out
-from anaphora.data.pairs import Pairs
-from anaphora.data.readers import open_pairs, reopen_pairs
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
-from anaphora.data.tables import column_of, columns_of
-from anaphora.data.vectors import VectorRows, hold_out_vectors
+from anaphora.data.sources.formats import format_of, open_file
+from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.indexed import source_of
+from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
+from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
+from anaphora.data.sources.roles import LABELLED, choose_columns
+from anaphora.data.sources.source import Source
+from anaphora.data.sources.table import Hints, Table
+from anaphora.data.vectors import VectorRows
 from anaphora.data.vectors_files import is_array_file
 from anaphora.errors import DataError
 
-Labelled = Pairs | VectorRows
+Labelled = Source | VectorRows
 """Pairs of (text, label), or of (sequence of vectors, label); a label is text in both."""
-_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
+_FIELDS = ("source_field", "target_field")
 
 
 def open_labelled(
@@ -34,113 +34,118 @@ def open_labelled(
     bad_rows: str = "strict",
     spill: Path | None = None,
     scan: str = "rows",
-    source_field: str | None = None,
-    target_field: str | None = None,
     learnt: Mapping[str, Any] | None = None,
+    **fields: str | None,
 ) -> Labelled:
     """The examples that ``data`` names.
 
-    Texts: all that `open_pairs` takes, the second side being the label. Sequences of vectors: an ``.npz`` with X
+    Texts: all that `open_source` takes, the second column being the label. Sequences of vectors: an ``.npz`` with X
     and y; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files or
-    pictures with their labels; a folder with a folder per label; JSON lines with the fields ``sequence`` and ``label``; an
-    embedded corpus of vectors; from Python pairs (array, label), two arrays (X, y), or a table with named columns.
+    pictures with their labels; a folder with a folder per label; a table whose input is a list of numbers (JSON lines
+    with the fields ``sequence`` and ``label``, a data frame of arrays); an embedded corpus of vectors; from Python pairs
+    (array, label), two arrays (X, y), or a ``DataLoader`` of them.
     """
-    fields: dict[str, Any] = {"source_field": source_field, "target_field": target_field, "learnt": learnt}
+    read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, "learnt": learnt, **fields}
     if isinstance(data, str | Path):
-        return _named(data, role, bad_rows, spill, scan, fields)
-    if isinstance(data, tuple) and len(data) == 2:
-        first, second = data
-        if isinstance(first, str | Path) and is_array_file(first):
-            return arrays.read_array_files(Path(first), Path(second), scan=scan)
-        if isinstance(first, np.ndarray):
-            return arrays.hold_vectors(_together(first, second), role, spill, scan=scan)
-    columns = columns_of(data)
-    if columns is not None:
-        chosen = choose_fields(f"the {role} table", columns, source_field, target_field, learnt)
-        given, labels = (column_of(data, name, f"the {role} table") for name in chosen)
-        if given and not isinstance(given[0], str):
-            return arrays.hold_vectors(_together(given, labels), role, spill, scan=scan)
-        data = [
-            {chosen[0]: x, chosen[1]: arrays.label_text(label)}
-            for x, label in zip(given, labels, strict=True)
-        ]
-        return open_pairs(
-            data, role=role, bad_rows=bad_rows, spill=spill, source_field=chosen[0], target_field=chosen[1]
-        )
-    if isinstance(data, Iterable) and not _two_paths(data):
-        examples = iter(data)
-        head = list(itertools.islice(examples, 1))
-        examples = itertools.chain(head, examples)
-        if head and _is_vector_example(head[0]):
-            return arrays.hold_vectors(examples, role, spill, scan=scan)
-        data = _texts(examples)
-    return open_pairs(data, role=role, bad_rows=bad_rows, spill=spill, **fields)
+        return _named(data, scan, **read)
+    if two_paths(data):
+        if is_array_file(data[0]):
+            return arrays.read_array_files(Path(data[0]), Path(data[1]), scan=scan)
+        return open_source(data, roles=LABELLED, **read)
+    if is_xy(data):
+        data = together(*data)
+    data = unbatched(data) or data
+    table: Table | None = table_of(data, f"the {role} table")
+    first = next(table.records(), None) if table else None
+    values = first.values if first else None
+    if table is None and isinstance(data, Iterable):
+        values, data, table = peeked(data, f"the {role} table")
+        table = table or pairs_table(data, LABELLED, f"{role} examples")
+    if table is None or values is None:
+        return open_source(data, roles=LABELLED, **read)
+    names = choose_columns(table.name, table.names, LABELLED, fields, learnt)
+    if isinstance(_input(table, values, names[0]), str):
+        keep: dict[str, Any] = {"keep": f"{role}.jsonl", "bad_rows": bad_rows, "spill": spill}
+        found = source_of(table, LABELLED, dict(zip(_FIELDS, names, strict=True)), **keep)
+        if spill is None and table.names == ["source", "target"]:  # pairs have no names of their own
+            for field in _FIELDS:
+                found.facts.pop(field, None)
+        return found
+    return arrays.hold_vectors(_examples(table, names, f"{role} example"), role, spill, scan=scan)
 
 
 def open_training(
-    data: Any,
-    valid: Any | None,
-    *,
-    seed: int,
-    holdout: int,
-    spill: Path | None,
-    **read: Any,
+    data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
 ) -> tuple[Labelled, Labelled]:
-    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` rows held out."""
-    train = open_labelled(data, role="train", spill=spill, **read)
-    facts = train.describe()
-    if valid is None and "corpus" in (facts["kind"], facts.get("form")):
-        valid = data
-    if valid is None:
-        return _held_out(train, seed, holdout)
-    return train, open_labelled(valid, role="dev", spill=spill, **read)
+    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the rows held out."""
+    return open_both(
+        data,
+        valid,
+        lambda one, role: open_labelled(one, role=role, **read),
+        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
+    )
 
 
-def reopen_training(descriptions: dict[str, Any], *, spill: Path | None) -> tuple[Labelled, Labelled]:
+def reopen_training(descriptions: Mapping[str, Any], *, spill: Path | None) -> tuple[Labelled, Labelled]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
     return reopen_both(
         descriptions,
         lambda one: _reopen(one, spill),
-        lambda whole, held: _held_out(whole, held["seed"], held.get("count", 0)),
+        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held.get("count", 0)),
     )
 
 
-def _named(
-    data: str | Path,
-    role: str,
-    bad_rows: str,
-    spill: Path | None,
-    scan: str,
-    fields: dict[str, Any],
-) -> Labelled:
+def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = None, **read: Any) -> Labelled:
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None
     if isinstance(corpus, VectorCorpus):
-        return arrays.generate_vectors(corpus, find(name, variant or None)[1], _SPLITS[role], scan=scan)
+        return arrays.generate_vectors(
+            corpus, find(name, variant or None)[1], SPLITS[read["role"]], scan=scan
+        )
     path = Path(data)
     if corpus is None and path.is_dir():
-        return arrays.read_folder(path, scan=scan)
+        return arrays.read_folder(path, scan=scan, bad_rows=read["bad_rows"])
     if corpus is None and is_array_file(path):
         if path.suffix.lower() != ".npz":
             raise DataError(f"{path} has no labels beside it; give two files, or an .npz with X and y.")
         return arrays.read_npz(path, scan=scan)
-    if path.suffix.lower() == ".jsonl" and arrays.holds_sequences(path):
-        return arrays.read_sequence_lines(path, bad_rows, scan=scan, target_field=fields["target_field"])
-    pairs = open_pairs(data, role=role, bad_rows=bad_rows, spill=spill, **fields)
+    fields = {field: read.get(field) for field in _FIELDS}
+    form = None if corpus else format_of(path)
+    if form is not None and form.name in ("jsonl", "json", "columnar"):
+        table = open_file(path, read["spill"], Hints(tuple(filter(None, fields.values()))))
+        first = next((record.values for record in table.records() if record.problem is None), None)
+        if first is not None:
+            names = choose_columns(table.name, table.names, LABELLED, fields, read["learnt"])
+            if not isinstance(_input(table, first, names[0]), str):
+                return arrays.read_sequences(table, names, path, read["bad_rows"], scan=scan)
+    pairs = open_source(data, roles=LABELLED, facts=facts, **read)
     if corpus is None and pairs[0][0].strip().lower().endswith(arrays.FILE_ENDINGS):
-        return arrays.read_listed(pairs, path, scan=scan)
+        return arrays.read_listed(pairs, path, scan=scan, bad_rows=read["bad_rows"])
     return pairs
 
 
-def _held_out(train: Labelled, seed: int, count: int) -> tuple[Labelled, Labelled]:
-    if isinstance(train, VectorRows):
-        return hold_out_vectors(train, seed=seed, count=count)
-    return hold_out(train, seed=seed, count=count)
+def _input(table: Table, values: Any, name: str) -> Any:
+    """The input of the first row; a text where there is none, so that reading the rows as texts reports it."""
+    try:
+        value = table.cell(values, name)
+    except Exception:  # not a pair, a missing field: for the reader to name
+        return ""
+    return "" if value is None or isinstance(value, int | float) else value
 
 
-def _reopen(description: dict[str, Any], spill: Path | None) -> Labelled:
+def _examples(table: Table, names: list[str], where: str) -> Iterator[Any]:
+    for record in table.records():
+        try:
+            yield tuple(table.cell(record.values, name) for name in names)
+        except Exception:
+            raise DataError(
+                f"{where} {record.number} is not a pair of an array and a label; give pairs."
+            ) from None
+
+
+def _reopen(description: Mapping[str, Any], spill: Path | None) -> Labelled:
     if description["kind"] != "vectors":
-        return reopen_pairs(description, spill=spill)
+        return reopen_source(description, roles=LABELLED, spill=spill)
     form = description["form"]
     check_kept(form, "examples")
     if form == "corpus":
@@ -156,31 +161,3 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> Labelled:
         rows = open_labelled(given, **{key: description[key] for key in kept if key in description})
     check_same(rows, description, place)
     return rows
-
-
-def _two_paths(data: Any) -> bool:
-    return (
-        isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(one, str | Path) for one in data)
-    )
-
-
-def _together(X: Any, y: Any) -> Iterator[Any]:
-    labels = list(y)
-    if len(labels) != len(X):
-        raise DataError(
-            f"There are {len(X)} sequences and {len(labels)} labels; give one label per sequence."
-        )
-    return zip(X, labels, strict=True)
-
-
-def _is_vector_example(example: Any) -> bool:
-    return isinstance(example, tuple | list) and len(example) == 2 and not isinstance(example[0], str)
-
-
-def _texts(examples: Iterator[Any]) -> Iterator[Any]:
-    """Labels that are numbers or lists as text; what is no pair is left for the reader to name."""
-    for example in examples:
-        if isinstance(example, tuple | list) and len(example) == 2 and not isinstance(example[1], str):
-            yield example[0], arrays.label_text(example[1])
-        else:
-            yield example

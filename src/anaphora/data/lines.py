@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -72,8 +73,7 @@ class LineTable:
 def scan(file: TextFile, verdict: Verdict, judge: Judge, *, keep_all: bool = False) -> LineTable:
     """The lines of ``file`` that are sound text and pass ``judge``; with ``keep_all`` the others too, marked."""
     starts, sizes, goods = [], [], []
-    for lines in _read(file):
-        _check_text(lines)
+    for lines in chunks(file):
         judge(lines)
         for index in sorted(lines.bad):
             verdict.reject(lines.number + index, *lines.bad[index])
@@ -89,6 +89,14 @@ def scan(file: TextFile, verdict: Verdict, judge: Judge, *, keep_all: bool = Fal
     table = LineTable(np.concatenate(starts), np.concatenate(sizes), np.concatenate(goods), 0)
     table.text_bytes = int(table.sizes.sum(dtype=np.int64))
     return table
+
+
+def chunks(file: TextFile) -> Iterator[Lines]:
+    """The file in chunks of whole lines, those that are not sound text marked; it is fingerprinted on the way."""
+    file.digest = hashlib.sha256()
+    for lines in _read(file):
+        _check_text(lines)
+        yield lines
 
 
 def _read(file: TextFile) -> Iterator[Lines]:

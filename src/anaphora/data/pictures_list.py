@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from anaphora.data.holdout import check_share, usual_share
 from anaphora.data.pictures import Pixels, Size, read_picture
 
 KEPT_BYTES = 1 << 30
@@ -56,6 +53,10 @@ class PictureList:
             pixels = read_picture(path, size=self.size)
         return pixels
 
+    def part(self, chosen: Sequence[int], facts: dict[str, Any]) -> PicturePart:
+        """The pictures at ``chosen`` with all their texts, so that no picture is in two parts."""
+        return PicturePart(self, [int(i) for i in chosen], facts)
+
     @property
     def rows(self) -> int:
         """How many texts there are about all pictures together."""
@@ -80,15 +81,3 @@ class PicturePart(PictureList):
 
     def describe(self) -> dict[str, Any]:
         return {**self.facts, "rows": self.rows, "pictures": len(self), "of": self._whole.describe()}
-
-
-def hold_out_pictures(whole: PictureList, *, seed: int, count: int) -> tuple[PicturePart, PicturePart]:
-    """``(train, dev)``: ``count`` pictures (0: the usual share), chosen by ``seed``, become dev data with all their
-    texts, so that no picture is in both."""
-    order = np.random.RandomState(seed).permutation(len(whole))
-    facts = {"kind": "held-out", "seed": seed, "count": count}
-    held = check_share(count, len(whole)) or usual_share(len(whole))
-    return (
-        PicturePart(whole, np.sort(order[held:]).tolist(), {**facts, "part": "train"}),
-        PicturePart(whole, np.sort(order[:held]).tolist(), {**facts, "part": "dev"}),
-    )

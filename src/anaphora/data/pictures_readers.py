@@ -15,11 +15,12 @@ import numpy as np
 
 from anaphora.data.corpora import CORPORA, CORPUS_SEED, find
 from anaphora.data.files import TextFile, Verdict
-from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.lines import Lines, scan
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
-from anaphora.data.pictures_list import PictureList, Texts, hold_out_pictures
+from anaphora.data.pictures_list import PictureList, Texts
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.roles import text_problem
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.arrays import load_npz
@@ -67,15 +68,15 @@ def open_pictures(
 
 
 def open_training_pictures(
-    data: Any, valid: Any | None, *, seed: int, holdout: int, **read: Any
+    data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
 ) -> tuple[PictureList, PictureList]:
-    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` pictures held out."""
-    train = open_pictures(data, role="train", **read)
-    if valid is None and train.facts["kind"] == "corpus":
-        valid = data
-    if valid is None:
-        return hold_out_pictures(train, seed=seed, count=holdout)
-    return train, open_pictures(valid, role="dev", **read)
+    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the pictures held out."""
+    return open_both(
+        data,
+        valid,
+        lambda one, role: open_pictures(one, role=role, **read),
+        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
+    )
 
 
 def reopen_training_pictures(
@@ -85,7 +86,7 @@ def reopen_training_pictures(
     return reopen_both(
         descriptions,
         lambda one: _reopen(one, spill),
-        lambda whole, held: hold_out_pictures(whole, seed=held["seed"], count=held["count"]),
+        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held["count"]),
     )
 
 

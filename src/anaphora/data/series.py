@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.data.sources.holdout import held_count
 from anaphora.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -84,15 +85,7 @@ class SeriesData:
         for one in self.series:
             wider = np.concatenate([one.values, np.full((len(one), 1), np.nan)], axis=1)
             chosen.append(Series(one.name, wider[:, places], one.times, one.begin))
-        return SeriesData(
-            tuple(columns),
-            tuple(chosen),
-            self.facts,
-            self.targets,
-            self.known,
-            self.time_name,
-            self.series_name,
-        )
+        return replace(self, columns=tuple(columns), series=tuple(chosen))
 
     @property
     def place(self) -> str:
@@ -102,32 +95,32 @@ class SeriesData:
         return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
 
 
-def hold_out(data: SeriesData, *, least: int, whole: bool) -> tuple[SeriesData, SeriesData]:
-    """``(train, dev)``: the last tenth of every series, at least ``least`` steps of it, or of ``whole`` series the
-    last tenth of them. Dev steps come after all training steps of their series; the steps before them are history."""
+def hold_out(
+    data: SeriesData, *, least: int, whole: bool, holdout: float = 0
+) -> tuple[SeriesData, SeriesData]:
+    """``(train, dev)``: the end of every series, at least ``least`` steps of it, or of ``whole`` series the last of them:
+    a tenth, or the share or count that ``holdout`` says. Dev steps come after all training steps of their series; the
+    steps before them are history."""
     facts = {"kind": "held-out", "of": data.facts, "least": least, "whole": whole}
+    facts |= {"count": holdout} if holdout else {}
     if whole:
-        count = max(1, int(len(data.series) * SHARE))
         if len(data.series) < 2:
             raise DataError(
                 f"{data.place}: one series is too little to hold whole ones out of; give dev data of your own."
             )
+        count = _held(len(data.series), holdout, 1, "series")
         parts = data.series[:-count], data.series[-count:]
     else:
-        ends = [len(one) - max(least, int(len(one) * SHARE)) for one in data.series]
-        train = tuple(one.cut(one.begin, max(end, 0)) for one, end in zip(data.series, ends, strict=True))
-        dev = tuple(one.cut(max(end, 0), len(one)) for one, end in zip(data.series, ends, strict=True))
+        ends = [max(len(one) - _held(len(one), holdout, least, "steps"), 0) for one in data.series]
+        train = tuple(one.cut(one.begin, end) for one, end in zip(data.series, ends, strict=True))
+        dev = tuple(one.cut(end, len(one)) for one, end in zip(data.series, ends, strict=True))
         parts = train, dev
     made = [
-        SeriesData(
-            data.columns,
-            part,
-            {**facts, "part": name},
-            data.targets,
-            data.known,
-            data.time_name,
-            data.series_name,
-        )
+        replace(data, series=part, facts={**facts, "part": name})
         for name, part in zip(("train", "dev"), parts, strict=True)
     ]
     return made[0], made[1]
+
+
+def _held(count: int, holdout: float, least: int, what: str) -> int:
+    return max(least, held_count(holdout, count, what=what) if holdout else int(count * SHARE))

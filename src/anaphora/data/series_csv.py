@@ -1,18 +1,24 @@
-"""Series from comma-separated values with a header: a column per variable, a row per step, oldest first."""
+"""Series from a table: a column per variable, a row per step, oldest first."""
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
+import warnings
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from anaphora.data.files import TextFile
 from anaphora.data.series import Series
 from anaphora.data.series_times import NAMES, is_number, looks_like_time
+from anaphora.data.sources.formats import open_file
+from anaphora.data.sources.formats.comma import CsvTable
+from anaphora.data.sources.roles import check_named
+from anaphora.data.sources.table import Hints, Record, Table
 from anaphora.errors import DataError
 from anaphora.files import limits
 
@@ -20,128 +26,156 @@ MISSING = ("", "nan", "na", "n/a", "null", "none", "?", "-")
 """Cells that say that a value is missing, in any case of letters."""
 SERIES = "series"
 """A column called so says which series a row belongs to."""
+_FEW = 3
+"""Rows from which a column without a single number is no column of numbers with mistakes but a text."""
 
 
-def read_table(path: str | Path) -> tuple[tuple[str, ...], list[Series], str, str]:
-    """The columns, the series, and the names of the time and the series column of one file (``-``: standard input).
-
-    Without a column ``series`` the file is one series, named like the file.
-    """
-    name = "standard input" if str(path) == "-" else str(path)
-    raw = _standard_input() if str(path) == "-" else TextFile(path).whole()
-    records = _records(name, _text(name, raw))
-    header = _header(name, records)
-    body = [(number, row) for number, row in records[1:] if row]
-    if not body:
-        raise DataError(f"{name}: has a header but no rows; give at least one step.")
-    time, series = _special(header, body[0][1])
-    values = [i for i in range(len(header)) if i not in (time, series)]
-    if not values:
-        raise DataError(f"{name}: has no column of numbers; give at least one besides the time.")
-    table = np.empty((len(body), len(values)))
-    for place, (number, row) in enumerate(body):
-        if len(row) != len(header):
-            raise DataError(
-                f"{name}:{number}: has {len(row)} columns where the header has {len(header)}; correct the row."
-            )
-        for column, i in enumerate(values):
-            table[place, column] = _number(name, number, header[i], row[i])
-    times = [row[time] for _, row in body] if time is not None else []
-    owners = [row[series] for _, row in body] if series is not None else []
-    found = _parted(Path(name).stem, table, times, owners)
-    columns = tuple(header[i] for i in values)
-    return columns, found, "" if time is None else header[time], "" if series is None else header[series]
-
-
-def _parted(name: str, table: np.ndarray, times: Sequence[str], owners: Sequence[str]) -> list[Series]:
-    """One series, or one for each different owner in the order in which they first appear."""
-    if not owners:
-        return [Series(name, table, tuple(times))]
-    rows: dict[str, list[int]] = {}
-    for row, owner in enumerate(owners):
-        rows.setdefault(owner, []).append(row)
-    return [
-        Series(owner, table[chosen], tuple(times[i] for i in chosen) if times else ())
-        for owner, chosen in rows.items()
-    ]
-
-
-def _standard_input() -> bytes:
+def table_at(path: str | Path, spill: Path | None = None) -> Table:
+    """The table in a file, whose first row is a header (``-``: CSV from standard input)."""
+    if str(path) != "-":
+        return open_file(path, spill, Hints(header=True))
     most = limits()
     raw = sys.stdin.buffer.read(most.bytes + 1)
     if reason := most.excess(len(raw)):
         raise DataError(f"standard input cannot be read: {reason}.")
-    return raw
+    return CsvTable("standard input", spill, Hints(header=True), TextFile("standard input", spill, [raw]))
 
 
-def _text(name: str, raw: bytes) -> str:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}:{number}: this is not UTF-8 text; save the file as UTF-8.") from None
-    if not text.strip():
-        raise DataError(f"{name} is empty; give a header and at least one row.")
-    return text
+def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, ...], list[Series], str, str]:
+    """The columns, the series, and the names of the time and the series column of a table.
+
+    Without a column ``series`` the table is one series, named like the file. Columns of texts are left out, with a
+    warning.
+    """
+    _check_header(table)
+    begin = next((record for record in table.records() if record.problem is None), None)
+    if begin is None:
+        _report_first(table)
+        raise DataError(f"{table.name}: has a header but no rows; give at least one step.")
+    time, series = _special(table, begin, time_field)
+    names = [name for name in table.names if name not in (time, series)]
+    texts = _texts(table, names)
+    if texts and len(texts) < len(names):
+        told = ", ".join(" ".join(name.split())[:40] for name in texts[:6])
+        warnings.warn(f"{table.name}: left out {told}: texts, not numbers", stacklevel=4)
+        names = [name for name in names if name not in texts]
+    if not names:
+        raise DataError(f"{table.name}: has no column of numbers; give at least one besides the time.")
+    values, times, owners = array("d"), list[str](), list[str]()
+    for record in table.records():
+        _check(table, record)
+        for name in names:
+            values.append(_number(table, record, name))
+        times += [str(table.cell(record.values, time))] if time else []
+        owners += [str(table.cell(record.values, series))] if series else []
+    grid = np.frombuffer(values, dtype=np.float64).reshape(-1, len(names))
+    found = _parted(Path(table.name).name.partition(".")[0] or table.name, grid, times, owners)
+    return tuple(names), found, time or "", series or ""
 
 
-def _records(name: str, text: str) -> list[tuple[int, list[str]]]:
-    """Every record with the number of its last line."""
-    lines = text.splitlines()
-    delimiter = max(",;\t", key=lines[0].count)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    found: list[tuple[int, list[str]]] = []
-    try:
-        for row in reader:
-            found.append((reader.line_num, row))
-    except csv.Error as error:
-        raise DataError(
-            f"{name}:{reader.line_num}: cannot be read as CSV ({error}); correct the row."
-        ) from None
-    return found
+def _parted(
+    name: str, grid: np.ndarray[Any, Any], times: Sequence[str], owners: Sequence[str]
+) -> list[Series]:
+    """One series, or one for each different owner in the order in which they first appear."""
+    if not owners:
+        return [Series(name, grid, tuple(times))]
+    rows: dict[str, list[int]] = {}
+    for row, owner in enumerate(owners):
+        rows.setdefault(owner, []).append(row)
+    return [
+        Series(owner, grid[chosen], tuple(times[i] for i in chosen) if times else ())
+        for owner, chosen in rows.items()
+    ]
 
 
-def _header(name: str, records: Sequence[tuple[int, list[str]]]) -> list[str]:
-    header = [title.strip() for title in records[0][1]]
-    for title in header:
-        if not title:
-            raise DataError(f"{name}:1: a column has no name; give each column its own.")
-        if header.count(title) > 1:
+def _check_header(table: Table) -> None:
+    names = table.names
+    if not names:
+        raise DataError(f"{table.name} is empty; give a header and at least one row.")
+    for title in names:
+        if not title.strip():
+            raise DataError(f"{table.name}:1: a column has no name; give each column its own.")
+        if names.count(title) > 1:
             raise DataError(
-                f"{name}:1: the header names {' '.join(title.split())} twice; give each column its own name."
+                f"{table.name}:1: the header names {' '.join(title.split())} twice; give each column its own name."
             )
-    if all(is_number(title) for title in header):
-        raise DataError(f"{name}:1: holds numbers where the names of the columns belong; add a header.")
-    return header
+    if all(is_number(title) for title in names):
+        raise DataError(f"{table.name}:1: holds numbers where the names of the columns belong; add a header.")
 
 
-def _special(header: Sequence[str], first: Sequence[str]) -> tuple[int | None, int | None]:
-    """The places of the time and of the series column."""
-    plain = [title.lower() for title in header]
-    series = plain.index(SERIES) if SERIES in plain else None
-    named = [i for i, title in enumerate(plain) if title in NAMES]
-    if named:
+def _report_first(table: Table) -> None:
+    for record in table.records():
+        _check(table, record)
+
+
+def _check(table: Table, record: Record) -> None:
+    if record.problem is None:
+        return
+    reason, detail = record.problem
+    where = f"{table.name}:{record.number}"
+    if reason == "wrong number of columns":
+        found, _, wanted = detail.partition(" where ")
+        raise DataError(f"{where}: has {found} columns where {wanted}; correct the row.")
+    if reason == "broken quotes":
+        raise DataError(f"{where}: cannot be read as CSV ({detail}); correct the row.")
+    if reason == "broken UTF-8":
+        raise DataError(f"{where}: this is not UTF-8 text ({detail}); save the file as UTF-8.")
+    raise DataError(f"{where}: {reason} ({detail}); correct the row.")
+
+
+def _special(table: Table, first: Record, time_field: str | None) -> tuple[str | None, str | None]:
+    """The names of the time and of the series column."""
+    plain = {title.lower(): title for title in reversed(table.names)}
+    series = plain.get(SERIES)
+    if time_field is not None:
+        check_named(table.name, table.names, time_field)
+        return time_field, series
+    if named := [title for title in table.names if title.lower() in NAMES]:
         return named[0], series
-    place = 1 if series == 0 else 0
-    unnamed = place < min(len(header), len(first)) and looks_like_time(first[place])
-    return (place if unnamed else None), series
+    rest = [title for title in table.names if title != series]
+    value = table.cell(first.values, rest[0]) if rest else None
+    if value is not None and (hasattr(value, "isoformat") or looks_like_time(str(value))):
+        return rest[0], series
+    return None, series
 
 
-def _number(name: str, line: int, column: str, cell: str) -> float:
-    text = cell.strip()
+def _texts(table: Table, names: Sequence[str]) -> list[str]:
+    """Columns of which no value is a number; only where there are rows enough to tell."""
+    numbers: set[str] = set()
+    rows = 0
+    filled: dict[str, int] = dict.fromkeys(names, 0)
+    for rows, record in enumerate(table.records(), start=1):
+        if record.problem is None:
+            for name in names:
+                text = _plain(table.cell(record.values, name))
+                filled[name] += text.lower() not in MISSING
+                if is_number(text.replace(",", ".", 1)) and text.lower() not in MISSING:
+                    numbers.add(name)
+        if rows > 200 or len(numbers) == len(names):
+            break
+    return [name for name in names if name not in numbers and filled[name] >= _FEW]
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _number(table: Table, record: Record, column: str) -> float:
+    text = _plain(table.cell(record.values, column))
     if text.lower() in MISSING:
         return math.nan
+    where = f"{table.name}:{record.number}"
     try:
         value = float(text)
     except ValueError:
         shown = text if len(text) <= 30 else f"{text[:27]}…"
         comma = " (write a decimal point, not a comma)" if is_number(text.replace(",", ".", 1)) else ""
         raise DataError(
-            f"{name}:{line}: column {column} holds {shown!r}, which is not a number{comma}; correct it, or leave "
+            f"{where}: column {column} holds {shown!r}, which is not a number{comma}; correct it, or leave "
             "the cell empty if the value is missing."
         ) from None
     if not math.isfinite(value):
         raise DataError(
-            f"{name}:{line}: column {column} holds {text}, which is not finite; correct it, or leave the cell empty."
+            f"{where}: column {column} holds {text}, which is not finite; correct it, or leave the cell empty."
         )
     return value

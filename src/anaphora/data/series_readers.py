@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,47 +14,60 @@ from anaphora.data.corpora.waves import Waves
 from anaphora.data.reopening import as_described, check_kept, check_same, found_again
 from anaphora.data.series import Series, SeriesData, hold_out
 from anaphora.data.series_arrays import from_python, read_arrays, read_rolls, write_arrays
-from anaphora.data.series_csv import read_table
+from anaphora.data.series_csv import read_table, table_at
+from anaphora.data.sources.formats import ending_of, format_of
+from anaphora.data.sources.objects import table_of
 from anaphora.errors import DataError
 
 STDIN = "-"
-ENDINGS = (".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".csv.gz")
+ARRAYS, ROLLS = (".npy", ".npz"), ".json"
 
 
-def open_series(data: Any, *, role: str = "train", spill: Path | None = None) -> SeriesData:
+def open_series(
+    data: Any, *, role: str = "train", spill: Path | None = None, time_field: str | None = None
+) -> SeriesData:
     """The series that ``data`` names.
 
-    data: path of a CSV file with a header (``-``: standard input), of ``.npy`` or ``.npz`` arrays, or of a JSON file of piano rolls; a folder
-        of such files or a list of paths, each a series; the name of an embedded corpus, of which ``role`` ("train",
-        "dev", "test") picks the split; or arrays: see `from_python`.
-    spill: folder into which arrays are written, so that they can be opened again.
+    data: path of a table with a header (CSV, TSV, JSON lines, Parquet, Arrow; ``-``: CSV from standard input), of ``.npy``
+        or ``.npz`` arrays, or of a JSON file of piano rolls; a folder of such files or a list of paths, each a series;
+        the name of an embedded corpus, of which ``role`` ("train", "dev", "test") picks the split; a data frame or
+        dictionaries, a row per step; or arrays: see `from_python`.
+    spill: folder into which what comes from Python is written, so that it can be opened again.
+    time_field: the column of the times; by default one called date, time or so, or a first column of dates.
     """
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
             return _generated(name, variant or None, role)
-        return _open_files(_files(data), role)
+        return _open_files(_files(data), role, time_field)
     if isinstance(data, tuple | list) and data and all(isinstance(one, str | Path) for one in data):
-        return _open_files(list(data), role)
-    columns, series = from_python(data)
+        return _open_files(list(data), role, time_field)
+    table = None if isinstance(data, Mapping) else table_of(data, f"the {role} table")
+    time_name = series_name = ""
+    if table is not None:
+        columns, series, time_name, series_name = read_table(table, time_field)
+    else:
+        columns, series = from_python(data)
     facts: dict[str, Any] = {"kind": "memory"}
     if spill is not None:
         path = spill / f"{role}.npz"
         write_arrays(path, series)
         facts = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
-    return SeriesData(columns, tuple(series), facts)
+        series = [replace(one, times=()) for one in series]  # times are not kept
+    facts |= {"time_field": time_field} if time_field else {}
+    return SeriesData(columns, tuple(series), facts, time_name=time_name, series_name=series_name)
 
 
 def open_training_series(
-    data: Any, valid: Any | None, *, least: int, whole: bool, spill: Path | None
+    data: Any, valid: Any | None, *, least: int, whole: bool, holdout: float = 0, **read: Any
 ) -> tuple[SeriesData, SeriesData]:
     """``(train, dev)``: dev data are those given, the data's own split, or what `hold_out` takes from the end."""
-    train = open_series(data, role="train", spill=spill)
+    train = open_series(data, role="train", **read)
     if valid is None and (train.facts["kind"] == "corpus" or "dev" in train.facts.get("splits", ())):
         valid = data
     if valid is None:
-        return hold_out(train, least=least, whole=whole)
-    return train, open_series(valid, role="dev", spill=spill)
+        return hold_out(train, least=least, whole=whole, holdout=holdout)
+    return train, open_series(valid, role="dev", **read)
 
 
 def reopen_series(description: dict[str, Any], *, spill: Path | None = None) -> SeriesData:
@@ -61,7 +75,8 @@ def reopen_series(description: dict[str, Any], *, spill: Path | None = None) -> 
     with as_described():
         if description["kind"] == "held-out":
             whole = _again(description["of"], spill)
-            parts = hold_out(whole, least=description["least"], whole=description["whole"])
+            kept = {"least": description["least"], "whole": description["whole"]}
+            parts = hold_out(whole, holdout=description.get("count", 0), **kept)
             found = parts[0 if description["part"] == "train" else 1]
         else:
             found = _again(description, spill)
@@ -76,7 +91,7 @@ def _again(facts: dict[str, Any], spill: Path | None) -> SeriesData:
     if facts["kind"] == "spilled":
         _, series = read_arrays(found_again(facts["paths"][0], spill))
         return SeriesData(tuple(facts["named"]), tuple(series), facts)
-    return _open_files(facts["paths"], facts["role"])
+    return _open_files(facts["paths"], facts["role"], facts.get("time_field"))
 
 
 def _files(data: str | Path) -> list[str | Path]:
@@ -85,11 +100,9 @@ def _files(data: str | Path) -> list[str | Path]:
     if str(data) == STDIN:
         return [data]
     if path.is_dir():
-        found: list[str | Path] = sorted(one for one in path.iterdir() if one.name.lower().endswith(ENDINGS))
+        found: list[str | Path] = sorted(one for one in path.iterdir() if _kind(one) is not None)
         if not found:
-            raise DataError(
-                f"{data}: holds no series; give a folder of files that end in {', '.join(ENDINGS)}."
-            )
+            raise DataError(f"{data}: holds no series; give a folder of .csv, .npy, .npz or .json files.")
         return found
     if not os.path.exists(path):
         names = [name for name, corpus in corpora.CORPORA.items() if isinstance(corpus, Waves)]
@@ -99,28 +112,29 @@ def _files(data: str | Path) -> list[str | Path]:
     return [data]
 
 
-def _open_files(paths: Sequence[str | Path], role: str) -> SeriesData:
+def _open_files(paths: Sequence[str | Path], role: str, time_field: str | None = None) -> SeriesData:
     facts: dict[str, Any] = {
         "kind": "files",
         "paths": [os.path.abspath(path) for path in paths],
         "role": role,
     }
+    facts |= {"time_field": time_field} if time_field else {}
     columns: tuple[str, ...] = ()
     series: list[Series] = []
     time_name = series_name = ""
     for path in paths:
-        ending = ".csv" if str(path) == STDIN else _ending(path)
-        if ending is None:
+        kind = _kind(path)
+        if kind is None:
             raise DataError(
                 f"{path}: its ending does not tell the form; use .csv (with a header), .npy, .npz or .json (piano rolls)."
             )
-        if ending in (".npy", ".npz"):
+        if kind == "arrays":
             own, found = read_arrays(path)
-        elif ending == ".json":
+        elif kind == "rolls":
             own, found, splits = read_rolls(path, role)
             facts["splits"] = ["dev" if name == "valid" else name for name in splits]
         else:
-            own, found, time_name, series_name = read_table(path)
+            own, found, time_name, series_name = read_table(table_at(path), time_field)
         if columns and set(own) != set(columns):
             odd = sorted(set(own) ^ set(columns))[0]
             raise DataError(
@@ -131,8 +145,14 @@ def _open_files(paths: Sequence[str | Path], role: str) -> SeriesData:
     return SeriesData(columns, tuple(series), facts, time_name=time_name, series_name=series_name)
 
 
-def _ending(path: str | Path) -> str | None:
-    return next((ending for ending in ENDINGS if str(path).lower().endswith(ending)), None)
+def _kind(path: str | Path) -> str | None:
+    """``arrays``, ``rolls`` or ``table``; None for files of other forms."""
+    ending = ending_of(path)
+    if ending in ARRAYS:
+        return "arrays"
+    if ending == ROLLS:
+        return "rolls"
+    return "table" if str(path) == STDIN or format_of(path) is not None else None
 
 
 def _generated(name: str, variant: str | None, role: str) -> SeriesData:

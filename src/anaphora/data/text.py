@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.files import TextFile, Verdict
+from anaphora.data.sources.holdout import held_count
 from anaphora.errors import DataError
 
 BLOCK = 1 << 22
@@ -20,7 +21,7 @@ Selection = Callable[[Iterator[str]], Iterator[str]]
 
 
 @dataclass
-class Source:
+class TextParts:
     """Files one after the other, or a text in memory. A last line without an end gets one; CR LF becomes LF."""
 
     parts: Sequence[TextFile | bytes]
@@ -73,7 +74,7 @@ class Text:
 
     def __init__(
         self,
-        source: Source,
+        source: TextParts,
         *,
         lines: int | None = None,
         characters: int | None = None,
@@ -97,6 +98,12 @@ class Text:
         blocks = self.source.blocks()
         return blocks if self._select is None else self._select(blocks)
 
+    def part(self, facts: dict[str, Any], lines: int, characters: int, select: Selection) -> Text:
+        """A part of the text; ``facts`` say which."""
+        return Text(
+            self.source, lines=lines, characters=characters, part=facts, select=select, folder=self.folder
+        )
+
     def describe(self) -> dict[str, Any]:
         """What was read, as JSON; `reopen_texts` takes it."""
         source = self.source
@@ -114,60 +121,66 @@ class Text:
         return {"kind": "held-out", **self._part, "rows": self.lines, "of": whole}
 
 
-def hold_out_end(text: Text, share: float) -> tuple[Text, Text]:
-    """``(train, dev)``: the last ``share`` of the characters, from the next line's beginning on, becomes dev text."""
-    total = text.characters
-    place = _line_begin(text, int(total * (1 - share)))
-    if not 0 < place < total:
-        place = int(total * (1 - share))  # one long line
+SHARE, MOST = 0.1, 1000
+"""What is held out of text unless said otherwise: a tenth; of separate lines at most so many."""
+
+
+def hold_out_end(text: Text, holdout: float) -> tuple[Text, Text]:
+    """``(train, dev)``: the end of the text becomes dev text: a share of the characters, from the next line's beginning
+    on, or as many lines as ``holdout`` counts."""
+    total, lines = text.characters, text.source.lines
+    if holdout >= 1:
+        place = _place_of_line(text, lines - held_count(holdout, lines, what="lines"))
+    else:
+        place = _line_begin(text, int(total * (1 - (holdout or SHARE))))
+        if not 0 < place < total:
+            place = int(total * (1 - (holdout or SHARE)))  # one long line
     if not 0 < place < total:
         raise DataError(
             f"{text.source.name}: too little text to hold dev text out of; give more, or dev text of your own."
         )
     before = sum(block.count("\n") for block in _stretch(0, place)(text.source.blocks()))
-    parts = []
-    for role, begin, end, lines in (("train", 0, place, before), ("dev", place, total, len(text) - before)):
-        part = {"part": role, "hold_out": share}
-        parts.append(
-            Text(
-                text.source,
-                lines=lines,
-                characters=end - begin,
-                part=part,
-                select=_stretch(begin, end),
-                folder=text.folder,
-            )
-        )
-    return parts[0], parts[1]
+    return (
+        text.part({"part": "train", "count": holdout}, before, place, _stretch(0, place)),
+        text.part(
+            {"part": "dev", "count": holdout}, len(text) - before, total - place, _stretch(place, total)
+        ),
+    )
 
 
-def hold_out_lines(text: Text, share: float, seed: int, most: int = 1000) -> tuple[Text, Text]:
-    """``(train, dev)``: a share of the lines, at most ``most``, chosen by ``seed``, becomes dev text."""
+def hold_out_lines(text: Text, holdout: float, seed: int, *, most: int | None = None) -> tuple[Text, Text]:
+    """``(train, dev)``: some lines, chosen by ``seed``, become dev text: a tenth, at most 1000, unless ``holdout`` says
+    otherwise. ``most`` bounds a share too, as in runs of earlier versions."""
     lines = text.source.lines
     if lines < 2:
         raise DataError(
             f"{text.source.name}: one line is too little to hold dev lines out of; give more lines, or dev "
             "text of your own."
         )
-    count = min(most, max(1, int(lines * share)))
+    if most is None and holdout:
+        count = held_count(holdout, lines, what="lines")
+    else:
+        count = min(most or MOST, max(1, int(lines * (holdout or SHARE))))
     held = np.zeros(lines, dtype=np.bool_)
     held[np.random.RandomState(seed).permutation(lines)[:count]] = True
     parts = []
     for role, chosen in (("train", ~held), ("dev", held)):
         select = _chosen(chosen)
         characters = sum(map(len, select(text.source.blocks())))
-        part = {"part": role, "hold_out": share, "seed": seed}
-        parts.append(
-            Text(
-                text.source,
-                lines=int(chosen.sum()),
-                characters=characters,
-                part=part,
-                select=select,
-                folder=text.folder,
-            )
-        )
+        facts = {"part": role, "count": holdout, "seed": seed}
+        parts.append(text.part(facts, int(chosen.sum()), characters, select))
     return parts[0], parts[1]
+
+
+def _place_of_line(text: Text, number: int) -> int:
+    """Where line ``number`` (from 0) begins, in characters."""
+    place = 0
+    for block in text.source.blocks():
+        lines = block.count("\n")
+        if lines > number:
+            return place + sum(len(line) + 1 for line in block.split("\n")[:number])
+        number, place = number - lines, place + len(block)
+    return place
 
 
 def _stretch(begin: int, end: int) -> Selection:

@@ -11,33 +11,58 @@ from anaphora.data import corpora
 from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.files import TextFile
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.sources.formats import format_of, open_file
+from anaphora.data.sources.holdout import open_both
+from anaphora.data.sources.indexed import source_of
+from anaphora.data.sources.objects import peeked, table_of
+from anaphora.data.sources.opening import SPLITS
+from anaphora.data.sources.report import report
+from anaphora.data.sources.roles import ONE_TEXT
+from anaphora.data.sources.table import Hints
 from anaphora.data.spilling import written_whole
-from anaphora.data.text import Source, Text, hold_out_end, hold_out_lines
+from anaphora.data.text import MOST, Text, TextParts, hold_out_end, hold_out_lines
 from anaphora.errors import DataError
 
 Data = str | Path | tuple[str | Path, ...] | Iterable[str]
 """What `open_text` takes."""
-_SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}
+TABLES = ("jsonl", "json", "columnar")
+"""Formats that are never running text."""
 
 
 def open_text(
-    data: Data, *, role: str = "train", bad_rows: str = "strict", spill: Path | None = None
+    data: Data,
+    *,
+    role: str = "train",
+    bad_rows: str = "strict",
+    spill: Path | None = None,
+    source_field: str | None = None,
 ) -> Text:
     """The text that ``data`` names.
 
-    data: path of a text file (also ``.gz``), or of a folder whose files are read in the order of their names;
-        a tuple of such paths; the name of an embedded corpus, of which ``role`` picks the split; or an iterable
-        of texts, each of which is a line (or several).
+    data: path of a text file (also packed), or of a folder whose files are read in the order of their names;
+        a tuple of such paths; the name of an embedded corpus, of which ``role`` picks the split; an iterable
+        of texts, each of which is a line (or several); or a table (JSON lines, JSON, Parquet, Arrow, a data frame,
+        dictionaries), of which ``source_field`` names the column of the texts. A CSV or TSV file is a table where
+        ``source_field`` is given, and running text otherwise.
     bad_rows: "strict" raises a `DataError` that names the first line that is not text; "skip" leaves them out.
     spill: folder into which an iterable is written (as ``<role>.txt``) so that it can be opened again.
     """
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
-            return _generated(name, variant or None, _SPLITS[role], spill)
+            return _generated(name, variant or None, SPLITS[role], spill)
+        form = None if Path(data).is_dir() else format_of(data)
+        if form is not None and (source_field or form.name in TABLES):
+            return _column(data, bad_rows, spill, source_field)
         return _files(_found(Path(data)), bad_rows, spill)
     if isinstance(data, tuple) and data and all(isinstance(one, str | Path) for one in data):
         return _files([path for one in data for path in _found(Path(one))], bad_rows, spill)
+    table = table_of(data, f"the {role} table")
+    if table is None and isinstance(data, Iterable):
+        _, data, table = peeked(data, f"the {role} table")
+    if table is not None:
+        texts = source_of(table, ONE_TEXT, {"source_field": source_field}, bad_rows=bad_rows, keep="memory")
+        return _examples((text for (text,) in texts), role, spill)
     if not isinstance(data, Iterable):
         raise DataError(
             f"A {type(data).__name__} cannot be read as text; give a path, a corpus or a list of texts."
@@ -46,32 +71,27 @@ def open_text(
 
 
 def open_training_text(
-    data: Data,
-    valid: Data | None,
-    *,
-    by_line: bool,
-    hold_out: float,
-    seed: int,
-    bad_rows: str,
-    spill: Path | None,
+    data: Data, valid: Data | None, *, by_line: bool, holdout: float, seed: int, **read: Any
 ) -> tuple[Text, Text]:
     """``(train, dev)``: dev text is what was given, an embedded corpus's own, or a part held out: of separate lines
     (``by_line``) some chosen by ``seed``, of running text its end."""
-    text = open_text(data, role="train", bad_rows=bad_rows, spill=spill)
-    if valid is None and text.describe()["kind"] == "corpus":
-        valid = data
-    if valid is not None:
-        return text, open_text(valid, role="dev", bad_rows=bad_rows, spill=spill)
-    return hold_out_lines(text, hold_out, seed) if by_line else hold_out_end(text, hold_out)
+    return open_both(
+        data,
+        valid,
+        lambda one, role: open_text(one, role=role, **read),
+        lambda text: hold_out_lines(text, holdout, seed) if by_line else hold_out_end(text, holdout),
+    )
 
 
 def reopen_texts(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Text, Text]:
     """``(train, dev)`` of a run again, as its config describes them, or a `DataError` that says what changed."""
 
     def held_out(whole: Text, held: dict[str, Any]) -> tuple[Text, Text]:
+        before = "hold_out" in held  # a run of an earlier version, whose share of lines had a bound
+        holdout = held["hold_out"] if before else held["count"]
         if "seed" in held:
-            return hold_out_lines(whole, held["hold_out"], held["seed"])
-        return hold_out_end(whole, held["hold_out"])
+            return hold_out_lines(whole, holdout, held["seed"], most=MOST if before else None)
+        return hold_out_end(whole, holdout)
 
     return reopen_both(descriptions, lambda one: _reopen(one, spill), held_out)
 
@@ -85,9 +105,24 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> Text:
     else:
         paths = [found_again(path, spill) for path in description["paths"]]
         place = " or ".join(map(str, paths[:3]))
-        text = _files(paths, description["bad_rows"], spill)
+        if kind == "column":
+            text = _column(paths[0], description["bad_rows"], spill, description["source_field"])
+        else:
+            text = _files(paths, description["bad_rows"], spill)
     check_same(text, description, place)
     return text
+
+
+def _column(path: str | Path, bad_rows: str, spill: Path | None, source_field: str | None) -> Text:
+    """The texts in one column of a table, one after the other."""
+    named = {"source_field": source_field}
+    table = open_file(path, spill, Hints(tuple(filter(None, named.values()))))
+    texts = source_of(table, ONE_TEXT, named, bad_rows=bad_rows, spill=spill)
+    report(table, texts)
+    file = TextFile(path, spill, (text.encode() + b"\n" for (text,) in texts))
+    name = texts.columns[0].name
+    facts = {"kind": "column", "paths": [file.path], "source_field": name}
+    return Text(TextParts([file], facts, bad_rows), folder=spill)
 
 
 def _found(path: Path) -> list[Path]:
@@ -108,7 +143,7 @@ def _found(path: Path) -> list[Path]:
 def _files(paths: list[Path], bad_rows: str, spill: Path | None) -> Text:
     files = [TextFile(path, spill) for path in paths]
     facts = {"kind": "text", "paths": [file.path for file in files]}
-    return Text(Source(files, facts, bad_rows), folder=spill)
+    return Text(TextParts(files, facts, bad_rows), folder=spill)
 
 
 def _generated(name: str, variant: str | None, split: str, spill: Path | None) -> Text:
@@ -117,7 +152,7 @@ def _generated(name: str, variant: str | None, split: str, spill: Path | None) -
         raise DataError(f"{name} is no running text; it is for `train {corpus.tasks[0]}`.")
     facts = {"kind": "corpus", "name": name, "variant": variant, "split": split, "seed": CORPUS_SEED}
     text = corpus.text(variant, split, corpus.sizes[split])
-    return Text(Source([text.encode()], facts), folder=spill)
+    return Text(TextParts([text.encode()], facts), folder=spill)
 
 
 def _examples(data: Iterable[Any], role: str, spill: Path | None) -> Text:
@@ -137,7 +172,7 @@ def _examples(data: Iterable[Any], role: str, spill: Path | None) -> Text:
     if not content:
         raise DataError(f"There is no {role} text; give at least one.")
     if spill is None:
-        return Text(Source([content], {"kind": "memory", "name": f"{role} texts"}))
+        return Text(TextParts([content], {"kind": "memory", "name": f"{role} texts"}))
     path = spill / f"{role}.txt"
     with written_whole(path) as file:
         file.writelines(lines)

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
 from anaphora.data import vocabularies
-from anaphora.data.pairs import Pairs
+from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
 from anaphora.files import parse_json
@@ -188,7 +188,7 @@ class PairTokenizer:
 
     @classmethod
     def train(
-        cls, pairs: Pairs, *, kind: str, vocab_size: int, joint: bool = False, lowercase: bool = False
+        cls, pairs: Source, *, kind: str, vocab_size: int, joint: bool = False, lowercase: bool = False
     ) -> PairTokenizer:
         """Learn the vocabularies from ``pairs``, or from evenly spaced ones when there is a lot of text."""
         stride = 1 + pairs.text_bytes // ENOUGH_TEXT

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from anaphora.data.holdout import check_share, usual_share
 from anaphora.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -39,6 +39,11 @@ class VectorRows:
     def read(self, indices: Sequence[int]) -> list[tuple[Array, str]]:
         """The examples at ``indices``, in that order."""
         return [(self.sequences[i], self.labels[i]) for i in indices]
+
+    def part(self, chosen: Any, facts: dict[str, Any]) -> VectorPart:
+        """The examples at ``chosen``; ``facts`` say which they are."""
+        sequences, labels = [self.sequences[i] for i in chosen], [self.labels[i] for i in chosen]
+        return VectorPart(sequences, labels, facts, of=self.describe())
 
     def describe(self) -> dict[str, Any]:
         """What was read, as JSON; `vectors_readers.reopen_vectors` takes it to read the same again."""
@@ -102,22 +107,41 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
     return x.reshape(-1, 1) if scan == "pixels" else x
 
 
-def gather(sequences: list[Array], labels: list[str], where: str, facts: dict[str, Any]) -> VectorRows:
-    """The rows together, when there is one at least and all have the same features, or are pictures of one size."""
+def gather(
+    sequences: list[Array],
+    labels: list[str],
+    where: str,
+    facts: dict[str, Any],
+    *,
+    names: Sequence[str] = (),
+    bad_rows: str = "strict",
+) -> VectorRows:
+    """The rows together, when there is one at least and all have the same features, or are pictures of one size.
+
+    ``names``: what each is called where it differs from most. With ``bad_rows`` = "skip" those are left out and counted.
+    """
     if not sequences:
         raise DataError(f"{where} holds no sequence; give at least one.")
-    first = sequences[0].shape
-    for number, x in enumerate(sequences, start=1):
-        if len(first) == 3 and x.shape != first:
-            raise DataError(
-                f"{where}: picture {number} has {picture_size(x.shape)} where the first has {picture_size(first)}; bring "
-                "all to one size."
+    shapes = [x.shape if x.ndim == 3 else x.shape[1:] for x in sequences]
+    usual = Counter(shapes).most_common(1)[0][0] if names else shapes[0]
+    odd = [place for place, shape in enumerate(shapes) if shape != usual]
+    if odd and bad_rows != "skip":
+        name = names[odd[0]] if names else f"{'picture' if len(usual) == 3 else 'sequence'} {odd[0] + 1}"
+        other = "most have" if names else "the first has"
+        if len(usual) == 3:
+            told = (
+                f"{picture_size(shapes[odd[0]])} where {other} {picture_size(usual)}; bring all to one size"
             )
-        if x.shape[1] != first[1]:
-            raise DataError(
-                f"{where}: sequence {number} has {x.shape[1]} features where the first has {first[1]}; "
-                "all must have the same."
-            )
+        else:
+            told = f"{shapes[odd[0]][0]} features where {other} {usual[0]}; all must have the same"
+        skip = ", or leave such out (--skip-bad)" if names else ""
+        raise DataError(f"{where}: {name} has {told}{skip}.")
+    if odd:
+        left = set(odd)
+        kept = [place for place in range(len(sequences)) if place not in left]
+        sequences, labels = [sequences[i] for i in kept], [labels[i] for i in kept]
+        skipped = {**facts.get("skipped", {}), "another size than most": len(odd)}
+        facts = {**facts, "skipped": skipped}
     return VectorRows(sequences, labels, facts)
 
 
@@ -125,20 +149,3 @@ def picture_size(shape: Sequence[int]) -> str:
     """``(28, 28, 1)`` in words."""
     rows, columns, channels = shape
     return f"{rows} rows, {columns} columns and {channels} channel{'s' if channels != 1 else ''}"
-
-
-def hold_out_vectors(rows: VectorRows, *, seed: int, count: int) -> tuple[VectorRows, VectorRows]:
-    """``(train, dev)``: ``count`` rows (0: the usual share), chosen by ``seed``, become dev data."""
-    order = np.random.RandomState(seed).permutation(len(rows))
-    facts = {"kind": "held-out", "seed": seed, "count": count}
-    held = check_share(count, len(rows)) or usual_share(len(rows))
-    of = rows.describe()
-
-    def part(name: str, chosen: np.ndarray[Any, np.dtype[np.int64]]) -> VectorPart:
-        kept = np.sort(chosen).tolist()
-        chosen_facts = {**facts, "part": name}
-        return VectorPart(
-            [rows.sequences[i] for i in kept], [rows.labels[i] for i in kept], chosen_facts, of=of
-        )
-
-    return part("train", order[held:]), part("dev", order[:held])

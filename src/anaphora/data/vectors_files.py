@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from anaphora.errors import DataError
-from anaphora.files import read_bytes
+from anaphora.files import read_bytes, streamed
 from anaphora.files.arrays import Numbers, load_npy, load_npz
-from anaphora.files.unpacking import unpacked
+from anaphora.files.unpacking import packed_ending, pieces, unpacked
 
 ENDINGS = (".npy", ".csv")
 """Endings of files that hold one sequence."""
@@ -25,18 +25,32 @@ _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 
 
 def is_array_file(path: str | Path) -> bool:
-    """Whether the name says that a file holds an array of many sequences."""
-    name = Path(path).name.lower()
-    return name.endswith((".npz", ".npy")) or _IDX.search(name) is not None
+    """Whether a file holds an array of many sequences."""
+    return Path(path).name.lower().endswith((".npz", ".npy")) or is_idx(path)
+
+
+def is_idx(path: str | Path) -> bool:
+    """Whether a file begins like IDX: two zero bytes, a type, at most eight dimensions; or at least is called so."""
+    try:
+        head = next(pieces(path), b"")[:4] if packed_ending(path) == ".gz" else _head(path)
+    except (OSError, EOFError, zlib.error):
+        head = b""
+    known = len(head) == 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and 1 <= head[3] <= 8
+    return known or _IDX.search(Path(path).name.lower()) is not None
+
+
+def _head(path: str | Path) -> bytes:
+    with streamed(path) as file:
+        return file.read(4)
 
 
 def read_array(path: Path) -> Numbers:
     """The array of an ``.npy`` or IDX file, or of what a text file has one of per line."""
     name = path.name.lower()
-    if _IDX.search(name):
-        return _read_idx(path)
     if name.endswith(".npy"):
         return _read_npy(path)
+    if is_idx(path):
+        return _read_idx(path)
     text = _bytes(path).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     return np.array(text.removesuffix("\n").split("\n"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,15 @@ import numpy as np
 
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.vector_corpus import VectorCorpus
-from anaphora.data.files import LONGEST_ROW, Verdict
-from anaphora.data.jsonl_reader import text_problem
-from anaphora.data.pairs import Pairs
+from anaphora.data.files import Verdict
 from anaphora.data.pictures import PICTURE_ENDINGS, read_picture
+from anaphora.data.sources.roles import label_text, text_problem
+from anaphora.data.sources.source import Source
+from anaphora.data.sources.table import Table
 from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
 from anaphora.data.vectors_files import ENDINGS, read_array, read_arrays, read_numbers
 from anaphora.errors import DataError
-from anaphora.files import parse_json, streamed
 
-MANY_LABELS = (list, tuple, set, frozenset)
 FILE_ENDINGS = (*ENDINGS, *PICTURE_ENDINGS)
 """Endings of files that hold one sequence or picture."""
 
@@ -54,16 +53,21 @@ def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -
     return _rows(list(found), answers, str(inputs), scan, facts)
 
 
-def read_listed(pairs: Pairs, listing: Path, *, scan: str = "rows") -> VectorRows:
+def read_listed(pairs: Source, listing: Path, *, scan: str = "rows", bad_rows: str = "strict") -> VectorRows:
     """The files that a list of ``path⇥label`` names; paths count from the folder of the list."""
-    names, labels = zip(*pairs, strict=True)
-    sequences = [as_sequence(read_file(listing.parent / name), name, scan=scan) for name in names]
     facts = pairs.describe()
     kept = {key: facts[key] for key in ("bad_rows", "source_field", "target_field") if key in facts}
-    return gather(sequences, list(labels), str(listing), _facts("list", listing, scan) | kept)
+    names, labels = zip(*pairs, strict=True)
+    return _read_files(
+        [(name, listing.parent / name, label) for name, label in zip(names, labels, strict=True)],
+        listing,
+        bad_rows,
+        scan,
+        _facts("list", listing, scan) | kept,
+    )
 
 
-def read_folder(folder: Path, *, scan: str = "rows") -> VectorRows:
+def read_folder(folder: Path, *, scan: str = "rows", bad_rows: str = "strict") -> VectorRows:
     """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file or a picture per sequence."""
     files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in FILE_ENDINGS)
     if not files:
@@ -71,54 +75,60 @@ def read_folder(folder: Path, *, scan: str = "rows") -> VectorRows:
             f"{folder} holds no folder with .npy or .csv files or pictures; make one folder per label, or give a list of "
             "files."
         )
-    sequences = [as_sequence(read_file(path), str(path), scan=scan) for path in files]
-    return gather(
-        sequences, [path.parent.name for path in files], str(folder), _facts("folder", folder, scan)
-    )
+    named = [(str(path.relative_to(folder)), path, path.parent.name) for path in files]
+    facts = _facts("folder", folder, scan) | ({"bad_rows": bad_rows} if bad_rows != "strict" else {})
+    return _read_files(named, folder, bad_rows, scan, facts)
 
 
-def holds_sequences(path: Path) -> bool:
-    """Whether the first line of a JSONL file has a field ``sequence``."""
-    try:
-        with streamed(path) as file:
-            first = parse_json(file.readline(LONGEST_ROW))
-    except (OSError, ValueError):
-        return False  # reading it as text reports what is wrong
-    return isinstance(first, dict) and "sequence" in first
-
-
-def read_sequence_lines(
-    path: Path, bad_rows: str, *, scan: str = "rows", target_field: str | None = None, labelled: bool = True
+def _read_files(
+    files: Iterable[tuple[str, Path, str]], where: Path, bad_rows: str, scan: str, facts: dict[str, Any]
 ) -> VectorRows:
-    """JSON lines ``{"sequence": [[…], …], "label": …}``."""
-    verdict, key = Verdict(str(path), bad_rows), target_field or "label"
+    """The sequences of (name, path, label); one that cannot be used is an error, or left out and counted."""
+    sequences: list[Array] = []
+    names: list[str] = []
+    labels: list[str] = []
+    skipped = 0
+    for name, path, label in files:
+        try:
+            sequences.append(as_sequence(read_file(path), str(path), scan=scan))
+        except DataError:
+            if bad_rows != "skip":
+                raise
+            skipped += 1
+            continue
+        names.append(name)
+        labels.append(label)
+    facts = facts | ({"skipped": {"a file that cannot be used": skipped}} if skipped else {})
+    return gather(sequences, labels, str(where), facts, names=names, bad_rows=bad_rows)
+
+
+def read_sequences(
+    table: Table, names: Sequence[str], path: Path, bad_rows: str, *, scan: str = "rows"
+) -> VectorRows:
+    """Rows whose columns ``names`` hold a sequence of vectors and its label: ``{"sequence": [[…], …], "label": …}``."""
+    verdict = Verdict(table.name, bad_rows)
     sequences: list[Array] = []
     labels: list[str] = []
-    with streamed(path) as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_ROW), b""), start=1):
-            if not line.strip():
-                continue
-            try:
-                row = parse_json(line, numbers=False)  # `as_sequence` judges the numbers
-                sequences.append(as_sequence(row["sequence"], "the sequence", scan=scan))
-                label = label_text(row[key]) if labelled else "-"
-                if wrong := text_problem(label):
-                    raise DataError(f"{wrong} as {key}")
-                labels.append(label if labelled else "")
-            except DataError as error:
-                verdict.reject(number, str(error).partition(";")[0])
-            except ValueError as error:
-                verdict.reject(number, "broken JSON", str(error))
-            except (KeyError, TypeError):
-                verdict.reject(number, f"no field sequence{f' or {key}' if labelled else ''}")
-            sequences = sequences[: len(labels)]
+    for record in table.records():
+        if record.problem:
+            verdict.reject(record.number, *record.problem)
+            continue
+        try:
+            x, given = (table.cell(record.values, name) for name in names)
+            x, label = as_sequence(x, "the sequence", scan=scan), label_text(given)
+            if wrong := text_problem(label):
+                raise DataError(f"{wrong} as {names[1]}")
+        except DataError as error:
+            verdict.reject(record.number, str(error).partition(";")[0])
+        except LookupError:
+            verdict.reject(record.number, f"no field {names[0]} or {names[1]}")
+        else:
+            sequences.append(x)
+            labels.append(label)
     verdict.require(len(sequences))
-    facts = _facts("lines", path, scan) | {
-        "bad_rows": bad_rows,
-        "target_field": target_field,
-        "skipped": dict(verdict.skipped),
-    }
-    return gather(sequences, labels, str(path), facts)
+    facts = _facts("lines", path, scan) | {"bad_rows": bad_rows, "skipped": dict(verdict.skipped)}
+    fields = {"source_field": names[0], "target_field": names[1]}
+    return gather(sequences, labels, str(path), facts | fields)
 
 
 def hold_vectors(examples: Iterable[Any], role: str, spill: Path | None, *, scan: str = "rows") -> VectorRows:
@@ -166,19 +176,6 @@ def generate_vectors(
     names = {"name": corpus.name, "variant": variant, "split": split, "size": count, "seed": seed}
     facts = names if scan == "rows" else {**names, "scan": scan}
     return VectorRows(sequences, labels, {"kind": "vectors", "form": "corpus", **facts})
-
-
-def label_text(value: Any) -> str:
-    """A label as it is written in files; several are joined by ``|``."""
-    if isinstance(value, MANY_LABELS):
-        return "|".join(map(label_text, value)) or "-"
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
-    if isinstance(value, int | float | str):
-        return str(value)
-    raise DataError(f"a label is a {type(value).__name__}; give text, a number, or a list of labels.")
 
 
 def _cut(X: Any, lengths: Any, where: str) -> list[Any]:

@@ -16,7 +16,7 @@ from anaphora.settings.pictures import PictureSettings
 from anaphora.settings.pretrained import PretrainedSettings
 from anaphora.settings.search import SearchSettings
 from anaphora.settings.seq2seq import AttentionSettings, DecoderSettings, Seq2SeqSettings
-from anaphora.settings.text import TextSettings
+from anaphora.settings.text import HoldoutSettings, TextSettings
 from anaphora.settings.training import TrainingSettings
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "DecoderSettings",
     "DirectionSettings",
     "EmbeddingSettings",
+    "HoldoutSettings",
     "NetworkSettings",
     "PictureSettings",
     "PretrainedSettings",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import NetworkSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings import HoldoutSettings, NetworkSettings, Settings, TextSettings, TrainingSettings
 from anaphora.settings.search import DrawSettings
 
 
@@ -30,7 +30,7 @@ class ReadOptions(Settings):
     """What ``predict`` takes: nothing but its lines."""
 
 
-class LanguageSettings(TextSettings, NetworkSettings, TrainingSettings, SampleSettings):
+class LanguageSettings(TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings, SampleSettings):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
@@ -53,13 +53,6 @@ class LanguageSettings(TextSettings, NetworkSettings, TrainingSettings, SampleSe
         False,
         description="Read every line from its end to its beginning (needs lines = true): the other half of the vectors "
         "in context that a tagger may begin with (ELMo).",
-    )
-    hold_out: float = Field(
-        0.1,
-        gt=0,
-        lt=1,
-        description="Share of the text that becomes dev text where none is given: its end, or of separate lines some "
-        "chosen by the seed (1000 at most).",
     )
     bptt: int = Field(
         64,

@@ -16,7 +16,7 @@ _SAME: dict[str, str] = {
     "feedforward": "d_ff dim_feedforward encoder_ffn_dim ff ffn ffn_dim intermediate_size",
     "heads": "attention_heads n_head n_heads nhead num_attention_heads num_heads",
     "hidden": "d_model dim hidden_dim hidden_size hidden_units model_dim n_embd n_hidden nhid rnn_size units width",
-    "holdout": "dev_size test_size val_size val_split valid_size validation_fraction validation_split",
+    "holdout": "dev_size hold_out test_size val_size val_split valid_size validation_fraction validation_split",
     "horizon": "forecast_horizon prediction_length steps_ahead",
     "init": "checkpoint from_pretrained pretrained pretrained_model",
     "kernel": "filter_size kernel_size",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from anaphora.settings.base import Settings
 
@@ -16,6 +16,25 @@ class InputColumn(Settings):
         None,
         description="Column of a CSV or JSONL file that holds the input; by default the one the model was trained on.",
     )
+
+
+class HoldoutSettings(Settings):
+    """What becomes dev data, in every task."""
+
+    holdout: float = Field(
+        0,
+        ge=0,
+        allow_inf_nan=False,
+        description="What becomes dev data where none are given: a share below 1 (0.1), or a count from 1 on (500). 0 = a "
+        "twentieth of the examples, at most 1000; of running text and of series the last tenth.",
+    )
+
+    @field_validator("holdout")
+    @classmethod
+    def _share_or_count(cls, value: float) -> float:
+        if value > 1 and value % 1:
+            raise ValueError("it must be a share below 1 or a whole number of examples")
+        return value
 
 
 class TextSettings(Settings):

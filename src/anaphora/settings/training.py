@@ -62,11 +62,22 @@ class TrainingSettings(Settings):
     )
     valid_every: int = Field(500, ge=1, description="Steps between evaluations on the dev data.")
     save_every: int = Field(500, ge=1, description="Steps between checkpoints.")
+    save_in_background: bool = Field(
+        False,
+        description="Copy the state at its step and write the checkpoint in a thread of its own while training goes on: for "
+        "large models and slow disks. Takes memory for up to two copies. Off, a checkpoint is on the disk before the next step.",
+    )
     log_every: int = Field(50, ge=1, description="Steps between lines of metrics.jsonl.")
     keep: int = Field(
         2,
         ge=1,
         description="Newest checkpoints to keep; the best weights are kept besides, as model.safetensors.",
+    )
+    keep_best: int = Field(
+        0,
+        ge=0,
+        description="Checkpoints to keep besides the newest: those with the best dev metrics, each written right after its "
+        "evaluation. `resume` and `predict` take one by --checkpoint STEP.",
     )
     patience: int = Field(
         0,

@@ -6,16 +6,18 @@ that cannot be read is listed as broken; the others are listed as ever. What was
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anaphora.errors import RunError
-from anaphora.files import parse_json, read_bytes, streamed
+from anaphora.files import parse_json, read_bytes, read_tail
 from anaphora.training.lock import read_holder
 
 DEEPEST = 4
@@ -26,9 +28,12 @@ MOST_FOLDERS = 100_000
 _BIGGEST_CONFIG = 1 << 20
 _TAIL = 1 << 16
 """Bytes at the end of a journal among which the last dev measures are looked for."""
+_LONGEST_REASON = 300
 _LISTED = ("config.json", "metrics.jsonl", "model.safetensors", "lock")
+_PLACES = {name: place for place, name in enumerate(_LISTED)}
 
 Stamp = tuple[tuple[int, int], ...]
+Stats = tuple[os.stat_result | None, ...]
 
 
 @dataclass(frozen=True)
@@ -40,37 +45,21 @@ class Run:
     path: Path
 
     def facts(self) -> dict[str, Any]:
-        """What the list of runs shows; of a run that cannot be read, why in place of its model."""
-        try:
-            config, broken = _config(self.path), ""
-        except (OSError, ValueError) as error:
-            config, broken = {}, f"config.json cannot be read ({_reason(error)})"
-        settings = config.get("settings")
-        settings = settings if isinstance(settings, dict) else {}
-        dev: dict[str, Any] = {"dev": {}, "step": None}
-        try:
-            dev = _last_dev(self.path / "metrics.jsonl") or dev
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            broken = broken or f"metrics.jsonl cannot be read ({_reason(error)})"
-        steps = settings.get("steps")
-        return {
-            "id": self.id,
-            "name": self.name,
-            "task": "broken" if broken else _text(config.get("task")),
-            "model": broken or _text(settings.get("model")),
-            "measures": {_text(k): v for k, v in list(dev["dev"].items())[:50] if isinstance(v, int | float)},
-            "step": dev["step"],
-            "steps": steps if type(steps) is int else None,
-            "trained": (self.path / "model.safetensors").is_file(),
-            "training": _is_locked(self.path / "lock"),
-            "changed": max((when // 10**9 for when, _ in stamp_of(self.path, _LISTED[:3])), default=0),
-        }
+        """What the list of runs shows; of a run that cannot be read, why in ``broken``."""
+        path = os.fspath(self.path)
+        return (_facts(path, _stats(path, _LISTED)) or {}) | {"id": self.id, "name": self.name}
 
     def stamp(self) -> Stamp:
         """Times and sizes of the journals: something new happened when they differ."""
-        return stamp_of(self.path, ("metrics.jsonl", "samples.jsonl"))
+        return _stamp(_stats(os.fspath(self.path), ("metrics.jsonl", "samples.jsonl")))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A folder with a ``config.json``, as its files were at ``stamp``; ``facts`` are None where it holds no run."""
+
+    stamp: Stamp
+    facts: dict[str, Any] | None
 
 
 class Runs:
@@ -82,32 +71,30 @@ class Runs:
             if not folder.is_dir():
                 raise RunError(f"{folder} is not a folder; give one that holds runs.")
         self._known: dict[str, Run] = {}
-        self._is_run: dict[Path, tuple[Stamp, bool]] = {}
-        self._facts: dict[str, tuple[Stamp, dict[str, Any]]] = {}
+        self._seen: dict[str, _Seen] = {}
 
     def all(self) -> list[Run]:
         """The runs there are now, by name."""
         found: dict[str, Run] = {}
-        seen: dict[Path, tuple[Stamp, bool]] = {}
-        for folder in self._folders:
+        seen: dict[str, _Seen] = {}
+        for folder in map(os.fspath, self._folders):
             for path in self._run_folders(folder, seen):
-                name = _shown(path.relative_to(folder) if path != folder else path.name)
                 key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-                found[key] = Run(key, name, path)
-        self._known, self._is_run = found, seen
+                known = self._known.get(key)
+                name = path[len(folder) :].lstrip("/") or os.path.basename(path)
+                found[key] = known or Run(key, _shown(name), Path(path))
+        self._known, self._seen = found, seen
         return sorted(found.values(), key=lambda run: run.name)
 
     def list(self) -> list[dict[str, Any]]:
         """What is shown of every run; files that have not changed are not read again."""
-        kept: dict[str, tuple[Stamp, dict[str, Any]]] = {}
+        shown = []
         for run in self.all():
-            stamp = stamp_of(run.path, _LISTED)
-            known = self._facts.get(run.id)
-            facts = known[1] if known and known[0] == stamp else run.facts()
-            facts["training"] = facts["training"] and _is_locked(run.path / "lock")  # it may have died since
-            kept[run.id] = stamp, facts
-        self._facts = kept
-        return [facts for _, facts in kept.values()]
+            facts = dict(self._seen[os.fspath(run.path)].facts or {})
+            # the process may have died since
+            facts["training"] = facts["training"] and _is_locked(run.path / "lock")
+            shown.append(facts | {"id": run.id, "name": run.name})
+        return shown
 
     def stamps(self) -> dict[str, Stamp]:
         """The stamp of every run that is known."""
@@ -121,7 +108,7 @@ class Runs:
             raise RunError("there is no such run any more; choose another.")
         return self._known[key]
 
-    def _run_folders(self, folder: Path, seen: dict[Path, tuple[Stamp, bool]]) -> Iterator[Path]:
+    def _run_folders(self, folder: str, seen: dict[str, _Seen]) -> Iterator[str]:
         """Folders with a config.json of ours, at most so deep; links are not followed."""
         looked = found = 0
         waiting = [(folder, 0)]
@@ -130,72 +117,114 @@ class Runs:
             looked += 1
             try:
                 with os.scandir(here) as entries:
-                    names = {
-                        entry.name: entry.is_dir(follow_symlinks=False)
-                        for entry in entries
-                        if not entry.name.startswith(".")
-                    }
+                    stats, inside = _look(entries)
             except OSError:
                 continue
-            if names.get("config.json") is False and self._holds_run(here, seen):
+            if self._holds_run(here, stats, seen):
                 found += 1
                 yield here
             elif depth < DEEPEST:
-                waiting += [(here / name, depth + 1) for name, is_folder in names.items() if is_folder]
+                waiting += [(os.path.join(here, name), depth + 1) for name in inside]
 
-    def _holds_run(self, here: Path, seen: dict[Path, tuple[Stamp, bool]]) -> bool:
-        stamp = stamp_of(here, ("config.json",))
-        known = self._is_run.get(here)
-        if known is None or known[0] != stamp:
-            known = stamp, _is_run(here)
+    def _holds_run(self, here: str, stats: Stats, seen: dict[str, _Seen]) -> bool:
+        config = stats[0]
+        if config is None or stat.S_ISDIR(config.st_mode):
+            return False
+        stamp = _stamp(stats)
+        known = self._seen.get(here)
+        if known is None or known.stamp != stamp:
+            known = _Seen(stamp, _facts(here, stats))
         seen[here] = known
-        return known[1]
+        return known.facts is not None
 
 
-def stamp_of(folder: Path, names: Sequence[str]) -> Stamp:
-    """(time, size) of each file that is there, (0, 0) of one that is not."""
-    found = []
+def _look(entries: Iterable[os.DirEntry[str]]) -> tuple[Stats, Sequence[str]]:
+    """The files of a run among ``entries``, in the order of `_LISTED`, and the folders that are not hidden."""
+    stats: list[os.stat_result | None] = [None] * len(_LISTED)
+    inside = []
+    for entry in entries:
+        name = entry.name
+        if name in _PLACES:
+            with contextlib.suppress(OSError):
+                stats[_PLACES[name]] = entry.stat(follow_symlinks=False)
+        elif not name.startswith(".") and entry.is_dir(follow_symlinks=False):
+            inside.append(name)
+    return tuple(stats), inside
+
+
+def _stats(folder: str, names: Sequence[str]) -> Stats:
+    found: list[os.stat_result | None] = []
     for name in names:
         try:
-            facts = os.stat(os.path.join(folder, name), follow_symlinks=False)
-            found.append((facts.st_mtime_ns, facts.st_size))
+            found.append(os.stat(os.path.join(folder, name), follow_symlinks=False))
         except (OSError, ValueError):
-            found.append((0, 0))
+            found.append(None)
     return tuple(found)
 
 
-def _is_run(path: Path) -> bool:
-    """Whether a config.json is one of ours, or would be if it could be read: that one is listed as broken."""
+def _stamp(stats: Stats) -> Stamp:
+    """(time, size) of each file that is there, (0, 0) of one that is not."""
+    return tuple((0, 0) if one is None else (one.st_mtime_ns, one.st_size) for one in stats)
+
+
+def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
+    """What is shown of one run, its name apart; None where the config.json is another program's.
+
+    One that cannot be read counts as ours, unless it is no JSON and nothing else of a run lies beside it.
+    """
+    broken = ""
+    config: dict[str, Any] = {}
     try:
-        return "task" in _config(path)
-    except OSError:
-        return True
-    except ValueError:
-        return any((path / name).is_file() for name in _LISTED[1:3])
+        config = _config(path)
+        if "task" not in config:
+            return None
+    except (OSError, ValueError) as error:
+        beside = any(one is not None and stat.S_ISREG(one.st_mode) for one in stats[1:3])
+        if isinstance(error, ValueError) and not beside:
+            return None
+        broken = f"config.json cannot be read ({_reason(error)})"
+    settings = config.get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    dev: dict[str, Any] = {"dev": {}, "step": None}
+    _, metrics, weights, lock = stats
+    if metrics is not None:
+        try:
+            dev = _last_dev(os.path.join(path, "metrics.jsonl")) or dev
+        except OSError as error:
+            broken = broken or f"metrics.jsonl cannot be read ({_reason(error)})"
+    steps = settings.get("steps")
+    return {
+        "task": _text(config.get("task")),
+        "model": _text(settings.get("model")),
+        "broken": broken[:_LONGEST_REASON],
+        "measures": {_text(k): v for k, v in list(dev["dev"].items())[:50] if isinstance(v, int | float)},
+        "step": dev["step"],
+        "steps": steps if type(steps) is int else None,
+        "trained": weights is not None and stat.S_ISREG(weights.st_mode),
+        "training": lock is not None and _is_locked(Path(path, "lock")),
+        "changed": max(int(one.st_mtime) for one in (*stats[:3], stats[0]) if one is not None),
+    }
 
 
-def _config(path: Path) -> dict[str, Any]:
-    document = parse_json(read_bytes(path / "config.json", most=_BIGGEST_CONFIG, follow=False))
+def _config(path: str) -> dict[str, Any]:
+    document = parse_json(read_bytes(os.path.join(path, "config.json"), most=_BIGGEST_CONFIG, follow=False))
     return document if isinstance(document, dict) else {}
 
 
-def _last_dev(path: Path) -> dict[str, Any] | None:
+def _last_dev(path: str) -> dict[str, Any] | None:
     """The last line with dev measures at the end of a journal."""
-    with streamed(path, follow=False) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-        lines = file.read(_TAIL).split(b"\n")
-    for line in reversed(lines):
-        if b'"dev"' in line:
-            try:
-                found = parse_json(line)
-            except ValueError:
-                continue
-            if (
-                isinstance(found, dict)
-                and isinstance(found.get("dev"), dict)
-                and type(found.get("step")) is int
-            ):
-                return found
+    tail = read_tail(path, _TAIL, follow=False)
+    end = len(tail)
+    while (place := tail.rfind(b'"dev"', 0, end)) >= 0:
+        begin = tail.rfind(b"\n", 0, place) + 1
+        stop = tail.find(b"\n", place)
+        end = begin
+        try:
+            found = parse_json(tail[begin : stop if stop >= 0 else len(tail)])
+        except ValueError:
+            continue
+        if isinstance(found, dict) and isinstance(found.get("dev"), dict) and type(found.get("step")) is int:
+            return found
     return None
 
 

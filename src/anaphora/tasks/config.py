@@ -14,6 +14,8 @@ from anaphora.settings.base import Settings
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 
 FORMAT = 1
+_RENAMED = {"hold_out": "holdout"}
+"""Settings that runs of earlier versions have under another name."""
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 
 
@@ -71,7 +73,8 @@ def _parse(path: Path, document: Any) -> RunConfig:
     if not isinstance(data, dict):
         raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
     try:
-        return RunConfig(task, resolve(task, document["settings"]), data)
+        settings = {_RENAMED.get(key, key): value for key, value in document["settings"].items()}
+        return RunConfig(task, resolve(task, settings), data)
     except SettingsError as error:
         count = len(error.problems)
         many = (

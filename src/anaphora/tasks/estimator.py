@@ -35,6 +35,7 @@ from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
+from anaphora.training.saving import checkpoint_path, weights_of
 from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -249,15 +250,25 @@ class Estimator(Task):
         return data, dev
 
     @classmethod
-    def resume(cls, run: str | Path, *, steps: int | None = None, reporter: Reporter | None = None) -> Self:
+    def resume(
+        cls,
+        run: str | Path,
+        *,
+        steps: int | None = None,
+        checkpoint: int | None = None,
+        reporter: Reporter | None = None,
+    ) -> Self:
         """Go on with a run that was interrupted; the result is that of a run that never was.
 
-        ``steps`` makes a run longer, also one that is finished; ``config.json`` then says so.
+        ``steps`` makes a run longer, also one that is finished; ``config.json`` then says so. ``checkpoint`` goes back
+        to the checkpoint of that step; those after it are removed.
         """
         folder = RunFolder.open(Path(run))
         config = read_config(folder.path)
         if not config.data:
             raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
+        if checkpoint is not None:
+            checkpoint_path(folder, checkpoint)  # one that is not there is a mistake already
         longer = {} if steps is None else {"steps": steps}
         self = cls(**{**meaningful(config.task, config.settings), **longer})
         folder.check_learnt()
@@ -268,15 +279,26 @@ class Estimator(Task):
             group.on_main(lambda: held.enter_context(folder.lock()))
             with _as_told(folder.config):
                 data, dev = self._reopen(folder, config)
-            self._train(folder, data, dev, reporter, resume=True)
+            self._train(folder, data, dev, reporter, resume=True, checkpoint=checkpoint)
         return self
 
-    def _train(self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool) -> None:
+    def _train(
+        self,
+        run: RunFolder,
+        data: Any,
+        dev: Any,
+        reporter: Reporter | None,
+        *,
+        resume: bool,
+        checkpoint: int | None = None,
+    ) -> None:
         group = distributed.join(self.settings_.device)
         if self._direct:
             self.result_ = group.on_main(lambda: learn_directly(self, run, data, dev, reporter))
         else:
-            self.result_ = self._train_by_steps(run, data, dev, reporter, resume=resume)
+            self.result_ = self._train_by_steps(
+                run, data, dev, reporter, resume=resume, checkpoint=checkpoint
+            )
         if group.main:
             run.write_text("README.md", self._card(read_config(run.path)))
         group.barrier()
@@ -284,7 +306,14 @@ class Estimator(Task):
         self._trained_with = self.settings_
 
     def _train_by_steps(
-        self, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None, *, resume: bool
+        self,
+        run: RunFolder,
+        data: Any,
+        dev: Any,
+        reporter: Reporter | None,
+        *,
+        resume: bool,
+        checkpoint: int | None,
     ) -> TrainingResult:
         self.model_ = self._fresh_model()
         if not (resume and run.has_checkpoints()):
@@ -292,7 +321,7 @@ class Estimator(Task):
         objective, batches = self._lesson(data, dev)
         trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
         if resume:
-            reached = trainer.resume()
+            reached = trainer.resume(checkpoint)
             trainer.group.on_main(lambda: self._record_length(run, reached))
         return trainer.run()
 
@@ -330,7 +359,7 @@ class Estimator(Task):
         run.write_text("README.md", self._card(config))
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+    def load(cls, folder: str | Path, *, device: str = "auto", checkpoint: int | None = None) -> Self:
         """The trained estimator of this task in ``folder``; ``an.load`` finds the task by itself.
 
             m = an.Classifier.load("runs/reviews")
@@ -343,14 +372,17 @@ class Estimator(Task):
             raise RunError(
                 f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
             )
-        return cls.from_folder(path, config, device=device)
+        return cls.from_folder(path, config, device=device, checkpoint=checkpoint)
 
     @classmethod
-    def from_folder(cls, folder: Path, config: RunConfig, *, device: str = "auto") -> Self:
+    def from_folder(
+        cls, folder: Path, config: RunConfig, *, device: str = "auto", checkpoint: int | None = None
+    ) -> Self:
         """The trained estimator in a run folder; ``an.load`` calls this."""
         self = cls(**meaningful(config.task, config.settings))
         run = RunFolder(folder)
-        tensors, _ = run.load_model()  # first: it verifies the files the rest is built from
+        # first the weights: that verifies the files the rest is built from
+        tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)
         with _as_told(run.path / run.learnt_names()[0]):
             self._read_learnt(run)
         self._take_weights(run, tensors, choose_device(device))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.fields import choose_input
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
-from anaphora.data.tables import column_of, columns_of
+from anaphora.data.sources.objects import peeked, table_of
+from anaphora.data.sources.roles import choose_input
+from anaphora.data.sources.table import Table
 from anaphora.errors import DataError
 
 
@@ -22,10 +23,27 @@ def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
     """
     if isinstance(data, str):
         raise DataError("predict takes a list of texts: write [text] for a single one.")
-    names = columns_of(data)
-    if names is None:
+    table = table_of(data, "the table")
+    if table is None:
+        _, data, table = peeked(data, "the table")
+    if table is None:
         return list(data)
-    return column_of(data, choose_input("the table", names, learnt, None))
+    return _column(table, choose_input("the table", table.names, learnt, None))
+
+
+def _column(table: Table, name: str) -> list[Any]:
+    found = []
+    for record in table.records():
+        try:
+            value = table.cell(record.values, name)
+        except LookupError:
+            value = None
+        if value is None or (isinstance(value, float) and value != value):
+            raise DataError(
+                f"{table.name}: row {record.number} has no {name}; fill it in, or leave the row out."
+            )
+        found.append(value)
+    return found
 
 
 def given_texts(texts: Iterable[str], learnt: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,7 @@ class TaskInfo:
 
     def used(self, preset: str) -> dict[str, FieldInfo]:
         """The settings that mean something to a preset, in the order of the settings."""
-        words = {"model"}
+        words = {"model", "holdout"}  # dev data are held out for every model
         for one in self.presets[preset].uses:
             words |= {one} if isinstance(one, str) else one.model_fields.keys()
         return {key: info for key, info in self.settings.model_fields.items() if key in words}

@@ -81,10 +81,14 @@ class TrainingKeywords(TypedDict, total=False):
     """Steps between evaluations on the dev data. Default: 500."""
     save_every: int
     """Steps between checkpoints. Default: 500."""
+    save_in_background: bool
+    """Copy the state at its step and write the checkpoint in a thread of its own while training goes on: for large models and slow disks. Takes memory for up to two copies. Off, a checkpoint is on the disk before the next step. Default: False."""
     log_every: int
     """Steps between lines of metrics.jsonl. Default: 50."""
     keep: int
     """Newest checkpoints to keep; the best weights are kept besides, as model.safetensors. Default: 2."""
+    keep_best: int
+    """Checkpoints to keep besides the newest: those with the best dev metrics, each written right after its evaluation. `resume` and `predict` take one by --checkpoint STEP. Default: 0."""
     patience: int
     """Stop after this many evaluations without a better dev metric; 0 = never stop early. Default: 0."""
     on_nan: Literal["stop", "skip"]
@@ -97,6 +101,13 @@ class TrainingKeywords(TypedDict, total=False):
     """"auto" takes a GPU where there is one; or "cpu", "cuda", "cuda:1", "mps". Default: 'auto'."""
     threads: int
     """CPU threads to compute with; 0 = as many as torch takes. Small models are often fastest with 1, and on a busy machine many times faster. Default: 0."""
+
+
+class HoldoutKeywords(TypedDict, total=False):
+    """Holdout; a preset may change the defaults."""
+
+    holdout: float
+    """What becomes dev data where none are given: a share below 1 (0.1), or a count from 1 on (500). 0 = a twentieth of the examples, at most 1000; of running text and of series the last tenth. Default: 0."""
 
 
 class EmbeddingKeywords(TypedDict, total=False):
@@ -221,8 +232,6 @@ class TargetKeywords(TypedDict, total=False):
     """Of several classes (target = classes) those whose probability is at least this are given. Default: 0.5."""
     tolerance: float
     """A number nearer to the true one than this counts as right. Default: 0.04."""
-    holdout: int
-    """Examples held out as dev data where none are given; 0 = a twentieth, at most 1000. Default: 0."""
     metric: Literal["auto", "accuracy", "macro_f1", "loss"]
     """The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy. Default: 'auto'."""
 
@@ -297,7 +306,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"]
@@ -320,7 +329,7 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`."""
 
 
-class ClassifierKeywords(TrainingKeywords, PretrainedKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -345,7 +354,7 @@ LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "transformer
 """The presets of `an.LanguageModel`."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TextKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool
@@ -358,8 +367,6 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Embe
     """Read every line as a text of its own (names, sentences) instead of all lines as one running text, in which a line break is a symbol like any other. Default: False."""
     backward: bool
     """Read every line from its end to its beginning (needs lines = true): the other half of the vectors in context that a tagger may begin with (ELMo). Default: False."""
-    hold_out: float
-    """Share of the text that becomes dev text where none is given: its end, or of separate lines some chosen by the seed (1000 at most). Default: 0.1."""
     bptt: int
     """Steps of truncated back-propagation through time: gradients reach so far back, while the state is carried on through the whole text. Default: 64."""
     context: int
@@ -402,7 +409,7 @@ TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "transformer"]
 """The presets of `an.Tagger`."""
 
 
-class TaggerKeywords(TrainingKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -435,7 +442,7 @@ ForecasterModel = Literal["var", "kalman", "linear", "rnn", "lstm", "gru", "conv
 """The presets of `an.Forecaster`."""
 
 
-class ForecasterKeywords(TrainingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, total=False):
+class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, total=False):
     """The settings of `an.Forecaster`; ``help(an.Forecaster)`` shows the defaults."""
 
     horizon: int
@@ -482,7 +489,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`."""
 
 
-class TranscriberKeywords(TrainingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, SoundKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, SoundKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -505,8 +512,6 @@ class TranscriberKeywords(TrainingKeywords, EmbeddingKeywords, StackKeywords, Re
     """Share of the target probability that a decoder spreads over the whole vocabulary. Default: 0.1."""
     teacher_forcing: float
     """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own. Default: 1.0."""
-    holdout: int
-    """Recordings held out as dev data where none are given; 0 = a twentieth, at most 1000. Default: 0."""
     valid_examples: int
     """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
     metric: Literal["wer", "cer", "loss"]
@@ -517,7 +522,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"]
 """The presets of `an.Captioner`."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int
@@ -530,8 +535,6 @@ class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, StackKey
     """Width of the vectors of words, and of those of the places of a picture (Transformer: both are hidden). Default: 128."""
     soft_share: float
     """How much of the loss of hard attention is that of the expected context (soft attention) instead of drawn places; 0.5 as in Xu 2015. Default: 0.5."""
-    holdout: int
-    """Pictures held out where no dev data are given; 0 = a twentieth, at most 1000. Default: 0."""
     valid_examples: int
     """Most dev pictures captioned at each evaluation while training. Default: 500."""
     batch_tokens: int
@@ -546,7 +549,7 @@ AnswererModel = Literal["lstm-attention", "transformer", "question-only"]
 """The presets of `an.Answerer`."""
 
 
-class AnswererKeywords(TrainingKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, total=False):
+class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, total=False):
     """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
 
     tokens: Literal["char", "word", "bpe"]
@@ -559,8 +562,6 @@ class AnswererKeywords(TrainingKeywords, PictureKeywords, EmbeddingKeywords, Sta
     """Share of the target probability spread over all answers. Default: 0.0."""
     answers: int
     """Most answers that can be given: the commonest of the training data; other questions teach nothing. Default: 3000."""
-    holdout: int
-    """Pictures held out as dev data where none are given; 0 = a twentieth, at most 1000. Default: 0."""
     metric: Literal["accuracy", "loss"]
     """The dev measure that decides which weights are best. Default: 'accuracy'."""
     batch_tokens: int

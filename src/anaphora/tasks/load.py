@@ -13,23 +13,30 @@ E = TypeVar("E", bound=Estimator)
 
 
 @overload
-def load(folder: str | Path, *, device: str = "auto") -> Any: ...
+def load(folder: str | Path, *, device: str = "auto", checkpoint: int | None = None) -> Any: ...
 
 
 @overload
-def load(folder: str | Path, kind: type[E], *, device: str = "auto") -> E: ...
+def load(folder: str | Path, kind: type[E], *, device: str = "auto", checkpoint: int | None = None) -> E: ...
 
 
-def load(folder: str | Path, kind: type[Estimator] | None = None, *, device: str = "auto") -> Any:
+def load(
+    folder: str | Path,
+    kind: type[Estimator] | None = None,
+    *,
+    device: str = "auto",
+    checkpoint: int | None = None,
+) -> Any:
     """The trained estimator in ``folder``. Every file is checked against its hash; nothing in it is executed.
 
         m = an.load("runs/reviews")                  # whatever task it is
         m = an.load("runs/reviews", an.Classifier)   # a Classifier, to a type checker too
+        m = an.load("runs/reviews", checkpoint=1500) # the weights of that step instead of the best
 
-    Raises a `RunError` where the folder holds no run, a damaged one, or one of another ``kind``.
+    Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such checkpoint.
     """
     if kind is not None:
-        return kind.load(folder, device=device)
+        return kind.load(folder, device=device, checkpoint=checkpoint)
     path = Path(folder)
     config = read_config(path)
-    return estimator(config.task.command).from_folder(path, config, device=device)
+    return estimator(config.task.command).from_folder(path, config, device=device, checkpoint=checkpoint)

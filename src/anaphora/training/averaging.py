@@ -112,6 +112,15 @@ def average_of(model: nn.Module, settings: TrainingSettings) -> WeightAverage | 
     return MovingAverage(model, settings.ema) if settings.ema else None
 
 
+def with_average(weights: Mapping[str, Tensor], average: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``weights`` with the averages of a checkpoint in their place, where there are any yet, also under tied names."""
+    state = average.get(TriggeredMean._STATE)
+    if not average or (state is not None and int(state[1]) == 0):
+        return dict(weights)
+    first = {id(weights[name]): value for name, value in average.items() if name in weights}
+    return {name: first.get(id(value), value) for name, value in weights.items()}
+
+
 @torch.no_grad()
 def _assign(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for name, parameter in model.named_parameters():

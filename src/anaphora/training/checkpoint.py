@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,15 @@ class CheckpointFolder:
     def __init__(self, path: Path):
         self.path = path
 
-    def save(self, step: int, files: Iterable[tuple[str, bytes]], *, keep: int) -> Path:
-        """Write the checkpoint of ``step`` and then remove all but the ``keep`` newest up to it.
+    def save(
+        self,
+        step: int,
+        files: Iterable[tuple[str, bytes]],
+        *,
+        keep: int,
+        also: Collection[int] = frozenset(),
+    ) -> Path:
+        """Write the checkpoint of ``step`` and then remove all but the ``keep`` newest up to it and those of ``also``.
 
         ``files`` yields (name, content) one at a time, so that only one has to be in memory.
         """
@@ -74,7 +81,7 @@ class CheckpointFolder:
             try:
                 aside.mkdir()
                 self._fill(aside, step, files)
-                final = self.path / name_of(step)
+                final = self.path_of(step)
                 if os.path.lexists(
                     final
                 ):  # one that was found damaged on resume, else we would have gone on from it
@@ -86,7 +93,7 @@ class CheckpointFolder:
             faults.point("checkpoint.renamed")
             sync_folder(self.path)
             faults.point("checkpoint.durable")
-            self._prune(step, keep)
+            self._prune(step, keep, also)
         return final
 
     def newest(
@@ -126,14 +133,31 @@ class CheckpointFolder:
         faults.point("checkpoint.manifest")
         sync_folder(aside)
 
-    def _prune(self, step: int, keep: int) -> None:
+    def path_of(self, step: int) -> Path:
+        """The folder of the checkpoint of ``step``, whether it is there or not."""
+        return self.path / name_of(step)
+
+    def remove_after(self, step: int) -> list[int]:
+        """Remove the checkpoints of later steps, the newest first, and wait until that is on the disk; their steps."""
+        later = sorted((entry for entry in self.steps() if entry[0] > step), reverse=True)
+        with writing(self.path, kept=self.kept()):
+            for _, path in later:
+                self._remove(path)
+                sync_folder(self.path)
+        return [number for number, _ in later]
+
+    def _remove(self, path: Path) -> None:
+        # First out of sight in one step, so that a crash cannot leave half a checkpoint under its name.
+        gone = self.path / f".tmp-{uuid.uuid4().hex}"
+        os.rename(path, gone)
+        faults.point("checkpoint.pruned")
+        remove(gone)
+
+    def _prune(self, step: int, keep: int, also: Collection[int]) -> None:
         old = sorted((entry for entry in self.steps() if entry[0] <= step), reverse=True)[keep:]
-        for _, path in old:
-            # First out of sight in one step, so that a crash cannot leave half a checkpoint under its name.
-            gone = self.path / f".tmp-{uuid.uuid4().hex}"
-            os.rename(path, gone)
-            faults.point("checkpoint.pruned")
-            remove(gone)
+        for number, path in old:
+            if number not in also:
+                self._remove(path)
         for aside in self.path.glob(".tmp-*"):
             remove(aside)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from anaphora.training.distributed import Group
 from anaphora.training.health import Health
 from anaphora.training.objective import Batches, Objective, carried_state
 from anaphora.training.optimizers import optimizer_tensors, restore_optimizer
-from anaphora.training.precision import autocast, choose_precision
+from anaphora.training.precision import Precision, autocast, choose_precision, fallback
 from anaphora.training.schedules import Progress, learning_rate
 from anaphora.training.seeding import seed_everything
 from anaphora.training.state import Standing, TrainingState, made_with
@@ -38,7 +38,7 @@ class Learner:
         group: Group,
     ):
         self.objective, self.batches, self.settings, self.group = objective, batches, settings, group
-        self.precision = choose_precision(settings.precision, group.device)
+        self.precision: Precision = choose_precision(settings.precision, group.device)
         self.model = model.to(group.device)
         self.stepper = Stepper(self.model, objective, settings, group, self.precision)
         self.average = average_of(self.model, settings)
@@ -82,7 +82,13 @@ class Learner:
             self.average.evaluated(self.progress.since_best)
         if best:
             self.standing.best = {"step": self.standing.step, "value": value, "metrics": metrics}
+        sign = 1 if self.objective.greater_is_better else -1
+        self.standing.rank(value, sign, self.settings.keep_best)
         return best
+
+    def ranked_steps(self) -> set[int]:
+        """The steps with the best dev metrics so far, whose checkpoints stay: ``keep_best``."""
+        return {int(one["step"]) for one in self.standing.ranked}
 
     def _better(self, value: float) -> bool:
         if not math.isfinite(value):
@@ -91,6 +97,22 @@ class Learner:
             return True
         sign = 1 if self.objective.greater_is_better else -1
         return bool(sign * value > sign * float(self.standing.best["value"]))
+
+    def facts(self, chosen: Literal["best", "last"]) -> dict[str, Any]:
+        """What the present (averaged) weights say of themselves as the run's ``model.safetensors``."""
+        best = self.standing.best if chosen == "best" else None
+        return {
+            "step": self.standing.step,
+            "chosen": chosen,
+            "averaged": self.average is not None and self.average.active,
+            "metric": self.objective.metric if best else None,
+            "value": best["value"] if best else None,
+        }
+
+    def fall_back(self, precision: Precision) -> None:
+        """Compute in ``precision`` for the rest of the run: fp16 cannot hold its numbers."""
+        self.precision = precision
+        self.stepper.fall_back(precision)
 
     def carried(self) -> list[dict[str, Tensor]]:
         """What the objective of each process carries to the next step, by rank. All processes must call this."""
@@ -132,6 +154,8 @@ class Learner:
         self.progress = Progress(**state.progress)
         self.health.restore(state.health)
         self.stepper.scale.restore(state.scale)
+        if self.precision == "fp16" and self.stepper.scale.fallen:
+            self.fall_back(fallback(self.group.device))
         try:
             self.batches.restore(state.batches)
         except (LookupError, TypeError, ValueError):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -14,20 +12,17 @@ from torch import nn
 from anaphora.errors import RunError, TrainingError
 from anaphora.settings import TrainingSettings
 from anaphora.training import distributed, saving
-from anaphora.training.checkpoint import Skipped
-from anaphora.training.diagnosis import Diagnosis, diagnose
+from anaphora.training.bad_steps import BadSteps
 from anaphora.training.health import Finding
 from anaphora.training.interrupts import Interrupts
 from anaphora.training.journal import Journal
+from anaphora.training.keeper import Keeper
 from anaphora.training.learner import Learner
-from anaphora.training.objective import Batches, Objective, indices_of
+from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Clock, Reporter
+from anaphora.training.resuming import Resumed, go_back, take_up
 from anaphora.training.run import RunFolder
-from anaphora.training.state import TrainingState, changes
-from anaphora.training.step import Outcome
 from anaphora.training.weights import snapshot
-
-SKIPS = 10  # steps in a row that on_nan="skip" leaves out before it gives up
 
 
 @dataclass(frozen=True)
@@ -71,59 +66,21 @@ class Trainer:
         # those a resumed run rewinds to the checkpoint, so that they end the same
         self.journals = {"metrics": self.metrics, "samples": self.samples, "bad-batches": self.bad_batches}
         self.interrupts = Interrupts(self.reporter.say, echo=1.0 if self.group.world > 1 else 0.0)
-        self._exported: bytes | None = None  # model.safetensors as last written; every checkpoint repeats it
-        self._marks: dict[str, Any] = {}  # where a resumed run continues its journals
+        self.keeper = Keeper(run, self.journals, settings)
+        self.bad_steps = BadSteps(self.learner, run, self.bad_batches, self._found)
+        self._resumed = Resumed()
+        self._named: int | None = None  # the checkpoint that `resume` was asked for
         self._new = True  # until `resume` is called
 
-    def resume(self) -> int:
-        """Take up the newest verified checkpoint; the step it was made at, or 0 where there is none yet."""
+    def resume(self, checkpoint: int | None = None) -> int:
+        """Take up the newest verified checkpoint, or that of step ``checkpoint``; the step, or 0 where there is none.
+
+        `run` then removes the checkpoints after the named one.
+        """
         self._new = False
-        now, folder = self.learner.state([], {}, None), self.folder.path
-        found: list[TrainingState] = []
-
-        def find() -> tuple[Path | None, list[Skipped]]:
-            path, state, skipped = saving.newest(self.folder, now, lambda state: self._restore(state, now))
-            found.extend([state] if state else [])
-            return path, skipped
-
-        path, skipped = self.group.on_main(find)
-        for one in skipped:
-            self.reporter.warn(f"{one.path}: skipped, {one.reason}.")
-        if path is None:
-            if skipped:
-                raise RunError(
-                    f"{folder}: none of its {len(skipped)} checkpoints can be used ({skipped[0].path.name}: "
-                    f"{skipped[0].reason}); put back what was changed, restore one from a backup, or train anew."
-                )
-            self.reporter.say(f"{folder}: has no checkpoint yet, so training starts from the beginning.")
-            return 0
-        state = found[0] if found else saving.load(path)
-        saving.check_files(self.folder, state)
-        self._report_changes(state, now)
-        if not found:
-            self._restore(state, now)
-        self._marks, self._exported = state.journals, state.exported
-        if not self.learner.over():
-            self.reporter.say(f"{folder}: goes on from the checkpoint of step {state.step}.")
-        return state.step
-
-    def _restore(self, state: TrainingState, now: TrainingState) -> None:
-        try:
-            self.learner.restore(state, now)
-        except RunError as error:
-            raise RunError(f"{self.folder.path}: {error}") from None
-
-    def _report_changes(self, state: TrainingState, now: TrainingState) -> None:
-        edited = state.edited(now)
-        if edited:
-            self.reporter.say(
-                f"{self.folder.path}: {', '.join(edited)} since the checkpoint was written; the run goes on with that."
-            )
-        changed = changes({**dict.fromkeys(now.made_with), **state.made_with}, now.made_with)
-        if changed:
-            self.reporter.warn(
-                f"{', '.join(changed)}: the run goes on, but not bit for bit as it would have without the change."
-            )
+        self._resumed = take_up(self.learner, self.folder, self.reporter, checkpoint)
+        self._named = checkpoint
+        return self._resumed.step
 
     def run(self) -> TrainingResult:
         """Train until ``steps``, until patience ends, or until a signal asks to stop."""
@@ -139,9 +96,12 @@ class Trainer:
                 stopped = self._loop()
                 if not over:
                     self._note_time(event=stopped)
+            except KeyboardInterrupt:
+                self.keeper.abandon()
+                raise
             finally:
-                for journal in (*self.journals.values(), self.timings):
-                    journal.close()
+                self.keeper.close()
+                self.timings.close()
                 self.reporter.finished()
         best = standing.best
         return TrainingResult(
@@ -161,12 +121,10 @@ class Trainer:
                 "or choose another folder."
             )
         self.folder.sweep()
-        for name, journal in self.journals.items():
-            problem = journal.open(self._marks.get(name))
-            if problem:
-                self.reporter.warn(problem)
-        if self._exported is not None:
-            self._exported = saving.put_model_back(self.folder, self._exported)
+        if self._named is not None:
+            go_back(self.folder, self._named, self.reporter)
+        for problem in self.keeper.open(self._resumed):
+            self.reporter.warn(problem)
         if self.learner.over():
             more = f"; `anaphora resume {folder} --steps N` trains longer"
             self.reporter.say(
@@ -190,19 +148,25 @@ class Trainer:
         settings, learner = self.settings, self.learner
         while not learner.over():
             asked = self._step()
+            self._report_saved()
+            if asked and settings.save_in_background:
+                self.group.on_main(self.keeper.check)
             step, last = learner.standing.step, learner.standing.step >= settings.steps
             if last or step % settings.log_every == 0:
                 self._log()
             if last or step % settings.valid_every == 0:
                 self._evaluate()
             asked = asked or (self.group.world == 1 and self.interrupts.asked)
-            if last or asked or step % settings.save_every == 0 or learner.out_of_patience():
+            due = step % settings.save_every == 0 or step in learner.ranked_steps()
+            if last or asked or due or learner.out_of_patience():
                 self._save()
             if asked and not last:
+                self._finish_saving()
                 self.reporter.say(
                     f"stopped after step {step}; `anaphora resume {self.folder.path}` goes on from it."
                 )
                 return "interrupted"
+        self._finish_saving()
         return "patience" if learner.standing.step < settings.steps else "finished"
 
     def _step(self) -> bool:
@@ -211,9 +175,10 @@ class Trainer:
         number = standing.step + 1
         batch = next(learner.batches)
         lr = learner.lr(number)
-        outcome, factor = learner.stepper.gradient(batch, number, self.interrupts.asked, lr=lr)
+        stop = self.interrupts.asked or self.keeper.failed
+        outcome, factor = learner.stepper.gradient(batch, number, stop, lr=lr)
         if not outcome.finite:
-            self._not_finite(batch, number, outcome, lr)
+            self.bad_steps.met(batch, number, outcome, lr)
             standing.step = number
             return outcome.asked
         if outcome.count:
@@ -231,37 +196,6 @@ class Trainer:
         if self.group.main:
             self.reporter.stepped(self.clock.tick(number, standing.symbols, outcome.loss, lr))
         return outcome.asked
-
-    def _not_finite(self, batch: Any, number: int, outcome: Outcome, lr: float) -> None:
-        """Leave the step out if that is explained or allowed, else stop with a report."""
-        learner = self.learner
-        if math.isfinite(outcome.loss) and learner.stepper.scale.overflowed():
-            return
-        rerun = lambda: learner.stepper.repeat(batch, number)  # noqa: E731
-        found = self.group.gather(diagnose(learner.model, self.settings, lr, learner.precision, rerun))
-        # the process whose part of the batch is bad knows the layer; the others see the shared gradient only
-        diagnosis: Diagnosis = min(
-            found, key=lambda d: d.place == "the loss" or d.place.startswith("the gradient")
-        )
-        learner.standing.skipped += 1
-        indices = indices_of(batch)
-        what = "loss" if not math.isfinite(outcome.loss) else "gradient"
-        line = {"step": number, "epoch": learner.batches.epoch, "what": what, "indices": indices}
-        if self.group.main:
-            self.bad_batches.append({**line, "place": diagnosis.place, "cause": diagnosis.cause})
-            self.bad_batches.sync()
-        more = f" and {len(indices) - 8} more" if len(indices) > 8 else ""
-        shown = ", ".join(map(str, indices[:8])) + more
-        examples = f" (examples {shown}; all in {self.folder.bad_batches})" if indices else ""
-        text = f"step {number}: the {what} is not finite, first in {diagnosis.place}{examples}: {diagnosis.cause}"
-        skip = self.settings.on_nan == "skip"
-        if skip and learner.standing.skipped <= SKIPS:
-            self._found([Finding("not-finite", f"{text}; this batch is left out.")])
-            return
-        many = f" {SKIPS} steps in a row were left out already;" if skip else ""
-        raise TrainingError(
-            f"{text};{many} the weights of that step are not saved{saving.last_good(self.folder)}."
-        )
 
     def _log(self) -> None:
         learner, standing = self.learner, self.learner.standing
@@ -294,35 +228,31 @@ class Trainer:
 
     def _export(self, chosen: Literal["best", "last"]) -> None:
         """Write the present (averaged, where there is an average) weights as the run's ``model.safetensors``."""
-        learner = self.learner
-        best = learner.standing.best if chosen == "best" else None
-        facts = {
-            "step": learner.standing.step,
-            "chosen": chosen,
-            "averaged": learner.average is not None and learner.average.active,
-            "metric": learner.objective.metric if best else None,
-            "value": best["value"] if best else None,
-        }
-        with learner.averaged():
-            self._exported = saving.export(self.folder, snapshot(learner.model), facts)
+        with self.learner.averaged():
+            self.keeper.export(snapshot(self.learner.model), self.learner.facts(chosen))
 
     def _save(self) -> None:
         learner = self.learner
         carried = learner.carried()
 
-        def write() -> Path:
-            for journal in self.journals.values():
-                journal.sync()
+        def write() -> None:
             if learner.standing.best is None:
                 self._export("last")
-            marks = {name: journal.mark() for name, journal in self.journals.items()}
-            state = learner.state(carried, marks, self._exported)
-            return saving.save(self.folder, state, keep=self.settings.keep)
+            self.keeper.save(lambda marks: learner.state(carried, marks, None))
 
-        path = self.group.on_main(write)
-        if self.group.main:
-            self.reporter.saved(learner.standing.step, str(path))
-            self._note_time(event="save")
+        self.group.on_main(write)
+        self._report_saved()
+
+    def _finish_saving(self) -> None:
+        """Wait for what is written in the background; an error of it ends every process."""
+        if self.settings.save_in_background:
+            self.group.on_main(self.keeper.finish)
+            self._report_saved()
+
+    def _report_saved(self) -> None:
+        for step, path in self.keeper.saved():
+            self.reporter.saved(step, str(path))
+            self._note_time(event="save", of_step=step)
 
     def _found(self, findings: list[Finding]) -> None:
         for finding in findings if self.group.main else ():

@@ -46,6 +46,11 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     return "fp16" if name == "fp16" else "fp32"
 
 
+def fallback(device: torch.device) -> Precision:
+    """What a run goes on with when fp16 is too small for its numbers: bf16 on a GPU that computes in it, else fp32."""
+    return choose_precision("auto", device)
+
+
 def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractContextManager[Any]:
     """Matrix products in half precision inside; sums, norms and softmax stay in float32."""
     if precision == "fp32":
@@ -66,6 +71,7 @@ class LossScale:
     enabled: bool = False
     factor: float = 2.0**16
     good: int = 0
+    fallen: str = ""  # the precision that took fp16's place for the rest of the run
 
     @property
     def value(self) -> float:
@@ -85,7 +91,8 @@ class LossScale:
         return True
 
     def state(self) -> dict[str, Any]:
-        return {"factor": self.factor, "good": self.good}
+        return {"factor": self.factor, "good": self.good, "fallen": self.fallen}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.factor, self.good = float(state["factor"]), int(state["good"])
+        self.fallen = str(state.get("fallen", ""))

@@ -10,9 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from anaphora.errors import TrainingError
+from anaphora.errors import RunError, TrainingError
 from anaphora.files import read_bytes
 from anaphora.kernels.toolchain.driver import check_kernels
+from anaphora.training.averaging import with_average
 from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.run import RunFolder
@@ -23,9 +24,22 @@ FORMAT = 1
 _NOTED = tuple(field.name for field in fields(TrainingState) if field.name not in ("tensors", "exported"))
 
 
-def save(run: RunFolder, state: TrainingState, *, keep: int) -> Path:
-    """Write ``state`` as a checkpoint, and remove all but the ``keep`` newest."""
-    return CheckpointFolder(run.checkpoints).save(state.step, _files(run, state), keep=keep)
+def save(
+    run: RunFolder, state: TrainingState, *, keep: int, abandoned: Callable[[], bool] = lambda: False
+) -> Path:
+    """Write ``state`` as a checkpoint, and remove all but the ``keep`` newest and those with the best dev metrics.
+
+    ``abandoned`` is asked before each file; once it says so, a ``KeyboardInterrupt`` ends the save.
+    """
+
+    def files() -> Iterator[tuple[str, bytes]]:
+        for file in _files(run, state):
+            if abandoned():
+                raise KeyboardInterrupt
+            yield file
+
+    best = {int(one["step"]) for one in state.standing["ranked"]}
+    return CheckpointFolder(run.checkpoints).save(state.step, files(), keep=keep, also=best)
 
 
 def export(run: RunFolder, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bytes:
@@ -44,22 +58,58 @@ def newest(
     A checksum does not prove that values make sense together; so only a checkpoint that ``restore`` took is good.
     """
 
-    def accept(checkpoint: Checkpoint) -> None:
-        state = _state_of(checkpoint)
-        _check_same_model(state, now)
-        try:
-            restore(state)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise Unusable(f"it cannot be restored ({reason[:200]})") from error
-
-    found, skipped = CheckpointFolder(run.checkpoints).newest(accept)
+    found, skipped = CheckpointFolder(run.checkpoints).newest(lambda one: _accept(one, now, restore))
     return (found.path, _state_of(found), skipped) if found else (None, None, skipped)
+
+
+def named(
+    run: RunFolder, step: int, now: TrainingState, restore: Callable[[TrainingState], None]
+) -> TrainingState:
+    """The state in the checkpoint of ``step``, as `newest` would take it; ``Unusable`` says why it cannot be used."""
+    checkpoint = read(checkpoint_path(run, step))
+    _accept(checkpoint, now, restore)
+    return _state_of(checkpoint)
+
+
+def _accept(checkpoint: Checkpoint, now: TrainingState, restore: Callable[[TrainingState], None]) -> None:
+    state = _state_of(checkpoint)
+    _check_same_model(state, now)
+    try:
+        restore(state)
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Unusable(f"it cannot be restored ({reason[:200]})") from error
 
 
 def load(path: Path) -> TrainingState:
     """The state in one checkpoint."""
     return _state_of(read(path))
+
+
+def weights_of(run: RunFolder, step: int) -> dict[str, Tensor]:
+    """The weights that were evaluated at the checkpoint of ``step``: the average, where there is one.
+
+    ``RunError`` where there is no such checkpoint, it is damaged, or the run's files are not those it was made with.
+    """
+    path = checkpoint_path(run, step)
+    try:
+        state = load(path)
+    except Unusable as reason:
+        raise RunError(f"{path}: cannot be used, {reason}; name another checkpoint.") from None
+    if state.exported is None:
+        raise RunError(f"{path}: does not say which files it belongs to; name another checkpoint.")
+    _, facts = unpack(state.exported, where="best.safetensors")
+    run.check_files(facts)
+    return with_average(state.tensors["model"], state.tensors.get("ema", {}))
+
+
+def checkpoint_path(run: RunFolder, step: int) -> Path:
+    """The folder of a checkpoint that is there; else a sentence with those that are."""
+    there = sorted(number for number, _ in CheckpointFolder(run.checkpoints).steps())
+    if step not in there:
+        has = f"it has {', '.join(map(str, there))}" if there else "it has none"
+        raise RunError(f"{run.path}: has no checkpoint of step {step}; {has}.")
+    return CheckpointFolder(run.checkpoints).path_of(step)
 
 
 def check_files(run: RunFolder, state: TrainingState) -> None:

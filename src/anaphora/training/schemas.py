@@ -6,7 +6,7 @@ Names that are not known here are kept: a later version may add some.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
@@ -66,12 +66,18 @@ class Best(Schema):
     metrics: dict[Name, Number]
 
 
+class Ranked(Exact):
+    step: Count
+    value: FiniteFloat
+
+
 class Standing(Exact):
     step: Count
     symbols: Count
     skipped: Count
     best: Best | None
     metrics: dict[Name, Number]
+    ranked: list[Ranked] = []
     total: FiniteFloat
     count: FiniteFloat
     norms: FiniteFloat
@@ -97,6 +103,7 @@ class Health(Exact):
 class Scale(Exact):
     factor: Annotated[FiniteFloat, Field(gt=0)]
     good: Count
+    fallen: Literal["", "fp32", "bf16"] = ""
 
 
 class Mark(Schema):

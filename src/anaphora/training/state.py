@@ -6,6 +6,7 @@ No random generator is part of it: every random number of a step follows from th
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Standing:
     skipped: int = 0  # steps left out in a row
     best: dict[str, Any] | None = None  # {"step", "value", "metrics"}
     metrics: dict[str, float] = field(default_factory=dict)  # of the last evaluation
+    ranked: list[dict[str, Any]] = field(default_factory=list)  # {"step", "value"} of the best, best first
     # since the last line of metrics.jsonl
     total: float = 0.0
     count: float = 0.0
@@ -44,6 +46,12 @@ class Standing:
         self.norms += outcome.norm
         self.steps += 1
         self.clipped += outcome.clipped
+
+    def rank(self, value: float, sign: int, most: int) -> None:
+        """Put an evaluation of this step among the ``most`` best; of equal ones the earlier is the better."""
+        finite = [{"step": self.step, "value": value}] if math.isfinite(value) else []
+        ranked = sorted(self.ranked + finite, key=lambda one: (-sign * one["value"], one["step"]))
+        self.ranked = ranked[:most]
 
     def line(self, epoch: int, lr: float) -> dict[str, Any]:
         """The line for metrics.jsonl; the sums start again at zero."""

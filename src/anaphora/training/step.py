@@ -134,14 +134,22 @@ class Stepper:
         with torch.no_grad():
             step_of_gpu(self.optimizer, divisor, found)
 
-    def repeat(self, batch: Any, number: int) -> None:
-        """Run this process's parts of a batch forward once more, with the same random numbers."""
+    def repeat(self, batch: Any, number: int, precision: Precision | None = None) -> bool:
+        """Run this process's parts of a batch forward once more, with the same random numbers; whether every loss is
+        finite. ``precision`` is another arithmetic to try."""
+        finite = True
         for part in range(self.settings.accumulate):
             shard = batch.shard(*self._share(part))
             if len(shard):
                 seed_everything(self.settings.seed, number, self.group.rank, part)
-                with autocast(self.group.device, self.precision):
-                    self._module()(shard)
+                with autocast(self.group.device, precision or self.precision):
+                    total, _ = self._module()(shard)
+                finite = finite and bool(torch.isfinite(total))
+        return finite
+
+    def fall_back(self, precision: Precision) -> None:
+        """Compute in ``precision`` from now on, without a scale for fp16."""
+        self.precision, self.scale.enabled, self.scale.fallen = precision, False, precision
 
     def _backward(self, batch: Any, number: int, part: int, weight: float, sums: Sums) -> None:
         shard, empty = batch.shard(*self._share(part)), False

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option, skip_bad_option, source_field_option
+from anaphora.cli.options import checkpoint_option, json_option, skip_bad_option, source_field_option
 
 EXAMPLES = """
 anaphora predict runs/numbers inputs.txt > outputs.txt
 echo 'forty two' | anaphora predict runs/numbers
 anaphora predict runs/numbers inputs.txt --beam 10 --n-best 3 --json
 anaphora predict runs/numbers inputs.txt --set decode=sample --set temperature=0.7
+anaphora predict runs/numbers inputs.txt --checkpoint 1500
 """
 
 
@@ -30,9 +31,16 @@ anaphora predict runs/numbers inputs.txt --set decode=sample --set temperature=0
 )
 @source_field_option
 @skip_bad_option
+@checkpoint_option
 @json_option
 def command(
-    run: str, file: str, assignments: tuple[str, ...], skip_bad: bool, as_json: bool, **flags: Any
+    run: str,
+    file: str,
+    assignments: tuple[str, ...],
+    skip_bad: bool,
+    checkpoint: int | None,
+    as_json: bool,
+    **flags: Any,
 ) -> None:
     """Put FILE (or standard input) through the model of RUN.
 
@@ -60,7 +68,7 @@ def command(
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 
-    for response in model_of(run, options).respond(file, options):
+    for response in model_of(run, options, checkpoint).respond(file, options):
         if as_json:
             emit(response.record, indent=None)
         else:

@@ -6,20 +6,24 @@ import click
 
 from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option
+from anaphora.cli.options import checkpoint_option, json_option
 
 EXAMPLES = """
 anaphora resume runs/numbers
 anaphora resume runs/numbers --steps 8000
+anaphora resume runs/numbers --checkpoint 1500
 """
 
 
 @click.command("resume", cls=Order, examples=EXAMPLES)
 @click.argument("run", metavar="RUN")
 @click.option("--steps", type=int, metavar="N", help="Train longer: to step N instead of the run's own.")
+@checkpoint_option
 @json_option
-def command(run: str, steps: int | None, as_json: bool) -> int:
+def command(run: str, steps: int | None, checkpoint: int | None, as_json: bool) -> int:
     """Go on with the training of RUN from its newest whole checkpoint.
+
+    With --checkpoint the run goes back to that step; the checkpoints after it are removed.
 
     The result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
     config.json was edited since, what was changed is said.
@@ -35,7 +39,8 @@ def command(run: str, steps: int | None, as_json: bool) -> int:
     from anaphora.cli.reporting import make_reporter
 
     begun = time.monotonic()
-    model = estimator(config.task.command).resume(run, steps=steps, reporter=make_reporter(config.settings))
+    reporter = make_reporter(config.settings)
+    model = estimator(config.task.command).resume(run, steps=steps, checkpoint=checkpoint, reporter=reporter)
     stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
     from anaphora.training.interrupts import exit_code
 

@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option, skip_bad_option, source_field_option, target_field_option
+from anaphora.cli.options import (
+    checkpoint_option,
+    json_option,
+    skip_bad_option,
+    source_field_option,
+    target_field_option,
+    time_field_option,
+)
 
 EXAMPLES = """
 anaphora score runs/numbers test.tsv
@@ -33,6 +40,8 @@ anaphora score runs/x test.en --target test.de
 @skip_bad_option
 @source_field_option
 @target_field_option
+@time_field_option
+@checkpoint_option
 @json_option
 def command(
     run: str,
@@ -42,7 +51,9 @@ def command(
     skip_bad: bool,
     source_field: str | None,
     target_field: str | None,
+    time_field: str | None,
     assignments: tuple[str, ...],
+    checkpoint: int | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -52,9 +63,10 @@ def command(
     """
     from pathlib import Path
 
-    from anaphora.cli.output import emit
+    from anaphora.cli.output import emit, say
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.cli.training import check_data
+    from anaphora.data.sources.report import reported
     from anaphora.tasks.config import read_config
 
     config = read_config(Path(run))
@@ -64,10 +76,13 @@ def command(
     if skip_bad and bad_rows == "strict":
         raise click.UsageError("--skip-bad and --bad-rows strict contradict each other; give one of them.")
     skipping = "skip" if skip_bad else bad_rows
-    named = {"source_field": source_field, "target_field": target_field, "bad_rows": skipping}
+    fields = {"source_field": source_field, "target_field": target_field, "time_field": time_field}
+    named = fields | {"bad_rows": skipping}
     options |= {key: value for key, value in named.items() if value is not None}
 
-    scores = model_of(run, options).score(both, **options)
+    model = model_of(run, options, checkpoint)
+    with reported(say):
+        scores = model.score(both, **options)
     if as_json:
         emit({"run": run, "data": both, **scores})
     else:

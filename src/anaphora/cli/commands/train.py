@@ -9,7 +9,13 @@ import click
 
 from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option, skip_bad_option, source_field_option, target_field_option
+from anaphora.cli.options import (
+    json_option,
+    skip_bad_option,
+    source_field_option,
+    target_field_option,
+    time_field_option,
+)
 
 EXAMPLES = """
 anaphora train translate numbers -o runs/numbers
@@ -86,6 +92,7 @@ def _setting_options(function: Any) -> Any:
 )
 @source_field_option
 @target_field_option
+@time_field_option
 @skip_bad_option
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would happen; train nothing.")
@@ -100,6 +107,7 @@ def command(
     assignments: tuple[str, ...],
     source_field: str | None,
     target_field: str | None,
+    time_field: str | None,
     skip_bad: bool,
     force: bool,
     dry_run: bool,
@@ -131,6 +139,7 @@ def command(
         "out": out,
         "source_field": source_field,
         "target_field": target_field,
+        "time_field": time_field,
     }
     given = {key: value for key, value in flags.items() if value is not None}
     if skip_bad:

@@ -97,9 +97,9 @@ class Recordings:
             self._kept[i] = found
         return found
 
-    def subset(self, indices: Sequence[int], facts: dict[str, Any]) -> Recordings:
+    def part(self, indices: Sequence[int], facts: dict[str, Any]) -> Recordings:
         """Some of them; ``facts`` say which. What they are part of is described under "of"."""
-        chosen = [int(i) for i in indices]
+        chosen, facts = [int(i) for i in indices], {**facts, "form": "held-out"}
         return Recordings(
             [self.items[i] for i in chosen],
             [self.transcripts[i] for i in chosen],

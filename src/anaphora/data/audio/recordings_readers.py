@@ -16,10 +16,11 @@ from anaphora.data.audio.recordings import Recordings
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
-from anaphora.data.examples import spill_examples
 from anaphora.data.files import Verdict
-from anaphora.data.holdout import check_share, usual_share
-from anaphora.data.readers import open_pairs
+from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.opening import SPLITS, open_source
+from anaphora.data.sources.roles import SPOKEN
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
@@ -28,7 +29,6 @@ Features = LogMel | Callable[[int], LogMel] | None
 """What sound is turned into: a module, or a function that makes one given the first recording's rate in Hz."""
 USUAL_RATE = 16_000
 """Hz of samples that come from Python without a rate, where the features follow the recordings."""
-_SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}
 _UNUSABLE = "a recording that cannot be used"
 
 
@@ -59,13 +59,14 @@ def open_recordings(
         name, _, variant = str(data).partition(":")
         corpus = CORPORA.get(name) if isinstance(data, str) else None
         if isinstance(corpus, SoundCorpus):
-            return _generated(corpus, find(name, variant or None)[1], _SPLITS[role], features)
+            return _generated(corpus, find(name, variant or None)[1], SPLITS[role], features)
         if Path(data).suffix == ".npz":
             items, transcripts = unpack(Path(data))
             facts = {"kind": "recordings", "form": "arrays", "path": os.path.abspath(data)}
             return Recordings(items, transcripts, facts, features=_made(features, items[0]))
-        pairs = open_pairs(
+        pairs = open_source(
             data,
+            roles=SPOKEN,
             role=role,
             bad_rows=bad_rows,
             spill=spill,
@@ -98,33 +99,33 @@ def open_recordings(
 
 
 def open_training_recordings(
-    data: Any, valid: Any | None, *, seed: int, holdout: int, features: Features, **read: Any
+    data: Any, valid: Any | None, *, seed: int, holdout: float, features: Features, **read: Any
 ) -> tuple[Recordings, Recordings]:
-    """``(train, dev)``: dev recordings are those given, an embedded corpus's own, or ``holdout`` held out (0: a
-    twentieth, at most 1000)."""
-    train = open_recordings(data, role="train", features=features, **read)
-    if valid is None and train.facts["form"] == "corpus":
-        valid = data
-    if valid is None:
-        return hold_out_recordings(train, seed=seed, count=holdout)
-    return train, open_recordings(valid, role="dev", features=train.features, **read)
+    """``(train, dev)``: dev recordings are those given, an embedded corpus's own, or ``holdout`` of them held out."""
+    made: list[LogMel | None] = []
+
+    def opened(one: Any, role: str) -> Recordings:
+        found = open_recordings(one, role=role, features=made[0] if made else features, **read)
+        made.append(found.features)  # dev recordings are heard as the training recordings are
+        return found
+
+    return open_both(data, valid, opened, lambda whole: hold_out(whole, seed=seed, holdout=holdout))
 
 
 def reopen_training_recordings(
     descriptions: dict[str, Any], *, features: Features, spill: Path | None
 ) -> tuple[Recordings, Recordings]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    try:
-        train = descriptions["train"]
-        if train["kind"] == "held-out":
-            whole = reopen_recordings(train["of"], features=features, spill=spill)
-            return hold_out_recordings(whole, seed=train["seed"], count=train["count"])
-        opened = reopen_recordings(train, features=features, spill=spill)
-        return opened, reopen_recordings(descriptions["valid"], features=opened.features, spill=spill)
-    except KeyError:
-        raise DataError(
-            "the run's config.json does not say what its data was; restore it from a copy of the run."
-        ) from None
+    made: list[LogMel | None] = []
+
+    def again(one: dict[str, Any]) -> Recordings:
+        found = reopen_recordings(one, features=made[0] if made else features, spill=spill)
+        made.append(found.features)
+        return found
+
+    return reopen_both(
+        descriptions, again, lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held["count"])
+    )
 
 
 def reopen_recordings(
@@ -132,10 +133,7 @@ def reopen_recordings(
 ) -> Recordings:
     """The very recordings that `Recordings.describe` described, or a `DataError` that says what changed."""
     form = description["form"]
-    if form == "memory":
-        raise DataError(
-            "The recordings were given from Python and not kept; give them again and start a new run."
-        )
+    check_kept(form, "recordings")
     if form == "corpus":
         corpus, variant = find(description["name"], description["variant"])
         assert isinstance(corpus, SoundCorpus)
@@ -143,31 +141,14 @@ def reopen_recordings(
         opened = _generated(corpus, variant, description["split"], features, *rest)
         place = f"The corpus {description['name']}"
     else:
-        path = Path(description["path"])
-        if not path.exists() and spill is not None and (moved := spill / path.name).exists():
-            path = moved
+        path = found_again(description["path"], spill)
         place = str(path)
-        names: dict[str, Any] = {key: description.get(key) for key in ("source_field", "target_field")}
+        kept: dict[str, Any] = {key: description.get(key) for key in ("source_field", "target_field")}
         opened = open_recordings(
-            path, features=features, bad_rows=description.get("bad_rows", "strict"), **names
+            path, features=features, bad_rows=description.get("bad_rows", "strict"), **kept
         )
-    if opened.describe()["sha256"] != description["sha256"]:
-        raise DataError(
-            f"{place} has changed since the run began (or this version reads it differently); put the old data "
-            "back, or start a new run."
-        )
+    check_same(opened, description, place)
     return opened
-
-
-def hold_out_recordings(whole: Recordings, *, seed: int, count: int) -> tuple[Recordings, Recordings]:
-    """``(train, dev)``: ``count`` recordings (0: the usual share), chosen by ``seed``, become dev data."""
-    order = np.random.RandomState(seed).permutation(len(whole))
-    held = check_share(count, len(whole)) or usual_share(len(whole))
-    facts = {"kind": "held-out", "form": "held-out", "seed": seed, "count": count}
-    return (
-        whole.subset(np.sort(order[held:]).tolist(), {**facts, "part": "train"}),
-        whole.subset(np.sort(order[:held]).tolist(), {**facts, "part": "dev"}),
-    )
 
 
 def _gathered(
@@ -250,7 +231,8 @@ def _spilled(held: Recordings, role: str, features: Features, folder: Path) -> R
         pack(path, held.items, held.transcripts)
     elif len(paths) == len(held):
         absolute = ((os.path.abspath(one), text) for one, text in zip(paths, held.transcripts, strict=True))
-        path, _ = spill_examples(absolute, role, "strict", folder)
+        path = folder / f"{role}.jsonl"
+        open_source(absolute, role=role, spill=folder)
     else:
         raise DataError(f"the {role} recordings are files and arrays mixed; give one or the other.")
     opened = open_recordings(path, features=held.features or features)

@@ -21,7 +21,7 @@ static inline float dot(L d, const float *a, const float *b) {
   return total(sum);
 }
 
-static inline float sum_of(L count, const float *x) {
+static inline float sum_of_row(L count, const float *x) {
   Sixteen sum = {0};
   L i = 0;
   for (; i + 16 <= count; i += 16) EACH_PART sum.part[q] += *part_of(x + i, q);
@@ -44,7 +44,7 @@ static inline float exponentials(L count, float *scores) {
   if (most == -INFINITY) most = 0; /* nothing is seen, or NaN alone */
 #pragma omp simd
   for (L i = 0; i < count; i++) scores[i] = scores[i] == -INFINITY ? 0 : r_exp(scores[i] - most);
-  return spoilt ? NAN : sum_of(count, scores);
+  return spoilt ? NAN : sum_of_row(count, scores);
 }
 
 /* out = Σ_s α_s v_s for each head, α = softmax_s (q · k_s / √d). At place s keys and values lie side by side at at[s].
@@ -148,7 +148,7 @@ static int best_part(const L *n, void *const *p, L part) {
         const float e = x[c * CHUNK + i] - base;
         shares[i] = e < -104.f ? 0 : e == e ? r_exp(e) : e;
       }
-      total_share += sum_of(end - c * CHUNK, shares);
+      total_share += sum_of_row(end - c * CHUNK, shares);
       if (have == count && !(tops[c] > best[count - 1])) continue;
       for (L i = c * CHUNK; i < end; i++) {
         if (i == forbidden || x[i] == -INFINITY || (have == count && !(x[i] > best[count - 1]))) continue;

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from anaphora.data.jsonl_reader import text_problem
 from anaphora.data.pictures import Pixels, Size, read_picture
+from anaphora.data.sources.roles import text_problem
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 from anaphora.tasks.answer.objective import Asked, Ids

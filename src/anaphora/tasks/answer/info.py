@@ -9,6 +9,7 @@ from pydantic import Field
 from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
+    HoldoutSettings,
     NetworkSettings,
     PictureSettings,
     RecurrentSettings,
@@ -21,7 +22,7 @@ from anaphora.settings import (
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, TrainingSettings):
+class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, HoldoutSettings, TrainingSettings):
     model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "word",
@@ -38,11 +39,6 @@ class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, TrainingS
         3000,
         ge=2,
         description="Most answers that can be given: the commonest of the training data; other questions teach nothing.",
-    )
-    holdout: int = Field(
-        0,
-        ge=0,
-        description="Pictures held out as dev data where none are given; 0 = a twentieth, at most 1000.",
     )
     metric: Literal["accuracy", "loss"] = Field(
         "accuracy", description="The dev measure that decides which weights are best."
@@ -71,7 +67,6 @@ _ALWAYS: Uses = (
     StackSettings,
     "label_smoothing",
     "answers",
-    "holdout",
     "metric",
     "picture_size",
 )

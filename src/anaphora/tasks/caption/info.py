@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from anaphora.settings import (
     AttentionSettings,
     DecoderSettings,
+    HoldoutSettings,
     PictureSettings,
     RecurrentSettings,
     SearchSettings,
@@ -31,6 +32,7 @@ class CaptionerSettings(
     DecoderSettings,
     TransformerStack,
     RecurrentStack,
+    HoldoutSettings,
     TrainingSettings,
     SearchSettings,
 ):
@@ -54,9 +56,6 @@ class CaptionerSettings(
         lt=1,
         description="How much of the loss of hard attention is that of the expected context (soft attention) instead of "
         "drawn places; 0.5 as in Xu 2015.",
-    )
-    holdout: int = Field(
-        0, ge=0, description="Pictures held out where no dev data are given; 0 = a twentieth, at most 1000."
     )
     valid_examples: int = Field(
         500, ge=1, description="Most dev pictures captioned at each evaluation while training."
@@ -93,7 +92,7 @@ _ALWAYS: Uses = (
     *_EYE,
     *_SEARCH,
     *("tie", "label_smoothing", "teacher_forcing"),
-    *("metric", "bleu_tokenize", "max_length", "holdout", "valid_examples"),
+    *("metric", "bleu_tokenize", "max_length", "valid_examples"),
 )
 _RECURRENT_USES: Uses = (*_ALWAYS, RecurrentSettings, "embedding", "channels")
 _COMMON = {

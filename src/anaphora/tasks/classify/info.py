@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
+    HoldoutSettings,
     NetworkSettings,
     PretrainedSettings,
     RecurrentSettings,
@@ -52,11 +53,6 @@ class TargetSettings(Settings):
         allow_inf_nan=False,
         description="A number nearer to the true one than this counts as right.",
     )
-    holdout: int = Field(
-        0,
-        ge=0,
-        description="Examples held out as dev data where none are given; 0 = a twentieth, at most 1000.",
-    )
     metric: Literal["auto", "accuracy", "macro_f1", "loss"] = Field(
         "auto",
         description="The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy.",
@@ -89,6 +85,7 @@ class ClassifierSettings(
     NetworkSettings,
     LookingSettings,
     PretrainedSettings,
+    HoldoutSettings,
     TrainingSettings,
 ):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
@@ -198,7 +195,6 @@ _PRESETS = (
             NgramSettings,
             "target",
             "threshold",
-            "holdout",
             "metric",
             "vocab_size",
             "lowercase",

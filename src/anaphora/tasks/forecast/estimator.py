@@ -79,7 +79,13 @@ class Forecaster(Estimator):
     ) -> tuple[SeriesData, SeriesData]:
         s = self.settings_
         train, dev = open_training_series(
-            data, valid, least=max(s.horizon, 1), whole=not s.window and not self._direct, spill=spill
+            data,
+            valid,
+            least=max(s.horizon, 1),
+            whole=not s.window and not self._direct,
+            holdout=s.holdout,
+            spill=spill,
+            **fields,
         )
         for part in (train, dev):
             require_examples(part, self._window, s.horizon)
@@ -226,7 +232,8 @@ class Forecaster(Estimator):
                     "bad_rows has no meaning for series: a row left out would shift all that follow; correct it."
                 ]
             )
-        windows = self._windows(self._opened(data, role="test", optional=False))
+        opened = self._opened(data, role="test", optional=False, time_field=fields.get("time_field"))
+        windows = self._windows(opened)
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
 
     @whatever_the_batch
@@ -243,9 +250,12 @@ class Forecaster(Estimator):
         )
         return responses(data, self.columns_, found, aligned=not self.settings_.horizon)
 
-    def _opened(self, data: Any, *, role: str, optional: bool = True) -> SeriesData:
+    def _opened(
+        self, data: Any, *, role: str, optional: bool = True, time_field: str | None = None
+    ) -> SeriesData:
         self._check_trained()
-        opened = open_series(data, role=role)
+        trained = self._trained_on.get("of", self._trained_on).get("time_field")
+        opened = open_series(data, role=role, time_field=time_field or trained)
         may_miss = self.columns_.targets if optional and not self.settings_.horizon else ()
         if opened.facts["kind"] == "memory" and len(opened.columns) == len(self.columns_.names):
             opened = SeriesData(self.columns_.names, opened.series, opened.facts)  # arrays have no names

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from anaphora.settings import (
+    HoldoutSettings,
     RecurrentSettings,
     Settings,
     StackSettings,
@@ -19,7 +20,7 @@ from anaphora.tasks.info import Preset, TaskInfo, Uses
 DIRECT = ("var", "kalman")
 
 
-class ForecasterSettings(TransformerStack, RecurrentStack, TrainingSettings):
+class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, TrainingSettings):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
     horizon: int = Field(
         24,
@@ -231,7 +232,7 @@ FORECAST = TaskInfo(
     default_preset="lstm",
     home="anaphora.tasks.forecast.estimator",
     predicting=ForecastOptions,
-    fields=(),
+    fields=("time_field",),
     example="train.csv",
     next_steps=(("Use it:", "predict {run} FILE"), ("Measure it:", "score {run} FILE")),
 )

@@ -75,7 +75,7 @@ class LanguageModel(Estimator):
             data,
             valid,
             by_line=s.lines,
-            hold_out=s.hold_out,
+            holdout=s.holdout,
             seed=s.seed,
             bad_rows=s.bad_rows,
             spill=spill,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.readers import open_pairs
+from anaphora.data.sources.opening import open_source
 from anaphora.tasks.claim import claim
 from anaphora.tasks.translate.estimator import Translator
 from anaphora.training.progress import Reporter
@@ -48,7 +48,7 @@ def length(
     folder before is replaced.
     """
     folder = Path(out)
-    pairs = open_pairs(corpus, role="test")
+    pairs = open_source(corpus, role="test")
     sources, references = zip(*(pairs[i] for i in range(len(pairs))), strict=True)
     values = {**SETTINGS, **(settings or {})}
     translators = {model: Translator(model=model, **values) for model in MODELS}

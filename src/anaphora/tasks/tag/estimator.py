@@ -17,7 +17,7 @@ from anaphora.data.conll_sentences import (
     reopen_training_sentences,
     words_of,
 )
-from anaphora.data.pairs import Pairs
+from anaphora.data.sources.source import Source
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
 from anaphora.data.tag_schemes import allowed
 from anaphora.data.tag_vocabulary import Letters, Reader, hiding_rates, learn_words
@@ -69,11 +69,13 @@ class Tagger(Estimator):
 
     def _open(
         self, data: Tagged, valid: Tagged | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Pairs, Pairs]:
-        s = self.settings_
-        return open_training_sentences(data, valid, seed=s.seed, bad_rows=s.bad_rows, spill=spill, **fields)
+    ) -> tuple[Source, Source]:
+        s, named = self.settings_, dict[str, Any](fields)
+        return open_training_sentences(
+            data, valid, seed=s.seed, holdout=s.holdout, bad_rows=s.bad_rows, spill=spill, **named
+        )
 
-    def _learn(self, data: Pairs) -> None:
+    def _learn(self, data: Source) -> None:
         s = self.settings_
         sentences = [(words_of(words), words_of(tags)) for words, tags in data]
         scheme = choose_scheme(s.scheme, [tags for _, tags in sentences])
@@ -106,7 +108,7 @@ class Tagger(Estimator):
         letters = self.learnt_.letters
         self._reader = Reader(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
 
-    def _symbols(self, data: Pairs) -> float:
+    def _symbols(self, data: Source) -> float:
         return float(sum(len(words_of(words)) for words, _ in data))
 
     def _fresh_model(self) -> models.Tagger:
@@ -121,7 +123,7 @@ class Tagger(Estimator):
             self.learnt_.context,
         )
 
-    def _lesson(self, data: Pairs, dev: Pairs) -> tuple[Objective, Batches]:
+    def _lesson(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
         s, learnt = self.settings_, self.learnt_
         number = {tag: i for i, tag in enumerate(learnt.tags)}
         rows = list(data)
@@ -151,7 +153,7 @@ class Tagger(Estimator):
             )
         return asked
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Pairs, Pairs]:
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Source, Source]:
         return reopen_training_sentences(config.data, spill=run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
@@ -174,7 +176,7 @@ class Tagger(Estimator):
 
     # ------------------------------------------------------------------ the HMM, which is counted
 
-    def _solve(self, data: Pairs, dev: Pairs, reporter: Reporter | None) -> dict[str, float]:
+    def _solve(self, data: Source, dev: Source, reporter: Reporter | None) -> dict[str, float]:
         learnt = self.learnt_
         self._metric()  # refuse what cannot be measured before counting
         self.model_ = HMMTagger.fit(

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
+    HoldoutSettings,
     NetworkSettings,
     PretrainedSettings,
     RecurrentSettings,
@@ -20,7 +21,7 @@ from anaphora.settings import (
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class TaggerSettings(NetworkSettings, PretrainedSettings, TrainingSettings):
+class TaggerSettings(NetworkSettings, PretrainedSettings, HoldoutSettings, TrainingSettings):
     model: str = Field("bilstm-crf", description="The preset: `anaphora models` lists them.")
     vocab_size: int = Field(
         30_000, ge=8, description="Most words that have a vector; the rest becomes <unk>."

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
+    HoldoutSettings,
     NetworkSettings,
     RecurrentSettings,
     Settings,
@@ -77,7 +78,7 @@ class TranscribeOptions(Settings):
         return self
 
 
-class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, TrainingSettings):
+class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings):
     model: str = Field("bilstm-ctc", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
@@ -134,11 +135,6 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
         description="Training recordings of more frames are left out (and counted); longer ones at prediction are read "
         "in overlapping windows.",
     )
-    holdout: int = Field(
-        0,
-        ge=0,
-        description="Recordings held out as dev data where none are given; 0 = a twentieth, at most 1000.",
-    )
     valid_examples: int = Field(
         200,
         ge=1,
@@ -161,7 +157,7 @@ class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, Training
 
 _ALWAYS: Uses = (
     *(SoundSettings, TextSettings, TrainingSettings, StackSettings),
-    *("subsample", "holdout", "valid_examples", "metric"),
+    *("subsample", "valid_examples", "metric"),
 )
 _RECURRENT: Uses = (RecurrentSettings, DirectionSettings)
 _WRITING: Uses = (

@@ -9,9 +9,9 @@ from typing import Any, Unpack
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.batching import PairBatches
-from anaphora.data.holdout import open_training_pairs, reopen_all
-from anaphora.data.pairs import Pairs
-from anaphora.data.readers import Data, open_pairs
+from anaphora.data.sources.holdout import open_training, reopen_training
+from anaphora.data.sources.opening import open_source
+from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
@@ -64,19 +64,20 @@ class Translator(Estimator):
     # ------------------------------------------------------------------ training
 
     def _open(
-        self, data: Data, valid: Data | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Pairs, Pairs]:
-        return open_training_pairs(
-            data, valid, seed=self.settings_.seed, bad_rows=self.settings_.bad_rows, spill=spill, **fields
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Source, Source]:
+        s, named = self.settings_, dict[str, Any](fields)
+        return open_training(
+            data, valid, seed=s.seed, holdout=s.holdout, bad_rows=s.bad_rows, spill=spill, **named
         )
 
-    def _learn(self, data: Pairs) -> None:
+    def _learn(self, data: Source) -> None:
         s = self.settings_
         self.tokenizer_ = PairTokenizer.train(
             data, kind=s.tokens, vocab_size=s.vocab_size, joint=s.joint, lowercase=s.lowercase
         )
 
-    def _symbols(self, data: Pairs) -> float:
+    def _symbols(self, data: Source) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
         sources = self.tokenizer_.source.encode_batch([source for source, _ in rows])
         targets = self.tokenizer_.target.encode_batch([target for _, target in rows])
@@ -87,7 +88,7 @@ class Translator(Estimator):
         seed_everything(self.settings_.seed, "model")
         return build_seq2seq(self.settings_, self.tokenizer_.source.size, self.tokenizer_.target.size)
 
-    def _lesson(self, data: Pairs, dev: Pairs) -> tuple[Objective, Batches]:
+    def _lesson(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
         s = self.settings_
         batches = PairBatches(
             data, self.tokenizer_, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
@@ -95,8 +96,8 @@ class Translator(Estimator):
         shown = dev.read(range(min(len(dev), s.valid_examples)))
         return TranslationObjective(s, self.tokenizer_, shown), batches
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Pairs, Pairs]:
-        return reopen_all(config.data, spill=run.path / "data")
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Source, Source]:
+        return reopen_training(config.data, spill=run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
@@ -151,7 +152,7 @@ class Translator(Estimator):
 
     def score(
         self,
-        data: Data,
+        data: Any,
         *,
         source_field: str | None = None,
         target_field: str | None = None,
@@ -162,7 +163,7 @@ class Translator(Estimator):
 
         References are compared as the model knows them: with single spaces, and in lower case if it was trained so.
         """
-        pairs = open_pairs(
+        pairs = open_source(
             data,
             role="test",
             source_field=source_field,

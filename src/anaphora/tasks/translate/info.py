@@ -10,6 +10,7 @@ from anaphora.settings import (
     AttentionSettings,
     DirectionSettings,
     EmbeddingSettings,
+    HoldoutSettings,
     RecurrentSettings,
     SearchSettings,
     Seq2SeqSettings,
@@ -23,7 +24,7 @@ from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class TranslatorSettings(TextSettings, Seq2SeqSettings, TrainingSettings, SearchSettings):
+class TranslatorSettings(TextSettings, Seq2SeqSettings, HoldoutSettings, TrainingSettings, SearchSettings):
     model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
     metric: Literal["chrf", "bleu", "exact_match", "loss"] = Field(
         "chrf",

@@ -1,0 +1,261 @@
+"""CSV: values between commas, semicolons, tabs or bars; a header; fields in quotes may hold delimiters and line ends."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from anaphora.data.files import LONGEST_ROW, TextFile
+from anaphora.data.sources.formats import Format
+from anaphora.data.sources.roles import CAPTIONS, INPUTS, OUTPUTS, PICTURES, SOUNDS, TEXTS
+from anaphora.data.sources.table import CutTable, Hints, Record
+from anaphora.errors import DataError
+
+LOOK = 1 << 16
+"""Bytes below the first row that are compared with it."""
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_USUAL = {*INPUTS, *OUTPUTS, *PICTURES, *SOUNDS, *TEXTS, *CAPTIONS}
+
+
+class CsvTable(CutTable):
+    """The records of a file as the csv module parses them.
+
+    Columns named by number (``"2"``) belong to a file without a header. Otherwise a first row that looks like data is
+    an error. Values between bars are never in quotes, as in ``metadata.csv`` of speech corpora.
+    """
+
+    kind = "csv"
+
+    def __init__(self, path: str | Path, folder: Path | None, hints: Hints, file: TextFile | None = None):
+        self.file = file or TextFile(path, folder)
+        self.name = self.file.name
+        known = hints.facts or {}
+        head = self.file.at(self.file.begin, LOOK).decode("utf-8", errors="replace")
+        # A run of an earlier version did not say its delimiter: it was the commonest of three in the first line.
+        first = head.partition("\n")[0]
+        self.delimiter = str(
+            known.get("delimiter") or (max(",;\t", key=first.count) if hints.facts else _delimiter(head))
+        )
+        self._quoting: Any = csv.QUOTE_NONE if self.delimiter == "|" else csv.QUOTE_MINIMAL
+        self.header = known.get("header", hints.header) is not False
+        with contextlib.closing(self.file.stream()) as stream, large_fields():
+            lines = _LineFeed(self.file, stream)
+            self.names = _header(self.name, self._reader(iter(lines)), lines)
+            if "header" not in known and hints.header is None:
+                self.header = self._has_header(hints, lines.place)
+        if not self.header:
+            self.names = [str(number) for number in range(1, len(self.names) + 1)]
+        self.facts = {"delimiter": self.delimiter, "header": self.header}
+
+    def records(self) -> Iterator[Record]:
+        with contextlib.closing(self.file.stream()) as stream, large_fields():
+            lines = _LineFeed(self.file, stream)
+            self.file.digest = hashlib.sha256(self.file.at(0, self.file.begin))
+            lines.digest = True
+            reader = self._reader(iter(lines))
+            if self.header:
+                next(reader, None)
+            while True:
+                start, number, lines.problem = lines.place, lines.number + 1, None
+                try:
+                    row = next(reader, None)
+                except csv.Error as error:
+                    yield Record(number, None, ("broken quotes", str(error)))
+                    continue
+                if row is None:
+                    return
+                problem = lines.problem
+                if row and problem is None and len(row) != len(self.names):
+                    wanted = (
+                        f"the header has {len(self.names)}"
+                        if self.header
+                        else f"the first has {len(self.names)}"
+                    )
+                    problem = "wrong number of columns", f"{len(row)} where {wanted}"
+                if row or problem:
+                    yield Record(number, row, problem, start, lines.place - start)
+
+    def parse(self, rows: list[str]) -> list[list[str]]:
+        with large_fields():
+            return [next(self._reader([row])) for row in rows]
+
+    def detected(self) -> str:
+        return f"{DELIMITERS[self.delimiter]}, {'header' if self.header else 'no header'}"
+
+    def heading(self, answer: str) -> str | None:
+        return self._line([*self.names, answer]) if self.header else None
+
+    def answered(self, values: list[str], answer: str) -> str:
+        return self._line([*values, answer])
+
+    def _reader(self, lines: Any) -> Any:
+        return csv.reader(lines, delimiter=self.delimiter, strict=True, quoting=self._quoting)
+
+    def _line(self, row: Sequence[str]) -> str:
+        if self._quoting == csv.QUOTE_NONE:
+            return self.delimiter.join(row)
+        text = io.StringIO()
+        csv.writer(text, delimiter=self.delimiter).writerow(
+            row
+        )  # its own line end: fields with one get quotes
+        return text.getvalue().removesuffix("\r\n")
+
+    def _has_header(self, hints: Hints, below: int) -> bool:
+        """Whether the first row is a header; a `DataError` where it looks like data and nobody numbered the columns."""
+        trained = [str((hints.learnt or {}).get(key) or "") for key in ("source_field", "target_field")]
+        named = hints.named or tuple(filter(None, trained))
+        if set(named) & set(self.names):
+            return True
+        numbered = bool(named) and all(name.isdecimal() for name in named)
+        usual = [title for title in self.names if title.lower() in _USUAL]
+        if numbered and usual:
+            raise DataError(
+                f"{self.name}:1: the first row is a header ({_one_line(', '.join(self.names[:20]))}); name the columns by it, "
+                "since numbers are for files without one."
+            )
+        if not numbered and (reason := self._looks_like_data(below)) is not None:
+            raise DataError(
+                f"{self.name}:1: the first row looks like data, not like a header ({_one_line(reason)}); add a row of names, or "
+                "give the columns by number, from 1: --source-field 2 --target-field 1."
+            )
+        return not numbered
+
+    def _looks_like_data(self, below: int) -> str | None:
+        """What makes the first row look like data rather than names, if anything does."""
+        text = self.file.at(below, LOOK).decode("utf-8", errors="replace").splitlines(keepends=True)
+        try:
+            rows = list(
+                itertools.islice(csv.reader(text, delimiter=self.delimiter, quoting=self._quoting), 200)
+            )
+        except csv.Error:
+            return None
+        rows = [row for row in rows if len(row) == len(self.names)]
+        for column, title in enumerate(self.names):
+            values = [row[column].strip() for row in rows]
+            if is_number(title) and values and all(map(is_number, values)):
+                return f"{title} stands above numbers"
+            if len(title) > 60 or len(title.split()) > 8:
+                return f"{title[:24]!r} … is a sentence"
+            if title and values.count(title) > 1 and len(set(values)) <= len(values) / 2:
+                return f"{title} is also a value below"
+            if (
+                title
+                and (shape := _code(title))
+                and values
+                and all(_code(value) == shape for value in values)
+            ):
+                return f"{title} is numbered like the values below"
+        return None
+
+
+class _LineFeed:
+    """Lines for the csv module, which says when a record ends; this knows where in the file that is."""
+
+    def __init__(self, file: TextFile, stream: BinaryIO):
+        self._file, self._stream = file, stream
+        self.place = stream.seek(file.begin)
+        self.number = 0
+        self.digest = False
+        """Whether the lines count for the fingerprint of the file."""
+        self.problem: tuple[str, str] | None = None
+        """What was wrong with a line since this was last set to None."""
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._read():
+            self.number += 1
+            if len(line) == LONGEST_ROW and not line.endswith(b"\n"):
+                self.problem = ("a row that is too long", f"more than {LONGEST_ROW >> 20} MiB")
+                while (rest := self._read()) and not rest.endswith(b"\n"):
+                    pass
+                line = b"\n"
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                broken = self.place - len(line) + error.start
+                detail = f"byte 0x{line[error.start]:02X}, number {broken} of the file"
+                self.problem = ("broken UTF-8", detail)
+                yield line.decode("utf-8", errors="replace")
+
+    def _read(self) -> bytes:
+        line = self._stream.readline(LONGEST_ROW)
+        if self.digest:
+            self._file.digest.update(line)
+        self.place += len(line)
+        return line
+
+
+def _delimiter(head: str) -> str:
+    """The delimiter that cuts most of the first rows into the same number of columns, more than one."""
+    lines = head.splitlines()[: 50 if head.count("\n") > 1 else None]
+    lines = lines[:-1] if len(lines) > 2 and len(head) >= LOOK // 2 else lines
+    best, found = ",", (0, 0)
+    for delimiter in DELIMITERS:
+        quoting: Any = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
+        try:
+            widths = Counter(
+                len(row) for row in csv.reader(lines, delimiter=delimiter, quoting=quoting) if row
+            )
+        except csv.Error:
+            continue
+        width = len(lines[0].split(delimiter)) if lines else 1
+        rows = max((count for columns, count in widths.items() if columns > 1), default=0)
+        if rows and (rows, width) > found:
+            best, found = delimiter, (rows, width)
+    return best
+
+
+def _header(name: str, records: Iterator[list[str]], lines: _LineFeed) -> list[str]:
+    try:
+        header = [title.strip() for title in next(records, [])]
+    except csv.Error as error:
+        raise DataError(f"{name}:1: the header cannot be read ({error}); correct its quotes.") from None
+    if lines.problem:
+        reason, detail = lines.problem
+        raise DataError(f"{name}:1: {reason} in the header ({detail}); save the file as UTF-8 with a header.")
+    return header
+
+
+def _code(text: str) -> str:
+    """``LJ001-0001`` → ``LJ#-#``: the shape of a name with numbers in it; nothing for other names."""
+    found = re.sub(r"\d{2,}", "#", text)
+    return found if found.count("#") > 1 else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def large_fields() -> Iterator[None]:
+    """The csv module's limit on a field is one number for the whole process; put it back afterwards."""
+    before = csv.field_size_limit(LONGEST_ROW)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _looks(head: bytes) -> bool:
+    """A first line without tabs that has usual names between commas: ``image,caption``."""
+    first = head.partition(b"\n")[0].decode("utf-8-sig", errors="replace").strip().lower()
+    names = {title.strip(' "') for title in re.split("[,;|]", first)}
+    return "\t" not in first and len(names & _USUAL) > 1
+
+
+FORMAT = Format("csv", (".csv",), CsvTable, looks=_looks, about="named columns")

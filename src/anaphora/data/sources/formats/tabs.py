@@ -1,0 +1,129 @@
+"""TSV: values between tabs, never in quotes; usually without a header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from anaphora.data.files import TextFile
+from anaphora.data.lines import SPACE, TAB, Lines, chunks
+from anaphora.data.sources.formats import Format
+from anaphora.data.sources.roles import INPUTS, OUTPUTS
+from anaphora.data.sources.table import CutTable, Hints, Record
+from anaphora.errors import DataError
+
+_LOOK = 1 << 16
+
+
+class TsvTable(CutTable):
+    """Lines cut at tabs. Columns are numbered, unless the first line names those that are asked for, or has one usual
+    name of an input and one of an output."""
+
+    kind = "tsv"
+
+    def __init__(self, path: str | Path, folder: Path | None, hints: Hints):
+        self.file = TextFile(path, folder)
+        self.name = self.file.name
+        head = self.file.at(self.file.begin, _LOOK).decode("utf-8", errors="replace").split("\n")
+        lines = [line.removesuffix("\r") for line in head if line.strip()]
+        first = next((line for line in lines if "\t" in line), lines[0] if lines else "").split("\t")
+        titles = [title.strip() for title in first]
+        self.width = len(first)
+        if hints.header is not None:
+            self.header = hints.header
+        elif hints.facts is not None:
+            self.header = bool(hints.facts.get("header"))
+        else:
+            known = {str((hints.learnt or {}).get(key)) for key in ("source_field", "target_field")}
+            lower = [title.lower() for title in titles]
+            self.header = (
+                bool(set(hints.named) & set(titles))
+                or known <= set(titles)
+                or sum(title in INPUTS for title in lower) == sum(title in OUTPUTS for title in lower) == 1
+            )
+        self.names = titles if self.header else [str(number + 1) for number in range(self.width)]
+        named = [name for name in hints.named if name not in self.names and not name.isdecimal()]
+        if named and not self.header:
+            raise DataError(
+                f"{self.name}: the first line does not name {named[0]}, so columns have numbers; "
+                "give those (--source-field 2), or a line of names."
+            )
+        self.facts = {"header": True} if self.header else {}
+
+    def records(self) -> Iterator[Record]:
+        begun = not self.header
+        for lines in chunks(self.file):
+            for index in range(len(lines)):
+                number, text = lines.number + index, lines.text(index)
+                if index in lines.bad:
+                    yield Record(number, None, lines.bad[index])
+                elif text and not begun:
+                    begun = True
+                elif text:
+                    values = text.decode("utf-8").split("\t")
+                    wrong = (
+                        ("wrong number of columns", f"{len(values)} where {self.width} are wanted")
+                        if len(values) != self.width
+                        else None
+                    )
+                    start = lines.offset + int(lines.starts[index])
+                    yield Record(number, values, wrong, start, len(text))
+
+    def parse(self, rows: list[str]) -> list[list[str]]:
+        return [row.split("\t") for row in rows]
+
+    def need(self, columns: int) -> None:
+        """The rows must have so many columns, whatever the first one has."""
+        self.width = max(self.width, columns)
+        self.names = [str(number + 1) for number in range(self.width)]
+
+    def detected(self) -> str:
+        return f"tab, {'header' if self.header else 'no header'}"
+
+    def heading(self, answer: str) -> str | None:
+        return "\t".join([*self.names, answer]) if self.header else None
+
+    def answered(self, values: list[str], answer: str) -> str:
+        return "\t".join([*values, answer])
+
+    def judge(self, chosen: Sequence[str]) -> Judge:
+        """For files of any size: what `records` and a check for empty values would reject, found with numpy."""
+        return Judge(self.width, [self.names.index(name) for name in chosen])
+
+
+class Judge:
+    """Rejects rows that have not as many columns as the first one, or nothing in one of the columns ``chosen``."""
+
+    def __init__(self, width: int, chosen: Sequence[int]):
+        self.width, self._chosen = width, chosen
+
+    def __call__(self, lines: Lines) -> None:
+        tabs = np.flatnonzero(lines.array == TAB)
+        first = np.searchsorted(tabs, lines.starts)
+        columns = np.searchsorted(tabs, lines.ends) - first + 1
+        filled = lines.ends > lines.starts
+        for index in np.flatnonzero(filled & (columns != self.width)).tolist():
+            lines.reject(index, "wrong number of columns", f"{columns[index]} where {self.width} are wanted")
+        rows = np.flatnonzero(filled & (columns == self.width))
+        if not len(rows):
+            return
+        last = len(lines.array) - 1
+        for side, column in zip(("source", "target", "third"), self._chosen, strict=False):
+            begins = tabs[first[rows] + column - 1] + 1 if column else lines.starts[rows]
+            ends = tabs[first[rows] + column] if column < self.width - 1 else lines.ends[rows]
+            # A value is blank only if it begins with a space or has no length: few rows need a closer look.
+            doubtful = (begins == ends) | (lines.array[np.minimum(begins, last)] == SPACE)
+            for i in np.flatnonzero(doubtful).tolist():
+                if not lines.data[begins[i] : ends[i]].strip():
+                    lines.reject(int(rows[i]), "an empty side", side)
+
+
+FORMAT = Format(
+    "tsv",
+    (".tsv", ".txt", ".tab"),
+    TsvTable,
+    looks=lambda head: b"\t" in head.partition(b"\n")[0],
+    about="source, tab, target",
+)

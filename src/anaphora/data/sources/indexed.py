@@ -1,0 +1,206 @@
+"""From a table to a `Source`: the rows that can be used, in their file or written to one."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.files import CHUNK, TextFile, Verdict
+from anaphora.data.lines import scan
+from anaphora.data.sources.formats.json_lines import JsonLines
+from anaphora.data.sources.formats.tabs import TsvTable
+from anaphora.data.sources.roles import KINDS, BadRow, Role, checked, choose_columns
+from anaphora.data.sources.source import Column, MemorySource, Source, Values
+from anaphora.data.sources.table import Hints, Table, TextTable
+from anaphora.data.spilling import written_whole
+from anaphora.errors import DataError
+
+Places = np.ndarray[Any, np.dtype[np.int64]]
+Sizes = np.ndarray[Any, np.dtype[np.int32]]
+
+
+class FileRows:
+    """Rows of one file by number. ``starts`` and ``sizes`` are all that is held: 12 bytes a row."""
+
+    def __init__(self, file: TextFile, starts: Places, sizes: Sizes):
+        self.file = file
+        self._starts, self._sizes = starts, sizes
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def read(self, indices: Sequence[int]) -> list[str]:
+        """The text of the rows at ``indices``."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        places = zip(self._starts[chosen].tolist(), self._sizes[chosen].tolist(), strict=True)
+        try:
+            return [self.file.at(start, size).decode("utf-8") for start, size in places]
+        except UnicodeDecodeError:
+            raise self.changed() from None
+
+    def place(self, index: int) -> str:
+        """``a.csv:17``; the lines before are counted, since a place is rarely asked for."""
+        start, line, place = int(self._starts[index]), 1, 0
+        while place < start:
+            block = self.file.at(place, min(CHUNK, start - place))
+            line, place = line + block.count(b"\n"), place + len(block)
+        return f"{self.file.name}:{line}"
+
+    def changed(self) -> DataError:
+        return DataError(f"{self.file.name} was changed while it was in use; start again and leave it alone.")
+
+
+class FileSource(Source):
+    """Rows of a text file, read and parsed when they are asked for."""
+
+    def __init__(
+        self,
+        table: TextTable,
+        rows: FileRows,
+        columns: tuple[Column, ...],
+        facts: dict[str, Any],
+        bytes_: int,
+    ):
+        self._table, self._rows = table, rows
+        self.columns, self.facts, self.text_bytes = columns, facts, bytes_
+        self._pick = table.picker([column.name for column in columns])
+        self._turn = [KINDS[column.kind] for column in columns]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, indices: Sequence[int]) -> list[Values]:
+        rows = self._rows.read(indices)
+        try:
+            found = [self._pick(values) for values in self._table.parse(rows)]
+            return [tuple(turn(v) for turn, v in zip(self._turn, row, strict=True)) for row in found]
+        except (ValueError, LookupError, DataError):
+            # Every row was parsed once when the file was opened.
+            raise self._rows.changed() from None
+
+    def place(self, index: int) -> str:
+        return self._rows.place(index)
+
+    def describe(self) -> dict[str, Any]:
+        file = self._rows.file
+        return {**self.facts, "path": file.path, "rows": len(self), **file.fingerprint()}
+
+
+def source_of(
+    table: Table,
+    roles: Sequence[Role],
+    given: Mapping[str, str | None],
+    *,
+    bad_rows: str,
+    learnt: Mapping[str, Any] | None = None,
+    spill: Path | None = None,
+    keep: str = "",
+) -> Source:
+    """The rows of ``table`` that have a usable value for every role.
+
+    A table that is no text file is written as JSON lines: into the file ``keep`` of the folder ``spill``, so that it can
+    be opened again, or (without ``keep``) into one without a name; what is only in Python and has no ``spill`` stays in
+    memory.
+    """
+    verdict = Verdict(table.name, bad_rows)
+    names, facts = _columns(table, roles, given, learnt, verdict)
+    columns = tuple(Column(name, role.kind, role.side) for name, role in zip(names, roles, strict=True))
+    if isinstance(table, TextTable):
+        starts, sizes = _places(table, names, roles, verdict)
+        verdict.require(len(starts))
+        rows = FileRows(table.file, starts, sizes)
+        told = {"kind": table.kind, "bad_rows": bad_rows, "skipped": dict(verdict.skipped), **facts}
+        return FileSource(table, rows, columns, told, int(sizes.sum(dtype=np.int64)))
+    values = _usable(table, names, roles, verdict)
+    if keep and spill is None:
+        held = list(values)
+        verdict.require(len(held))
+        return MemorySource(
+            held, {"kind": "memory", "skipped": dict(verdict.skipped), **facts}, columns, table.name
+        )
+    lines = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n" for row in values)
+    if keep and spill is not None:
+        path, count = spill / keep, 0
+        with written_whole(path) as file:
+            for line in lines:
+                file.write(line)
+                count += 1
+            verdict.require(count)
+        written = JsonLines(path, spill, Hints())
+    else:
+        text = TextFile(table.name, spill, _counted(lines, verdict))
+        written = JsonLines(table.name, spill, Hints(), text)
+    found = source_of(
+        written, roles, dict(zip([r.field for r in roles], names, strict=True)), bad_rows="strict"
+    )
+    kind = {"kind": table.kind, "bad_rows": bad_rows} if not keep else {}
+    found.facts |= {**kind, **facts, "skipped": dict(verdict.skipped)}
+    return found
+
+
+def _columns(
+    table: Table,
+    roles: Sequence[Role],
+    given: Mapping[str, str | None],
+    learnt: Mapping[str, Any] | None,
+    verdict: Verdict,
+) -> tuple[list[str], dict[str, Any]]:
+    """A column for each role, and what the description says of them."""
+    if not table.names:
+        for record in table.records():
+            if record.problem:
+                verdict.reject(record.number, *record.problem)
+        verdict.require(0)
+    fields = [role.field for role in roles]
+    if isinstance(table, TsvTable) and not table.header and not any(given.get(field) for field in fields):
+        names = [str(number + 1) for number in range(len(roles))]
+        table.need(len(roles))
+        return names, {"columns_left_out": max(table.width - len(roles), 0)}
+    names = choose_columns(table.name, table.names, roles, given, learnt)
+    return names, {**table.facts, **dict(zip(fields, names, strict=True))}
+
+
+def _usable(table: Table, names: Sequence[str], roles: Sequence[Role], verdict: Verdict) -> Iterator[Values]:
+    for record in table.records():
+        try:
+            if record.problem:
+                raise BadRow(*record.problem)
+            yield checked(partial(table.cell, record.values), names, roles)
+        except BadRow as bad:
+            verdict.reject(record.number, bad.reason, bad.detail)
+
+
+def _places(
+    table: TextTable, names: Sequence[str], roles: Sequence[Role], verdict: Verdict
+) -> tuple[Places, Sizes]:
+    """Where the usable rows lie."""
+    if isinstance(table, TsvTable):
+        lines = scan(table.file, verdict, table.judge(names))
+        first = 1 if table.header else 0
+        return lines.starts[first:], lines.sizes[first:]
+    starts, sizes = array("q"), array("i")
+    for record in table.records():
+        try:
+            if record.problem:
+                raise BadRow(*record.problem)
+            checked(partial(table.cell, record.values), names, roles)
+        except BadRow as bad:
+            verdict.reject(record.number, bad.reason, bad.detail)
+            continue
+        starts.append(record.start)
+        sizes.append(record.size)
+    return np.array(starts, dtype=np.int64), np.array(sizes, dtype=np.int32)
+
+
+def _counted(lines: Iterator[str], verdict: Verdict) -> Iterator[bytes]:
+    rows = 0
+    for line in lines:
+        rows += 1
+        yield line.encode()
+    verdict.require(rows)

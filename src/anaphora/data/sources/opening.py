@@ -1,0 +1,151 @@
+"""`open_source`: from whatever a user names to a `Source`; `reopen_source`: the same rows in a later process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anaphora.data import corpora
+from anaphora.data.corpora import CORPUS_SEED
+from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.sources.formats import open_file
+from anaphora.data.sources.indexed import source_of
+from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
+from anaphora.data.sources.parallel import ParallelSource
+from anaphora.data.sources.report import report
+from anaphora.data.sources.roles import TEXT_PAIR, Role
+from anaphora.data.sources.source import MemorySource, Source
+from anaphora.data.sources.table import Hints, Table
+from anaphora.errors import DataError
+
+SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}
+"""Which split of an embedded corpus the data of a role are."""
+
+
+def open_source(
+    data: Any,
+    *,
+    roles: Sequence[Role] = TEXT_PAIR,
+    role: str = "train",
+    bad_rows: str = "strict",
+    spill: Path | None = None,
+    learnt: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    **fields: str | None,
+) -> Source:
+    """The rows that ``data`` names, with a column for each of ``roles``.
+
+    data: path of a file in one of the `formats` (CSV, TSV, JSON lines, JSON, Parquet, Arrow; also packed as ``.gz``,
+        ``.zst`` or ``.zip``); two paths, of parallel files; the name of an embedded corpus (``"numbers"``,
+        ``"numbers:fr"``), of which ``role`` picks the split; a table (pandas, polars, Arrow, Hugging Face, a list of
+        dictionaries, a mapping of columns); ``(X, y)``; a ``DataLoader``; or an iterable of pairs.
+    roles: what the columns are for, e.g. `roles.TEXT_PAIR` or `roles.LABELLED`.
+    role: "train", "dev" (or "valid") or "test".
+    fields: which column plays a role: ``source_field="text"``; by number in a file without a header; with dots for
+        objects inside objects. By default usual names are looked for.
+    bad_rows: "strict" raises a `DataError` that names the first bad row; "skip" leaves bad rows out and counts
+        them in `Source.describe`.
+    spill: folder into which rows from Python are written (as ``<role>.jsonl``) so that they can be opened again, and in
+        which compressed files are unpacked; without it they are held in memory.
+    learnt: what `Source.describe` said of the data a model was trained on, whose columns are then looked for first.
+    facts: what it said of these very data, which are then read as they were then.
+
+        >>> len(open_source([("two dogs", "zwei Hunde")]))
+        1
+    """
+    if role not in SPLITS:
+        raise ValueError(f"role must be one of {', '.join(SPLITS)}, not {role!r}")
+    read: dict[str, Any] = {"bad_rows": bad_rows, "learnt": learnt, "spill": spill}
+    if isinstance(data, str | Path):
+        name, _, variant = str(data).partition(":")
+        if isinstance(data, str) and name in corpora.CORPORA:
+            return _generated(name, variant or None, SPLITS[role])
+        named = tuple(filter(None, fields.values()))
+        try:
+            table: Table = open_file(data, spill, Hints(named, facts, learnt))
+        except DataError:
+            if SPLITS[role] != "dev" or not named:
+                raise
+            table, fields = (
+                open_file(data, spill, Hints((), facts, learnt)),
+                {},
+            )  # dev data may differ in form
+        found = source_of(table, roles, fields, **read)
+        report(table, found)
+        return found
+    if two_paths(data):
+        return ParallelSource(data, bad_rows, spill)
+    where = f"the {role} table"
+    keep = f"{role}.jsonl"
+    if is_xy(data):
+        data = together(*data)
+    data = unbatched(data) or data
+    opened = table_of(data, where)
+    if opened is None and isinstance(data, Iterable):
+        _, data, opened = peeked(data, where)
+    if opened is not None:
+        return source_of(opened, roles, fields, keep=keep, **read)
+    if not isinstance(data, Iterable):
+        raise DataError(
+            f"A {type(data).__name__} cannot be read as pairs; give a path, a corpus or pairs of texts."
+        )
+    table = pairs_table(data, roles, f"{role} examples")
+    named_as = {role.field: name for role, name in zip(roles, table.names, strict=True)}
+    found = source_of(table, roles, named_as, keep=keep, **read)
+    if spill is None:
+        for one in roles:
+            found.facts.pop(one.field, None)
+    return found
+
+
+def reopen_source(
+    description: Mapping[str, Any], *, roles: Sequence[Role] = TEXT_PAIR, spill: Path | None = None
+) -> Source:
+    """The very rows that `Source.describe` described, or a `DataError` that says what changed.
+
+    A file that is no longer in its old place is looked for in ``spill`` (a run's folder may have been moved).
+    """
+    kind = description["kind"]
+    check_kept(kind, "examples")
+    if kind == "corpus":
+        parts = (description[key] for key in ("name", "variant", "split", "size", "seed"))
+        found: Source = _generated(*parts)
+        place = f"The corpus {description['name']}"
+    else:
+        paths = [found_again(path, spill) for path in description.get("paths") or [description["path"]]]
+        place = " or ".join(map(str, paths))
+        fields: dict[str, Any] = {role.field: description.get(role.field) for role in roles}
+        found = open_source(
+            tuple(paths) if kind == "parallel" else paths[0],
+            roles=roles,
+            bad_rows=description["bad_rows"],
+            spill=spill,
+            facts=description,
+            **fields,
+        )
+    check_same(found, description, place)
+    return found
+
+
+def two_paths(data: Any) -> bool:
+    """Whether ``data`` names two parallel files."""
+    return (
+        isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(one, str | Path) for one in data)
+    )
+
+
+def _generated(
+    name: str, variant: str | None, split: str, size: int | None = None, seed: int = CORPUS_SEED
+) -> MemorySource:
+    _, variant = corpora.find(name, variant)
+    pairs = corpora.generate(name, variant, split, size, seed)
+    facts = {
+        "kind": "corpus",
+        "name": name,
+        "variant": variant,
+        "split": split,
+        "size": len(pairs),
+        "seed": seed,
+    }
+    return MemorySource(pairs, facts)

@@ -1,0 +1,55 @@
+"""What was detected in a file, in one line, for whoever wants to hear it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
+from anaphora.data.sources.source import Source
+from anaphora.data.sources.table import Table
+
+_MANY = 50_000
+"""Rows whose labels are counted."""
+_listener: ContextVar[Callable[[str], object] | None] = ContextVar("listener", default=None)
+
+
+@contextlib.contextmanager
+def reported(listener: Callable[[str], object]) -> Iterator[None]:
+    """Inside the block ``listener`` is called with a line for each file that was opened."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def report(table: Table, source: Source) -> None:
+    """Tell the listener, if there is one."""
+    if listener := _listener.get():
+        listener(reading(table, source))
+
+
+def reading(table: Table, source: Source) -> str:
+    """``read a.csv: 5 572 rows, comma, header, source="message", target="class" (2 classes)``."""
+    parts = [f"{len(source):,} row{'s' if len(source) != 1 else ''}".replace(",", " ")]
+    parts += filter(None, [table.detected()])
+    encoding = getattr(getattr(table, "file", None), "encoding", "UTF-8")
+    parts += [encoding] if encoding != "UTF-8" else []
+    for place, column in enumerate(source.columns):
+        shown = " ".join(column.name.split())[:40]
+        told = f'{column.role}="{shown}"' if not column.name.isdecimal() else f"{column.role}=column {shown}"
+        if column.kind == "label":
+            classes = len({row[place] for row in source.read(range(min(len(source), _MANY)))})
+            told += f" ({classes}{' or more' if len(source) > _MANY else ''} classes)"
+        parts.append(told)
+    used = {column.name for column in source.columns}
+    left = [name for name in table.names if name not in used]
+    if left:
+        unnamed = sum(not name.strip() for name in left)
+        names = [" ".join(name.split())[:30] for name in left if name.strip()]
+        names += [f"{unnamed} without a name"] if unnamed else []
+        parts.append(f"left out: {', '.join(names[:6])}{' …' if len(names) > 6 else ''}")
+    skipped = sum(source.facts.get("skipped", {}).values())
+    parts += [f"{skipped} bad row{'s' if skipped != 1 else ''} skipped"] if skipped else []
+    return f"read {table.name}: {', '.join(parts)}"
