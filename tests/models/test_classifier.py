@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
+from anaphora.models.classifier import (
+    BagEncoder,
+    ConvolutionEncoder,
+    SequenceClassifier,
+    VectorInput,
+    without_last,
+)
 from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.memory import Memory
-from anaphora.models.pooling import AttentionPooling, LastState, Maximum, Mean
+from anaphora.models.pooling import AttentionPooling, Concatenated, LastState, Maximum, Mean
 from anaphora.nn import LSTM, Elman, Recurrent
 from anaphora.nn.embedding import Embedding, OneHot
 
@@ -20,6 +26,15 @@ def test_pooling_by_hand():
     torch.testing.assert_close(Mean()(MEMORY), torch.tensor([[2.0, -3.0], [2.0, 4.0]]))
     torch.testing.assert_close(Maximum()(MEMORY), torch.tensor([[3.0, -1.0], [6.0, 8.0]]))
     torch.testing.assert_close(LastState()(MEMORY), torch.tensor([[3.0, -1.0], [6.0, 0.0]]))
+    together = torch.tensor([[3.0, -1.0, 3.0, -1.0, 2.0, -3.0], [6.0, 0.0, 6.0, 8.0, 2.0, 4.0]])
+    torch.testing.assert_close(Concatenated()(MEMORY), together)
+
+
+def test_the_end_symbol_can_be_left_out():
+    source, lengths = torch.tensor([[5, 6, 3], [7, 3, 0], [3, 0, 0]]), torch.tensor([3, 2, 1])
+    kept, counted = without_last(source, lengths)
+    assert kept.tolist() == [[5, 6], [7, 0], [0, 0]]
+    assert counted.tolist() == [2, 1, 1]  # what was empty is one <pad>
 
 
 def test_attention_pooling_is_a_weighted_mean_of_real_places():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import anaphora as an
@@ -76,3 +77,20 @@ def test_what_follows_a_short_sentence_does_not_matter():
     words = ContextualWords(Embedding(9, 3), [reader(), reader(backward=True, seed=1)]).eval()
     alone = words(WORDS[1:, :2])
     torch.testing.assert_close(words(WORDS)[1, :2], alone[0])
+
+
+@pytest.mark.parametrize("width", [4, 7])
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_lowest_layer_is_the_vectors_of_the_words(width, backward):
+    torch.manual_seed(2)
+    words = ContextReader(
+        Embedding(9, width), Recurrent(an.nn.GRU(width, 5)), begin=BOS, backward=backward, tokens=True
+    ).eval()
+    lowest, above = words(WORDS, LENGTHS)
+    assert lowest.shape == above.shape == (2, 4, max(width, 5))
+    torch.testing.assert_close(lowest[0, :, :width], words.embedding(WORDS)[0])
+    assert not lowest[1, 2:].any()  # zero past the end
+    assert not lowest[..., width:].any()
+    assert not above[..., 5:].any()
+    words.tokens = False
+    torch.testing.assert_close(above[..., :5], words(WORDS, LENGTHS)[0][..., :5])

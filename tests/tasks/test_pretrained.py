@@ -45,6 +45,13 @@ def runs(tmp_path_factory):
     return folder
 
 
+def rested(body, donor):
+    """A recurrent donor's vectors are brought to the spread of fresh ones, 1/√width, in place."""
+    if donor in ("lstm", "gru"):
+        vectors = body["embedding.weight"]
+        vectors *= vectors.shape[1] ** -0.5 / vectors.std()
+
+
 def first_step(estimator, data, **options):
     """The weights before the first step, by training none worth the name."""
     estimator.set_params(lr=1e-12, steps=1, valid_every=1, **options)
@@ -60,6 +67,7 @@ def test_a_classifier_begins_with_the_body_of_a_language_model(runs, donor, pres
     weights = first_step(classifier, LABELLED)
     body = an.load(runs / donor).model_.body.state_dict()
     assert classifier.settings_.model == preset
+    rested(body, donor)
     for name, value in body.items():
         torch.testing.assert_close(weights[f"encoder.{name}"], value, atol=1e-6, rtol=0)
     assert classifier.inputs_.tokenizer.spellings == an.load(runs / donor).tokenizer_.spellings
@@ -89,14 +97,96 @@ def test_bert_answers_from_its_first_place(runs):
 
 
 @pytest.mark.parametrize(
-    ("donor", "preset"), [("lstm", "bilstm"), ("gpt", "transformer"), ("bert", "transformer")]
+    ("donor", "preset", "bidirectional"),
+    [("lstm", "bilstm", False), ("gpt", "transformer", None), ("bert", "transformer", None)],
 )
-def test_a_tagger_begins_with_the_body_of_a_language_model(runs, donor, preset):
-    tagger = an.Tagger(init=str(runs / donor), **TINY)
+def test_a_tagger_begins_with_the_body_of_a_language_model(runs, donor, preset, bidirectional):
+    more = {} if bidirectional is None else {"bidirectional": bidirectional}
+    tagger = an.Tagger(init=str(runs / donor), **more, **TINY)
     weights = first_step(tagger, TAGGED)
     assert tagger.settings_.model == preset
+    assert tagger.settings_.characters == "lstm"  # spellings are read all the same
     for name, value in an.load(runs / donor).model_.body.state_dict().items():
         torch.testing.assert_close(weights[f"encoder.{name}"], value, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("characters", ["lstm", "none"])
+def test_a_tagger_reads_both_ways_and_one_of_them_as_the_language_model_does(runs, characters, tmp_path):
+    """The forward half of its first states are the donor's, through both layers of a GRU."""
+    model = an.load(runs / "gru")
+    tagger = an.Tagger(init=str(runs / "gru"), characters=characters, **TINY)
+    first_step(tagger, TAGGED)
+    assert tagger.settings_.bidirectional
+    words = ["the", "good", "film"]
+    symbols = torch.tensor([model.tokenizer_.encode(" ".join(words))])
+    expected = model.model_.body.read(symbols).states
+    (read,) = tagger._reader.read([words])
+    source = torch.from_numpy(read).long()[None]  # (1, words, 1 + letters)
+    source = source if characters == "lstm" else source[..., 0]
+    with torch.no_grad():
+        found = tagger.model_.eval().encoder(source, torch.tensor([3])).annotations
+    torch.testing.assert_close(found[..., :8], expected, atol=1e-6, rtol=0)
+    assert float(found[..., 8:].abs().max()) > 1e-3  # the other direction reads as well
+    tagger.save(tmp_path / "saved")
+    assert an.load(tmp_path / "saved").predict(["the good film"]) == tagger.predict(["the good film"])
+
+
+@pytest.mark.parametrize("donor", ["lstm", "gru", "gpt"])
+def test_a_classifier_reads_a_text_as_the_language_model_reads_a_line(runs, donor, tmp_path):
+    """After <s> and without </s>: the states that are pooled are those from which the model predicted the line."""
+    model = an.load(runs / donor)
+    rested(model.model_.body.state_dict(), donor)
+    classifier = an.Classifier(init=str(runs / donor), **TINY)
+    first_step(classifier, LABELLED)
+    seen = []
+    classifier.model_.eval().pooling.register_forward_hook(lambda module, given, out: seen.append(given[0]))
+    classifier.predict(["the good film"])
+    symbols = torch.tensor([[model.begin, *model.tokenizer_.encode("the good film")]])
+    expected = model.model_.body.read(symbols).states
+    torch.testing.assert_close(seen[0].annotations, expected, atol=1e-6, rtol=0)
+    assert classifier.settings_.pooling == ("last" if donor == "gpt" else "concat")
+    classifier.save(tmp_path / "saved")
+    again = an.load(tmp_path / "saved")
+    np.testing.assert_allclose(
+        again.predict_proba(["", "a bad film"]), classifier.predict_proba(["", "a bad film"])
+    )
+    assert classifier.probe("the good film").tokens["time"] == ["<s>", "▁the", "▁good", "▁film"]
+
+
+def test_a_donor_of_characters_is_warned_of(runs):
+    with pytest.warns(UserWarning, match="language model of characters"):
+        an.Classifier(init=str(runs / "letters"), **TINY).fit(LABELLED)
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        (("lstm",), {"model": "lstm", "embedding": 5}),
+        (("lstm", "backward"), {"model": "bilstm", "embedding": 5}),
+        (("gru", "backward"), {"model": "transformer", "heads": 2, "hidden": 20, "feedforward": 16}),
+    ],
+)
+def test_a_classifier_reads_vectors_of_frozen_language_models(runs, names, more, tmp_path):
+    """ELMo: every layer of every donor, the words' own vectors as the lowest, mixed by learned shares."""
+    init = ",".join(str(runs / name) for name in names)
+    given = {"hidden": 8, **more, **TINY, "init": init, "init_as": "vectors"}
+    classifier = an.Classifier(**given).fit(LABELLED, out=tmp_path / "run")
+    words = classifier.model_.encoder.embedding
+    for number, name in enumerate(names):
+        donor = an.load(runs / name)
+        for key, value in donor.model_.body.state_dict().items():
+            assert torch.equal(
+                classifier.model_.state_dict()[f"encoder.embedding.readers.{number}.{key}"], value
+            )
+        assert len(words.mixtures[number].scores) == donor.settings_.layers + 1  # the token layer besides
+    assert float(words.mixtures[0].scale.detach()) != 1.0
+    again = an.load(tmp_path / "run")
+    np.testing.assert_array_equal(
+        again.predict_proba(["not good", ""]), classifier.predict_proba(["not good", ""])
+    )
+    alone = classifier.predict_proba(["the good film"])
+    together = classifier.predict_proba(["the good film", "not a bad film was bad and good"])
+    np.testing.assert_allclose(alone[0], together[0], atol=1e-6)
 
 
 def test_several_language_models_give_vectors_in_context(runs, tmp_path):
@@ -176,9 +266,29 @@ def test_mistakes_are_told_in_a_sentence(runs, tmp_path):
             "does not exist",
         ),
         (
-            lambda: an.Classifier(init=f"{runs / 'lstm'},{runs / 'gru'}", **TINY).fit(LABELLED),
+            lambda: an.Classifier(init=f"{runs / 'lstm'},{runs / 'gru'}", init_as="weights", **TINY).fit(
+                LABELLED
+            ),
             SettingsError,
             "one run",
+        ),
+        (
+            lambda: an.Classifier(init=f"{runs / 'lstm'},{runs / 'bert'}", **TINY).fit(LABELLED),
+            RunError,
+            "preset masked",
+        ),
+        (
+            lambda: an.Classifier(
+                model="transformer", heads=2, hidden=8, init=str(runs / "lstm"), init_as="vectors", **TINY
+            ).fit(LABELLED),
+            SettingsError,
+            "raise hidden",
+        ),
+        (lambda: an.Tagger(init=str(runs / "backward"), **TINY).fit(TAGGED), RunError, "init_as=vectors"),
+        (
+            lambda: an.Classifier(init=f"{runs / 'lstm'},{runs / 'letters'}", **TINY).fit(LABELLED),
+            RunError,
+            "other words",
         ),
         (
             lambda: an.Classifier(model="gru", init=str(runs / "lstm"), **TINY).fit(LABELLED),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import FiniteFloat, PositiveInt
 
+from anaphora.data.contexts import Context
 from anaphora.data.labelled_batches import Input
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.tokenizers import Tokenizer
@@ -23,6 +24,12 @@ class TextInputs:
     """Texts as symbol ids."""
 
     tokenizer: Tokenizer
+    begin: int | None = None
+    """The symbol put before each text, where a language model that is taken over began with one."""
+    end: bool = True
+    """Whether the </s> after each text is read."""
+    context: tuple[Context, ...] = ()
+    """The language models that give vectors in context."""
     kind = "text"
 
     @property
@@ -32,8 +39,23 @@ class TextInputs:
     def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
         return [np.array(ids, dtype=np.int32) for ids in self.tokenizer.encode_batch(_texts(given))]
 
+    @property
+    def framing(self) -> dict[str, Any]:
+        """What the model has to know besides sizes."""
+        return {"begin": self.begin, "end": self.end, "context": self.context}
+
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind}
+        context = [asdict(one) for one in self.context]
+        return {"kind": self.kind, "begin": self.begin, "end": self.end, "context": context}
+
+    @classmethod
+    def from_json(cls, tokenizer: Tokenizer, given: dict[str, Any]) -> TextInputs:
+        """As written by `to_json`; older runs hold nothing but their kind."""
+        begin = given.get("begin")
+        if begin is not None and not 0 <= checked(int, begin) < tokenizer.size:
+            raise ValueError(f"begin: {begin} is no symbol of the tokenizer")
+        context = checked(tuple[Context, ...], given.get("context", []))
+        return cls(tokenizer, begin, checked(bool, given.get("end", True)), context)
 
 
 @dataclass(frozen=True)

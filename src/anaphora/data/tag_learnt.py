@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data.conll import form_of
+from anaphora.data.contexts import Context
 from anaphora.data.tag_schemes import infer_scheme, misfit
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json
@@ -44,18 +45,6 @@ class Origin:
             for field, usually in zip((source_field, target_field), usual, strict=True)
         ]
         return {"source_field": asked[0], "target_field": asked[1]}
-
-
-@dataclass(frozen=True)
-class Context:
-    """The sizes of a language model's body, from which it can be built again; its weights are among the tagger's."""
-
-    cell: str
-    embedding: int
-    hidden: int
-    layers: int
-    begin: int
-    backward: bool
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anaphora.data.symbols import PAD
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import masks
 from anaphora.nn.convolution import Convolution, DilatedStack
@@ -17,7 +18,8 @@ class SequenceClassifier(nn.Module):
     """z = W pool(h_1 … h_T) + b, with ``outputs`` scores.
 
     With ``binary`` one score z stands for two classes: the scores 0 and z make softmax(0, z) = (1 − σ(z), σ(z)), so
-    cross entropy is then the loss of logistic regression. ``begin`` is a symbol put before every sequence.
+    cross entropy is then the loss of logistic regression. ``begin`` is a symbol put before every sequence; without
+    ``end`` the last symbol of every sequence, </s>, is not read: a language model of lines has never read one.
     """
 
     def __init__(
@@ -30,9 +32,10 @@ class SequenceClassifier(nn.Module):
         binary: bool = False,
         dropout: float = 0.0,
         begin: int | None = None,
+        end: bool = True,
     ):
         super().__init__()
-        self.begin = begin
+        self.begin, self.end = begin, end
         self.encoder = encoder
         self.pooling = pooling
         self.dropout = nn.Dropout(dropout)
@@ -49,6 +52,8 @@ class SequenceClassifier(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, time)`` of symbols or ``(batch, time, features)``; lengths ``(batch,)`` ->
         scores ``(batch, outputs)``."""
+        if not self.end:
+            source, lengths = without_last(source, lengths)
         if self.begin is not None:
             first = torch.full_like(source[:, :1], self.begin)
             source, lengths = torch.cat((first, source), 1), lengths + 1
@@ -59,6 +64,17 @@ class SequenceClassifier(nn.Module):
         """Scores ``(batch, outputs)`` of what an encoder made of the sequences."""
         z: Tensor = self.output(self.dropout(self.pooling(memory)))
         return F.pad(z, (1, 0)) if self.binary else z
+
+
+def without_last(source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Symbols ``(batch, time)`` and lengths ``(batch,)`` without the last symbol of each row.
+
+    What has no other symbol becomes one <pad>, so that no row is empty.
+    """
+    lengths = lengths - 1
+    real = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+    kept = source.masked_fill(~real, PAD)  # (batch, time)
+    return kept[:, : max(source.shape[1] - 1, 1)], lengths.clamp(min=1)
 
 
 class VectorInput(nn.Module):

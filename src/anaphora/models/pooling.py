@@ -48,6 +48,20 @@ class Maximum(nn.Module):
         return memory.annotations.masked_fill(hidden, lowest).amax(1)
 
 
+class Concatenated(nn.Module):
+    """[last; max_t h_t; mean_t h_t], three times as wide (Howard & Ruder 2018).
+
+    The last state of a language model is about the next symbol; what was read long before it is found in the other two.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList((LastState(), Maximum(), Mean()))
+
+    def forward(self, memory: Memory) -> Tensor:
+        return torch.cat([part(memory) for part in self.parts], -1)
+
+
 class AttentionPooling(nn.Module):
     """Σ_t α_t h_t with α = softmax_t vᵀ tanh(W h_t + b) over the real places (Yang et al. 2016).
 

@@ -59,9 +59,33 @@ class SpelledWords(Embedding):
 
     def forward(self, symbols: Tensor) -> Tensor:
         letters = symbols[..., 1:]
+        return self._joined(super().forward(symbols[..., 0]), self._spelled(letters))
+
+    def _spelled(self, letters: Tensor) -> Tensor:
         each, which = torch.unique(letters.flatten(0, -2), dim=0, return_inverse=True)
-        spelled = self.spelling(each)[which].view(*letters.shape[:-1], -1)
-        return torch.cat((super().forward(symbols[..., 0]), spelled), -1)
+        found: Tensor = self.spelling(each)[which]
+        return found.view(*letters.shape[:-1], -1)
+
+    def _joined(self, word: Tensor, spelled: Tensor) -> Tensor:
+        return torch.cat((word, spelled), -1)
+
+
+class CorrectedWords(SpelledWords):
+    """E_w + W spelling(c_1 … c_n) with W = 0 at the start, as wide as E_w.
+
+    A language model's layers above it then begin with what they have learned to read, and the spelling comes in as far
+    as it helps.
+    """
+
+    def __init__(self, symbols: int, width: int, spelling: RecurrentSpelling | ConvolvedSpelling):
+        super().__init__(symbols, width, spelling)
+        self.width = width
+        self.correction = nn.Linear(spelling.width, width, bias=False)
+        nn.init.zeros_(self.correction.weight)
+
+    def _joined(self, word: Tensor, spelled: Tensor) -> Tensor:
+        corrected: Tensor = word + self.correction(spelled)
+        return corrected
 
 
 class Tagger(nn.Module):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from anaphora.settings.base import Settings
@@ -13,6 +15,12 @@ class PretrainedSettings(Settings):
         description="Run folder of a language model whose symbols, sizes and weights the model begins with "
         "(Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo).",
     )
+    init_as: Literal["auto", "weights", "vectors"] = Field(
+        "auto",
+        description="What becomes of the language models that init names. weights: the model begins with those of one and "
+        "changes them; vectors: they stay as they are, and every symbol gets, beside a vector of its own, a learned "
+        "mixture of all their layers (ELMo); auto: weights of one, vectors of several.",
+    )
     embeddings: str = Field(
         "",
         description="Word vectors to begin with: a word2vec file (text or binary) or a saved model of an.Word2Vec, "
@@ -23,3 +31,17 @@ class PretrainedSettings(Settings):
         description="Every place of a Transformer sees only the places before it, as in GPT; a language model that "
         "init names decides it.",
     )
+
+    @property
+    def donors(self) -> tuple[str, ...]:
+        """The run folders that ``init`` names."""
+        return tuple(part.strip() for part in self.init.split(",") if part.strip())
+
+    @property
+    def donates(self) -> Literal["nothing", "weights", "vectors"]:
+        """What the language models of ``init`` give."""
+        if not self.donors:
+            return "nothing"
+        if self.init_as != "auto":
+            return self.init_as
+        return "weights" if len(self.donors) == 1 else "vectors"

@@ -198,6 +198,8 @@ class PretrainedKeywords(TypedDict, total=False):
 
     init: str
     """Run folder of a language model whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
+    init_as: Literal["auto", "weights", "vectors"]
+    """What becomes of the language models that init names. weights: the model begins with those of one and changes them; vectors: they stay as they are, and every symbol gets, beside a vector of its own, a learned mixture of all their layers (ELMo); auto: weights of one, vectors of several. Default: 'auto'."""
     embeddings: str
     """Word vectors to begin with: a word2vec file (text or binary) or a saved model of an.Word2Vec, an.GloVe …; words without one begin at random. Default: ''."""
     causal: bool
@@ -334,8 +336,8 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
 
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
-    pooling: Literal["last", "max", "mean", "attention", "first"]
-    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, or the state of a <s> put first (BERT's [CLS]). Default: 'last'."""
+    pooling: Literal["last", "max", "mean", "attention", "concat", "first"]
+    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]). Default: 'last'."""
     kernel: int
     """Widest window of a convolution; windows from 3 symbols up to it are used. Default: 5."""
     word_dropout: float

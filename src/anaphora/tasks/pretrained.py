@@ -8,34 +8,104 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from anaphora.data.contexts import Context
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError, SettingsError
 from anaphora.models.embeddings.pretrained import pretrained
+from anaphora.models.pretrained.contextual import ContextReader
+from anaphora.nn.embedding import Embedding
+from anaphora.settings import NetworkSettings, PretrainedSettings
 from anaphora.settings.base import written
 from anaphora.tasks.config import read_config
 from anaphora.tasks.load import load
+from anaphora.tasks.parts import make_recurrent
 from anaphora.tasks.registry import TaskInfo, resolve
 from anaphora.training.weights import snapshot
 
 RECURRENT = ("rnn", "lstm", "gru")
-TAKEN = ("tokens", "vocab_size", "lowercase", "hidden", "layers")
-"""Settings that every donor decides."""
+TEXT = ("tokens", "vocab_size", "lowercase")
+"""Settings that the words of every donor decide."""
+SIZES = ("hidden", "layers")
 OF_RECURRENT = ("embedding", "cell")
 OF_TRANSFORMER = ("heads", "feedforward", "norm_first")
 
 
-def donor_paths(init: str) -> list[Path]:
-    """The run folders that ``init`` names."""
-    return [Path(part.strip()) for part in init.split(",") if part.strip()]
+def context_reader(one: Context, words: int) -> ContextReader:
+    """The body that gives vectors, with fresh weights, for a vocabulary of ``words``."""
+    sizes = NetworkSettings(cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0)  # type: ignore[arg-type]
+    return ContextReader(
+        Embedding(words, one.embedding, scaled=True),
+        make_recurrent(sizes, one.embedding, bidirectional=False),
+        begin=one.begin,
+        backward=one.backward,
+        tokens=one.token,
+    )
 
 
-def load_donor(path: Path, *, only: tuple[str, ...]) -> Any:
+@dataclass(frozen=True)
+class Donors:
+    """The language models that ``init`` names; ``vectors``: they stay as they are and give vectors in context, else the
+    one there is gives its weights."""
+
+    paths: tuple[Path, ...]
+    models: tuple[Any, ...]
+    vectors: bool
+
+    @classmethod
+    def open(cls, settings: PretrainedSettings) -> Donors | None:
+        """Those that ``settings`` name, or None; a RunError or SettingsError where they do not fit."""
+        paths, vectors = tuple(map(Path, settings.donors)), settings.donates == "vectors"
+        if not paths:
+            return None
+        if not vectors and len(paths) != 1:
+            raise SettingsError(
+                [
+                    f"init = {written(settings.init)} cannot be used with init_as = 'weights': it must name one run, not "
+                    f"{len(paths)}; several give vectors."
+                ]
+            )
+        only = RECURRENT if vectors else (*RECURRENT, "transformer", "masked")
+        found = cls(paths, tuple(_language_model(path, only) for path in paths), vectors)
+        for path, model in zip(paths, found.models, strict=True):
+            if model.tokenizer_.spellings != found.tokenizer.spellings:
+                raise RunError(
+                    f"{path} knows other words than {paths[0]}; train both on the same text with the same vocab_size."
+                )
+        return found
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        tokenizer: Tokenizer = self.models[0].tokenizer_
+        return tokenizer
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """The bodies that give vectors; none where weights are taken over."""
+        if not self.vectors:
+            return ()
+        return tuple(
+            Context(s.cell, s.embedding, s.hidden, s.layers, model.begin, s.backward, token=True)
+            for model in self.models
+            for s in (model.settings_,)
+        )
+
+    def frozen(self) -> dict[str, Tensor]:
+        """The weights of all bodies by their names in an encoder that reads their vectors."""
+        return {
+            name: value
+            for number, model in enumerate(self.models)
+            for name, value in body_weights(model, f"encoder.embedding.readers.{number}.").items()
+        }
+
+
+def _language_model(path: Path, only: tuple[str, ...]) -> Any:
     """The language model in ``path``, which must be one of the presets ``only``."""
     config = read_config(path)
     if config.task.command != "language":
@@ -50,14 +120,15 @@ def load_donor(path: Path, *, only: tuple[str, ...]) -> Any:
     return load(path, device="cpu")
 
 
-def only_donor(init: str) -> tuple[Path, Any]:
-    """The one language model that ``init`` names, with its place."""
-    paths = donor_paths(init)
-    if len(paths) != 1:
+def check_room(settings: Any, taken: int) -> None:
+    """A Transformer's ``hidden`` values must hold the ``taken`` ones of other models and some of its own."""
+    if settings.model == "transformer" and taken >= settings.hidden:
         raise SettingsError(
-            [f"init = {written(init)} cannot be used: it must name one run here, not {len(paths)}."]
+            [
+                f"hidden = {settings.hidden} leaves no room beside the {taken} values that the language models of init "
+                "give each word; raise hidden."
+            ]
         )
-    return paths[0], load_donor(paths[0], only=(*RECURRENT, "transformer", "masked"))
 
 
 def with_width(settings: Any, given: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
@@ -69,12 +140,13 @@ def with_width(settings: Any, given: Mapping[str, Any], tokenizer: Tokenizer) ->
 
 
 def adopt(
-    task: TaskInfo, given: Mapping[str, Any], donor: Any, path: Path, *, preset: str, more: Mapping[str, Any]
+    task: TaskInfo, given: Mapping[str, Any], donors: Donors, *, preset: str, more: Mapping[str, Any]
 ) -> Any:
-    """The settings of ``task`` with the donor's sizes in them, and ``more``; a SettingsError where a setting that
-    was given says otherwise."""
-    own = donor.settings_
-    taken = TAKEN + (OF_RECURRENT if own.model in RECURRENT else OF_TRANSFORMER)
+    """The settings of ``task`` with the donor's words and sizes in them (only words where it gives vectors), and ``more``;
+    a SettingsError where a setting that was given says otherwise."""
+    own, path = donors.models[0].settings_, donors.paths[0]
+    sizes = SIZES + (OF_RECURRENT if own.model in RECURRENT else OF_TRANSFORMER)
+    taken = TEXT if donors.vectors else TEXT + sizes
     fields = task.settings.model_fields
     values = {key: getattr(own, key) for key in taken if key in fields} | dict(more)
     values["model"] = preset
@@ -95,6 +167,23 @@ def body_weights(donor: Any, prefix: str) -> dict[str, Tensor]:
     return {f"{prefix}{name}": value for name, value in snapshot(donor.model_.body).items()}
 
 
+def rested_weights(donor: Any, prefix: str) -> dict[str, Tensor]:
+    """The same for a recurrent body, with the vectors of its symbols brought to the spread of fresh ones, 1/√width.
+
+    A language model that shares its vectors with the output layer makes them large; with the gates that have learned to
+    read them most units are saturated and pass on little gradient, so that a classifier hardly changes what it was given.
+    """
+    found = body_weights(donor, prefix)
+    name = f"{prefix}embedding.weight"
+    found[name] = as_spread(found[name], found[name])
+    return found
+
+
+def as_spread(vectors: Tensor, known: Tensor) -> Tensor:
+    """``vectors`` ``(symbols, width)`` scaled so that the entries of ``known`` spread as fresh ones do, 1/√width."""
+    return vectors / max(float(known.std()), 1e-12) / math.sqrt(vectors.shape[1])
+
+
 def vector_weights(source: str, tokenizer: Tokenizer, *, width: int, seed: int) -> Tensor:
     """A first embedding ``(symbols, width)`` from word vectors.
 
@@ -102,5 +191,4 @@ def vector_weights(source: str, tokenizer: Tokenizer, *, width: int, seed: int) 
     """
     found = pretrained(source, tokenizer.spellings, width=width, seed=seed)
     matrix = torch.from_numpy(found.matrix.copy())
-    spread = float(matrix[torch.from_numpy(found.known)].std())
-    return matrix / max(spread, 1e-12) / math.sqrt(width)
+    return as_spread(matrix, matrix[torch.from_numpy(found.known)])

@@ -10,8 +10,15 @@ from anaphora.errors import AnaphoraError
 from anaphora.settings.base import suggestion
 from anaphora.tasks.studies.length import length
 from anaphora.tasks.studies.memory import memory
+from anaphora.tasks.studies.positions import positions
+from anaphora.tasks.studies.scaling import scaling
 
-STUDIES: dict[str, Callable[..., dict[str, Any]]] = {"length": length, "memory": memory}
+STUDIES: dict[str, Callable[..., dict[str, Any]]] = {
+    "length": length,
+    "memory": memory,
+    "positions": positions,
+    "scaling": scaling,
+}
 
 
 def run(name: str, out: str | Path, **options: Any) -> dict[str, Any]:
@@ -20,4 +27,7 @@ def run(name: str, out: str | Path, **options: Any) -> dict[str, Any]:
         raise AnaphoraError(
             f"{name} is not a study ({', '.join(STUDIES)}).{suggestion(name, list(STUDIES), otherwise='')}"
         )
-    return STUDIES[name](out, **options)
+    study = STUDIES[name]
+    if "corpus" in options and study is positions:
+        raise AnaphoraError(f"the study {name} makes its own data; leave --corpus out.")
+    return study(out, **options)

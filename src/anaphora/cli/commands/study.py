@@ -12,6 +12,8 @@ anaphora study length
 anaphora study length --corpus numbers -o runs/length --json
 anaphora study memory
 anaphora study memory --corpus brackets -o runs/brackets
+anaphora study positions
+anaphora study scaling --corpus text.txt --set steps=300
 """
 
 
@@ -30,8 +32,10 @@ def command(
 
     `length` trains with and without attention and plots quality against length: pressed into a single state,
     long inputs come out worse. `memory` trains Elman, LSTM, GRU and Transformer with the answer further and further
-    back (adding, brackets or recall) and plots what they remember, and the gradient over time; stopped with Ctrl-C,
-    the same command goes on.
+    back (adding, brackets or recall) and plots what they remember, and the gradient over time. `positions` trains a
+    Transformer with each of six codes of positions and shows why counting, dividing and binary digits fail. `scaling`
+    plots the loss of language models against parameters, data and compute, with power laws. Stopped with Ctrl-C, the
+    last three go on when the same command is given again.
     """
     from pathlib import Path
 
@@ -41,7 +45,7 @@ def command(
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks import study
-    from anaphora.views import length, memory
+    from anaphora.views import length, memory, positions, scaling
 
     written = read_assignments(assignments)
     if written.problems:
@@ -50,7 +54,8 @@ def command(
     options = {"corpus": corpus, "settings": written.values}
     given = {key: value for key, value in options.items() if value}
     found = study.run(name, folder, reporter=make_reporter(), **given)
-    drawn = length.picture(found["models"]) if name == "length" else memory.picture(found)
+    views = {"memory": memory, "positions": positions, "scaling": scaling}
+    drawn = length.picture(found["models"]) if name == "length" else views[name].picture(found)  # type: ignore[attr-defined]
     files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
     write_files(drawn, files)
     if as_json:

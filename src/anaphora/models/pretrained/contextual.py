@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anaphora.data.symbols import PAD
@@ -17,15 +18,24 @@ class ContextReader(nn.Module):
     """The body of a language model, kept as it is: words ``(batch, time)`` to the states of each of its layers.
 
     The state of a word is that after ``begin`` and all words up to it have been read; with ``backward`` the sentence is
-    read from its end, and the state of a word is that after all words from the end up to it.
+    read from its end, and the state of a word is that after all words from the end up to it. With ``tokens`` the vectors
+    of the words themselves are the lowest layer, as in ELMo; where one kind is narrower, zeros fill it up.
     """
 
-    def __init__(self, embedding: Embedding, recurrent: Recurrent, *, begin: int, backward: bool = False):
+    def __init__(
+        self,
+        embedding: Embedding,
+        recurrent: Recurrent,
+        *,
+        begin: int,
+        backward: bool = False,
+        tokens: bool = False,
+    ):
         super().__init__()
         self.embedding, self.recurrent = embedding, recurrent
-        self.begin, self.backward = begin, backward
-        self.width = recurrent.hidden
-        self.depth = recurrent.layers
+        self.begin, self.backward, self.tokens = begin, backward, tokens
+        self.width = max(recurrent.hidden, embedding.width) if tokens else recurrent.hidden
+        self.depth = recurrent.layers + tokens
         for weight in self.parameters():
             weight.requires_grad_(False)
 
@@ -36,7 +46,11 @@ class ContextReader(nn.Module):
         first = torch.full_like(read[:, :1], self.begin)
         x = self.embedding(torch.cat((first, read), 1))
         found = [y[:, 1:] for y in self.recurrent.each_layer(x, lengths + 1)]
-        return [reverse_rows(y, lengths) if self.backward else y for y in found]
+        if self.tokens:
+            real = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
+            found = [x[:, 1:] * real.unsqueeze(-1), *found]
+        wide = [F.pad(y, (0, self.width - y.shape[-1])) for y in found]
+        return [reverse_rows(y, lengths) if self.backward else y for y in wide]
 
 
 class Mixture(nn.Module):

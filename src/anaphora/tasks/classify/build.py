@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
+from anaphora.data.contexts import Context
 from anaphora.data.labelled_batches import Input
-from anaphora.data.labelled_inputs import NGramInputs
+from anaphora.data.labelled_inputs import NGramInputs, TextInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS
+from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder
-from anaphora.models.pooling import AttentionPooling, FirstState, LastState, Maximum, Mean
+from anaphora.models.pooling import AttentionPooling, Concatenated, FirstState, LastState, Maximum, Mean
+from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn import transformer
 from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
@@ -25,7 +29,18 @@ from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.classify.info import ClassifierSettings
+from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.parts import encoder_layer, make_recurrent
+from anaphora.tasks.pretrained import (
+    RECURRENT,
+    Donors,
+    adopt,
+    body_weights,
+    check_room,
+    context_reader,
+    rested_weights,
+    vector_weights,
+)
 
 
 def build_classifier(
@@ -37,21 +52,26 @@ def build_classifier(
     columns: int = 0,
     channels: int = 0,
     outputs: int,
+    begin: int | None = None,
+    end: bool = True,
+    context: Sequence[Context] = (),
 ) -> SequenceClassifier:
     """The model a preset names, with fresh weights: for a vocabulary of ``symbols``, for vectors of ``features``, or for
-    pictures of ``channels`` (their size does not matter); ``outputs`` classes (or one number)."""
+    pictures of ``channels`` (their size does not matter); ``outputs`` classes (or one number). For ``begin`` and ``end``
+    see `SequenceClassifier`; there is room for the weights of the language models of ``context``."""
     binary = s.target == "class" and outputs == 2
     if channels:
         return _looking(s, channels, outputs, binary)
-    encoder, width = _encoder(s, symbols, features)
+    encoder, width = _encoder(s, symbols, features, context)
     return SequenceClassifier(
         encoder,
         _pooling(s, width),
-        width=width,
+        width=3 * width if s.pooling == "concat" and s.model != "bow" else width,
         outputs=outputs,
         binary=binary,
         dropout=s.dropout,
-        begin=BOS if s.pooling == "first" and symbols else None,
+        begin=BOS if s.pooling == "first" and symbols else begin,
+        end=end,
     )
 
 
@@ -74,13 +94,18 @@ def _looking(s: ClassifierSettings, channels: int, outputs: int, binary: bool) -
     return LookingClassifier(LookingEncoder(eye), LastState(), width=s.hidden, **ends)
 
 
-def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Module, int]:
+def _encoder(
+    s: ClassifierSettings, symbols: int, features: int, context: Sequence[Context]
+) -> tuple[nn.Module, int]:
     """What reads the sequence, and the width of its states."""
     if s.model == "bow":
         words = VectorInput(features, s.embedding) if features else Embedding(symbols, s.embedding)
         return BagEncoder(words, width=s.embedding, dropout=s.dropout), s.embedding
     if s.model == "transformer":
-        wide = VectorInput(features, s.hidden) if features else Embedding(symbols, s.hidden, scaled=True)
+        room = s.hidden - sum(one.width for one in context)
+        wide: Any = VectorInput(features, s.hidden) if features else Embedding(symbols, room, scaled=True)
+        if context:
+            wide = ContextualWords(wide, [context_reader(one, symbols) for one in context])
         stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
         positions = Sinusoidal(s.hidden)
         encoder = TransformerEncoder(wide, stack, positions=positions, dropout=s.dropout, causal=s.causal)
@@ -88,7 +113,9 @@ def _encoder(s: ClassifierSettings, symbols: int, features: int) -> tuple[nn.Mod
     # Vectors of rare words that begin small cannot fill a max over time; recurrent layers take those of a language
     # model, which are scaled.
     scaled = s.model != "conv"
-    embedding = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=scaled)
+    embedding: Any = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=scaled)
+    if context:
+        embedding = ContextualWords(embedding, [context_reader(one, symbols) for one in context])
     noise = (
         0.0 if features else s.dropout
     )  # a vector is measured; a symbol's vector is learnt and can be spared
@@ -107,7 +134,8 @@ def _pooling(s: ClassifierSettings, width: int) -> nn.Module:
         return Mean()
     if s.pooling == "attention":
         return AttentionPooling(width)
-    return {"last": LastState, "max": Maximum, "mean": Mean, "first": FirstState}[s.pooling]()
+    kinds = {"last": LastState, "max": Maximum, "mean": Mean, "first": FirstState, "concat": Concatenated}
+    return kinds[s.pooling]()
 
 
 def learn_ngrams(s: ClassifierSettings, texts: Iterable[str]) -> NGramInputs:
@@ -136,3 +164,61 @@ def fitted(model: NGramClassifier, inputs: list[Input], truth: np.ndarray[Any, A
         classes = np.arange(model.outputs)[1 if model.binary else 0 :]
         truth = truth[:, None] == classes
     model.fit(inputs, truth.astype(np.float64), penalty)
+
+
+def begin_with(
+    task: TaskInfo, given: Mapping[str, Any], s: ClassifierSettings, donors: Donors
+) -> tuple[ClassifierSettings, TextInputs]:
+    """The settings with what the donors decide in them, and how texts are read.
+
+    A text is read as the language model read its lines: after its ``begin`` (that of a reader of vectors is its own
+    affair), and without the </s> that it had to predict and never read.
+    """
+    _warn_of_other_texts(donors)
+    if donors.vectors:
+        chosen = adopt(task, given, donors, preset=s.model, more={})
+        check_room(chosen, sum(one.width for one in donors.contexts))
+        return chosen, TextInputs(donors.tokenizer, end=False, context=donors.contexts)
+    kind = donors.models[0].settings_.model
+    fixed: dict[str, Any] = {"causal": kind == "transformer"}
+    usual = {"pooling": {"transformer": "last", "masked": "first"}.get(kind, "concat")}
+    fixed |= {} if kind not in RECURRENT else {"bidirectional": False}
+    preset = kind if kind in RECURRENT else "transformer"
+    more = fixed | {key: value for key, value in usual.items() if key not in given}
+    chosen = adopt(task, given, donors, preset=preset, more=more)
+    begin = (
+        BOS if kind == "masked" else donors.models[0].begin
+    )  # masked windows of running text begin with <s> too
+    return chosen, TextInputs(donors.tokenizer, begin=begin, end=False)
+
+
+def first_weights(
+    s: ClassifierSettings, tokenizer: Tokenizer | None, model: SequenceClassifier
+) -> dict[str, Tensor]:
+    """The weights that are taken over, by their names in the classifier."""
+    donors = Donors.open(s)
+    found: dict[str, Tensor] = {}
+    if donors is not None:
+        recurrent = donors.models[0].settings_.model in RECURRENT
+        one = rested_weights if recurrent else body_weights
+        found = donors.frozen() if donors.vectors else one(donors.models[0], "encoder.")
+    if s.embeddings and tokenizer is not None:
+        own, name = model.encoder.embedding, "encoder.embedding.weight"
+        if isinstance(own, ContextualWords):
+            own, name = own.own, "encoder.embedding.own.weight"
+        assert isinstance(own, Embedding)
+        found[name] = vector_weights(s.embeddings, tokenizer, width=own.width, seed=s.seed)
+    return found
+
+
+def _warn_of_other_texts(donors: Donors) -> None:
+    """Sentences are not what a model of characters or of running text has learned to read."""
+    for path, model in zip(donors.paths, donors.models, strict=True):
+        s = model.settings_
+        if s.tokens == "char" or not s.lines:
+            reads = "characters" if s.tokens == "char" else "running text, not lines"
+            warnings.warn(
+                f"{path} is a language model of {reads}: a classifier of texts gains little from it; train it with "
+                "tokens=word and lines=true",
+                stacklevel=2,
+            )

@@ -26,7 +26,14 @@ from anaphora.models.classifier import SequenceClassifier
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
-from anaphora.tasks.classify.build import build_classifier, empty, fitted, learn_ngrams
+from anaphora.tasks.classify.build import (
+    begin_with,
+    build_classifier,
+    empty,
+    first_weights,
+    fitted,
+    learn_ngrams,
+)
 from anaphora.tasks.classify.inference import answers, probabilities, score_inputs, sequence_batches
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
 from anaphora.tasks.classify.objective import ClassificationObjective, best_measure, measure, spell
@@ -37,14 +44,7 @@ from anaphora.tasks.given import check_finite, given_inputs
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.plan import LOOK
-from anaphora.tasks.pretrained import (
-    RECURRENT,
-    adopt,
-    body_weights,
-    only_donor,
-    vector_weights,
-    with_width,
-)
+from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -113,42 +113,19 @@ class Classifier(Estimator):
         elif self._direct:
             self.inputs_ = learn_ngrams(s, (text for text, _ in data.read(range(len(data)))))
         else:
-            donor = self._adopt()
-            symbols = self._learn_symbols(data) if donor is None else donor.tokenizer_
-            self.inputs_ = TextInputs(symbols)
+            donors = Donors.open(s)
+            if donors is None:
+                self.inputs_ = TextInputs(self._learn_symbols(data))
+            else:
+                self.settings_, self.inputs_ = begin_with(self.task(), self._given, s, donors)
+            symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
         self.targets_ = Targets.learn(s.target, [label for _, label in data.read(range(len(data)))])
 
-    def _adopt(self) -> Any:
-        """Take the sizes of the language model that ``init`` names; the model, or None."""
-        if not self.settings_.init:
-            return None
-        path, donor = only_donor(self.settings_.init)
-        kind = donor.settings_.model
-        fixed: dict[str, Any] = {"causal": kind == "transformer"}
-        usual = {"pooling": {"transformer": "last", "masked": "first"}.get(kind, "last")}
-        fixed |= {} if kind not in RECURRENT else {"bidirectional": False}
-        preset = kind if kind in RECURRENT else "transformer"
-        more = fixed | {key: value for key, value in usual.items() if key not in self._given}
-        self.settings_ = adopt(self.task(), self._given, donor, path, preset=preset, more=more)
-        return donor
-
     def _inherited(self) -> dict[str, Tensor]:
-        s, found = self.settings_, {}
-        if s.init:
-            found = body_weights(only_donor(s.init)[1], "encoder.")
-        if s.embeddings:
-            assert isinstance(self.model_, SequenceClassifier)
-            embedding = self.model_.encoder.embedding
-            assert isinstance(embedding, Embedding)
-            assert isinstance(self.inputs_, TextInputs)
-            found["encoder.embedding.weight"] = vector_weights(
-                s.embeddings,
-                self.inputs_.tokenizer,
-                width=embedding.width,
-                seed=s.seed,
-            )
-        return found
+        assert isinstance(self.model_, SequenceClassifier)
+        tokenizer = self.inputs_.tokenizer if isinstance(self.inputs_, TextInputs) else None
+        return first_weights(self.settings_, tokenizer, self.model_)
 
     def _learn_symbols(self, data: Any) -> Tokenizer:
         s = self.settings_
@@ -164,7 +141,10 @@ class Classifier(Estimator):
         if isinstance(self.inputs_, NGramInputs):
             return empty(self.targets_, self.inputs_.grams.size)
         seed_everything(self.settings_.seed, "model")
-        return build_classifier(self.settings_, outputs=self.targets_.size, **self.inputs_.sizes)
+        parts: dict[str, Any] = dict(self.inputs_.sizes)
+        if isinstance(self.inputs_, TextInputs):
+            parts |= self.inputs_.framing
+        return build_classifier(self.settings_, outputs=self.targets_.size, **parts)
 
     def _lesson(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
         s = self.settings_
@@ -223,7 +203,12 @@ class Classifier(Estimator):
                 f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
             ) from None
         try:
-            self.inputs_ = TextInputs(Tokenizer.from_json(run.read_text("tokenizer.json")))
+            symbols = Tokenizer.from_json(run.read_text("tokenizer.json"))
+            self.inputs_ = TextInputs.from_json(symbols, learnt["inputs"])
+        except (ValueError, TypeError) as error:
+            raise RunError(
+                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
+            ) from None
         except DataError as error:
             raise RunError(f"{run.tokenizer}: {error}") from None
 

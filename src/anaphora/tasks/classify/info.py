@@ -89,10 +89,11 @@ class ClassifierSettings(
     TrainingSettings,
 ):
     model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
-    pooling: Literal["last", "max", "mean", "attention", "first"] = Field(
+    pooling: Literal["last", "max", "mean", "attention", "concat", "first"] = Field(
         "last",
         description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
-        "their mean, a mean weighted by attention, or the state of a <s> put first (BERT's [CLS]).",
+        "their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model "
+        "of init is read by), or the state of a <s> put first (BERT's [CLS]).",
     )
     kernel: int = Field(
         5,
@@ -162,7 +163,7 @@ _READING: Uses = (*_LEARNT, TextSettings, "scan", "word_dropout", "embeddings")
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),
-    *("pooling", "init"),
+    *("pooling", "init", "init_as"),
 )
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
@@ -250,7 +251,7 @@ _PRESETS = (
             "dropout": 0.2,
             "lr": 1e-3,
         },
-        (*_READING, StackSettings, TransformerSettings, "pooling", "init", "causal"),
+        (*_READING, StackSettings, TransformerSettings, "pooling", "init", "init_as", "causal"),
     ),
     Preset(
         "glimpse",

@@ -18,6 +18,7 @@ from anaphora.data.labelled_inputs import NGramInputs, TextInputs, cut
 from anaphora.data.vectors import as_sequence, picture_size
 from anaphora.data.vectors_readers import read_file
 from anaphora.errors import DataError
+from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
@@ -112,7 +113,9 @@ def as_colours(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
 def _places(m: Classifier, encoded: Any) -> list[str]:
     """A name for each state: the symbols, the numbers of steps or looks, or row and column of squares of a picture."""
     if isinstance(m.inputs_, TextInputs):
-        return [*m.inputs_.tokenizer.pieces(encoded.tolist()), "</s>"]
+        begun = isinstance(m.model_, SequenceClassifier) and m.model_.begin is not None
+        pieces = m.inputs_.tokenizer.pieces(encoded.tolist())
+        return [*["<s>"] * begun, *pieces, *["</s>"] * m.inputs_.end]
     if isinstance(m.model_, LookingClassifier):
         return [str(look + 1) for look in range(m.settings_.glimpses)]
     if encoded.ndim == 3:

@@ -7,23 +7,18 @@ of the state at step t, in the fresh network, from which learning has to begin, 
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from anaphora.data.labelled import open_labelled
-from anaphora.errors import AnaphoraError, RunError
-from anaphora.files import parse_json, read_bytes
+from anaphora.errors import AnaphoraError
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.settings.base import suggestion
-from anaphora.tasks.claim import claim
 from anaphora.tasks.classify.estimator import Classifier
 from anaphora.tasks.studies.gradients import gradients_over_time
-from anaphora.training.durable import replace_file, writing
+from anaphora.tasks.studies.parts import Parts
 from anaphora.training.progress import Reporter
-from anaphora.training.run import RunFolder
 
 MODELS = ("rnn", "lstm", "gru", "transformer")
 LAGS = (10, 30, 100)
@@ -69,24 +64,26 @@ def memory(
     if corpus not in CORPORA:
         hint = suggestion(corpus, CORPORA, otherwise="")
         raise AnaphoraError(f"{corpus} cannot be studied for memory ({', '.join(CORPORA)}).{hint}")
-    folder, told = Path(out), reporter or Reporter()
-    parts = {
+    told = reporter or Reporter()
+    each = {
         (model, lag): Classifier(model=model, **_settings(model, corpus, lag, settings or {}))
         for lag in lags
         for model in models
     }
-    _prepare(folder, corpus, settings or {})
+    chosen = {model: _settings(model, corpus, 0, settings or {}) for model in MODELS}
+    names = rf"({'|'.join(MODELS)})-\d+"
+    parts = Parts(out, "memory", {"corpus": corpus, "settings": chosen}, names=names)
     found: dict[str, Any] = {"success": {model: {} for model in models}, "gradients": {}, "runs": {}}
-    for number, ((model, lag), fresh) in enumerate(parts.items(), start=1):
-        part = folder / f"{model}-{lag}"
-        result = _finished(part)
+    for number, ((model, lag), fresh) in enumerate(each.items(), start=1):
+        part = f"{model}-{lag}"
+        result = parts.finished(part)
         if result is None:
-            told.say(f"{number} of {len(parts)}: {model}, {corpus} with a lag of {lag}")
-            result = _learn(part, fresh, f"{corpus}:{lag}", told)
-        told.say(f"{number} of {len(parts)}: {model} at lag {lag}: {result['success']:.1%} right")
+            told.say(f"{number} of {len(each)}: {model}, {corpus} with a lag of {lag}")
+            result = _learn(parts, part, fresh, f"{corpus}:{lag}", told)
+        told.say(f"{number} of {len(each)}: {model} at lag {lag}: {result['success']:.1%} right")
         found["success"][model][lag] = result["success"]
         found["gradients"].setdefault(lag, {})[model] = result["gradients"]
-        found["runs"][f"{model}-{lag}"] = str(part)
+        found["runs"][part] = str(parts[part])
     examples = len(open_labelled(f"{corpus}:{lags[0]}", role="test"))
     return {"study": "memory", "corpus": corpus, "examples": examples, **found}
 
@@ -99,35 +96,9 @@ def _settings(model: str, corpus: str, lag: int, given: Mapping[str, Any]) -> di
     return chosen
 
 
-def _prepare(folder: Path, corpus: str, given: Mapping[str, Any]) -> None:
-    """The folder of this very study; parts of one with other settings are removed."""
-    claim(folder, "study")
-    chosen = {model: _settings(model, corpus, 0, given) for model in MODELS}
-    asked = json.dumps({"study": "memory", "corpus": corpus, "settings": chosen}, sort_keys=True) + "\n"
-    mark = folder / "memory.json"
-    with writing(folder):
-        if mark.is_file() and read_bytes(mark).decode() == asked:
-            return
-        for part in folder.iterdir():
-            if part.is_dir() and part.name.partition("-")[0] in MODELS:
-                shutil.rmtree(part)
-        replace_file(mark, asked.encode())
-
-
-def _finished(part: Path) -> dict[str, Any] | None:
-    """What a part came to, if it was finished."""
-    try:
-        found = parse_json(read_bytes(part / "result.json"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _learn(part: Path, fresh: Classifier, data: str, reporter: Reporter) -> dict[str, Any]:
+def _learn(parts: Parts, part: str, fresh: Classifier, data: str, reporter: Reporter) -> dict[str, Any]:
     """Train one model, or go on with its training, and measure it."""
-    trained = _resumed(part, reporter) or fresh.fit(data, out=part, force=True, reporter=reporter)
-    if trained.result_.stopped == "interrupted":
-        raise KeyboardInterrupt
+    trained = parts.trained(part, fresh, data, reporter)
     rows = open_labelled(data, role="test")
     inputs, labels = zip(*rows.read(range(_GRADIENT_EXAMPLES)), strict=True)
     model, fresh_model = trained.model_, trained._fresh_model()
@@ -139,15 +110,5 @@ def _learn(part: Path, fresh: Classifier, data: str, reporter: Reporter) -> dict
         "success": trained.score(data)["accuracy"] / 100,
         "gradients": {"before": before, "after": after},
     }
-    with writing(part):
-        replace_file(part / "result.json", json.dumps(result).encode())
+    parts.keep(part, result)
     return result
-
-
-def _resumed(part: Path, reporter: Reporter) -> Classifier | None:
-    if not RunFolder(part).has_checkpoints():
-        return None
-    try:
-        return Classifier.resume(part, reporter=reporter)
-    except RunError:
-        return None  # too early or too damaged to go on from: it is trained anew

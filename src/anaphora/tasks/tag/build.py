@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from anaphora.data.tag_learnt import Context
+from anaphora.data.contexts import Context
 from anaphora.data.tag_schemes import allowed
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
-from anaphora.models.pretrained.contextual import ContextReader, ContextualWords
-from anaphora.models.tagger import ConvolvedSpelling, RecurrentSpelling, SpelledWords, Tagger
+from anaphora.models.pretrained.contextual import ContextualWords
+from anaphora.models.tagger import (
+    ConvolvedSpelling,
+    CorrectedWords,
+    RecurrentSpelling,
+    SpelledWords,
+    Tagger,
+)
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.settings import NetworkSettings
-from anaphora.tasks.parts import make_recurrent, recurrent_encoder, transformer_encoder
+from anaphora.tasks.parts import recurrent_encoder, transformer_encoder
 from anaphora.tasks.pretrained import (
     RECURRENT,
+    Donors,
     adopt,
     body_weights,
-    donor_paths,
-    load_donor,
+    check_room,
+    context_reader,
     vector_weights,
 )
 from anaphora.tasks.tag.info import TaggerSettings
@@ -35,8 +41,8 @@ from anaphora.tasks.tag.info import TaggerSettings
 if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger as Estimator
 
-
 _WINDOW = 3  # characters that a filter sees together
+_CELL = re.compile(r"(encoder\.recurrent\.cells\.)(\d+)(\..*)")
 
 
 def build_tagger(
@@ -50,11 +56,14 @@ def build_tagger(
     """The model a preset names, with fresh weights, for ``words`` symbols, ``letters`` characters and these tags, with
     room for the weights of the language models of ``context``."""
     spelling = _spelling(s, letters)
+    begun = s.donates == "weights"  # the vectors of a language model are as wide as they are
     room = s.embedding
     if s.model == "transformer":
-        room = s.hidden - (spelling.width if spelling else 0) - sum(one.hidden for one in context)
-    own = SpelledWords(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
-    embedding = ContextualWords(own, [_reader(one, words) for one in context]) if context else own
+        beside = spelling.width if spelling and not begun else 0
+        room = s.hidden - beside - sum(one.width for one in context)
+    spelled = CorrectedWords if begun else SpelledWords
+    own = spelled(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
+    embedding = ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
     encoder: RecurrentEncoder | TransformerEncoder
     if s.model == "transformer":
         encoder = transformer_encoder(s, embedding, causal=s.causal)
@@ -66,14 +75,6 @@ def build_tagger(
         rules=tuple(torch.from_numpy(rule) for rule in allowed(scheme, tags)),  # type: ignore[arg-type]
         crf=CRF(len(tags)) if s.model == "bilstm-crf" else None,
         dropout=s.dropout,
-    )
-
-
-def _reader(one: Context, words: int) -> ContextReader:
-    sizes = NetworkSettings(cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0)  # type: ignore[arg-type]
-    layers = make_recurrent(sizes, one.embedding, bidirectional=False)
-    return ContextReader(
-        Embedding(words, one.embedding, scaled=True), layers, begin=one.begin, backward=one.backward
     )
 
 
@@ -97,32 +98,25 @@ class Given:
 
 def adopt_words(m: Estimator) -> Given:
     """Take over symbols and sizes from what ``init`` and ``embeddings`` name; the tagger's settings change with it."""
-    s = m.settings_
-    paths = donor_paths(s.init)
-    donors = [_donor(path, several=len(paths) > 1) for path in paths]
-    if len(donors) == 1:
-        _adopt_body(m, donors[0], paths[0])
-        return Given(donors[0].tokenizer_)
-    if donors:
-        words = donors[0].tokenizer_
-        for path, donor in zip(paths, donors, strict=True):
-            if donor.tokenizer_.spellings != words.spellings:
-                raise RunError(
-                    f"{path} knows other words than {paths[0]}; train both on the same text with the same vocab_size."
-                )
-        return Given(words, tuple(_context(donor) for donor in donors))
-    return Given()
+    donors = Donors.open(m.settings_)
+    if donors is None:
+        return Given()
+    _check_words(donors)
+    if donors.vectors:
+        check_room(m.settings_, sum(one.width for one in donors.contexts))
+    else:
+        _adopt_body(m, donors)
+    return Given(donors.tokenizer, donors.contexts)
 
 
 def first_weights(m: Estimator) -> dict[str, Tensor]:
     """The weights that are taken over, by their names in the tagger."""
-    s, paths = m.settings_, donor_paths(m.settings_.init)
+    s, donors = m.settings_, Donors.open(m.settings_)
     embedding = m.model_.encoder.embedding  # type: ignore[union-attr]
-    if len(paths) == 1:
-        return body_weights(_donor(paths[0], several=False), "encoder.")
-    found: dict[str, Tensor] = {}
-    for number, path in enumerate(paths):
-        found |= body_weights(_donor(path, several=True), f"encoder.embedding.readers.{number}.")
+    if donors is not None and not donors.vectors:
+        body = body_weights(donors.models[0], "encoder.")
+        return _one_direction(body, m.model_.state_dict()) if s.bidirectional else body  # type: ignore[union-attr]
+    found = donors.frozen() if donors is not None else {}
     if s.embeddings:
         own, name = embedding, "encoder.embedding.weight"
         if isinstance(embedding, ContextualWords):
@@ -133,28 +127,41 @@ def first_weights(m: Estimator) -> dict[str, Tensor]:
     return found
 
 
-def _donor(path: Path, *, several: bool) -> Any:
-    """A language model of words in sentences."""
-    donor = load_donor(path, only=RECURRENT if several else (*RECURRENT, "transformer", "masked"))
-    if donor.settings_.tokens != "word" or not donor.settings_.lines:
-        raise RunError(
-            f"{path} does not read words of single sentences, as a tagger does; train it with tokens=word and lines=true."
-        )
-    return donor
+def _one_direction(body: dict[str, Tensor], fresh: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of layers that read one way as those of one direction of layers that read both ways.
+
+    The other direction begins fresh; what it hands to the layers above begins with weights of zero, so that the
+    direction taken over computes at first what it has learned.
+    """
+    found = {}
+    for name, value in body.items():
+        cell = _CELL.fullmatch(name)
+        if cell:
+            name = f"{cell[1]}{2 * int(cell[2])}{cell[3]}"  # layer l has the cells 2l, forward, and 2l + 1, backward
+        if value.shape != fresh[name].shape:  # (out, hidden) in (out, 2·hidden)
+            value = torch.cat((value, value.new_zeros(len(value), fresh[name].shape[1] - value.shape[1])), 1)
+        found[name] = value
+    return found
 
 
-def _adopt_body(m: Estimator, donor: Any, path: Path) -> None:
-    own = donor.settings_
-    more: dict[str, Any] = {"characters": "none"}
+def _check_words(donors: Donors) -> None:
+    for path, donor in zip(donors.paths, donors.models, strict=True):
+        if donor.settings_.tokens != "word" or not donor.settings_.lines:
+            raise RunError(
+                f"{path} does not read words of single sentences, as a tagger does; train it with tokens=word and "
+                "lines=true."
+            )
+
+
+def _adopt_body(m: Estimator, donors: Donors) -> None:
+    own, more = donors.models[0].settings_, {}
     if own.model in RECURRENT:
         preset = m._given.get("model", "bilstm")
-        more["bidirectional"] = False
+        if own.backward:
+            raise RunError(
+                f"{donors.paths[0]} reads lines from their end, and only gives vectors to a tagger; set init_as=vectors."
+            )
     else:
         preset = "transformer"
         more["causal"] = own.model == "transformer"
-    m.settings_ = adopt(m.task(), m._given, donor, path, preset=preset, more=more)
-
-
-def _context(donor: Any) -> Context:
-    own = donor.settings_
-    return Context(own.cell, own.embedding, own.hidden, own.layers, donor.begin, own.backward)
+    m.settings_ = adopt(m.task(), m._given, donors, preset=preset, more=more)

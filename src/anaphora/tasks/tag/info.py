@@ -79,7 +79,7 @@ class TaggerSettings(NetworkSettings, PretrainedSettings, HoldoutSettings, Train
         spelled = {"lstm": 2 * self.character_hidden, "conv": self.character_hidden, "none": 0}[
             self.characters
         ]
-        if spelled >= self.hidden:
+        if spelled >= self.hidden and self.donates != "weights":
             raise ValueError(
                 f"the spelling takes {spelled} of hidden = {self.hidden} values and leaves none to the word: lower "
                 "character_hidden"
@@ -116,7 +116,7 @@ _LEARNT: Uses = (
         "bad_rows",
         "metric",
     ),
-    *("characters", "character_embedding", "character_hidden", "hide_rare", "init", "embeddings"),
+    *("characters", "character_embedding", "character_hidden", "hide_rare", "init", "init_as", "embeddings"),
 )
 _RECURRENT: Uses = (*_LEARNT, EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _TRAINED = {

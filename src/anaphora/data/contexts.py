@@ -1,0 +1,24 @@
+"""What is kept of a language model that gives vectors in context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Context:
+    """The sizes of a language model's body, from which it can be built again; its weights are kept with those of the model
+    that reads its vectors. ``token``: the vectors of the words are the lowest layer."""
+
+    cell: str
+    embedding: int
+    hidden: int
+    layers: int
+    begin: int
+    backward: bool
+    token: bool = False
+
+    @property
+    def width(self) -> int:
+        """How wide the vectors are that it gives."""
+        return max(self.hidden, self.embedding) if self.token else self.hidden
