@@ -68,7 +68,7 @@ def test_explain_says_meaning_values_defaults_and_presets(capsys):
     shown = capsys.readouterr().out
     for words in (
         "The recurrent cell.",
-        "elman, lstm, gru",
+        "elman, irnn, lstm, gru, gru-before, gru-after, simple-gru, mgu",
         "in gru-attention",
         "no effect in",
         "transformer",

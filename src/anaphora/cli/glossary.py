@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -82,6 +82,8 @@ def _entry(task: TaskInfo, key: str, info: FieldInfo, own: Mapping[str, Any]) ->
 def _allowed(info: FieldInfo) -> str:
     """``Literal["char", "word"]`` → "char, word"; a bounded number → "a whole number, at least 1"."""
     kind = info.annotation
+    if isinstance(info.json_schema_extra, dict) and "words" in info.json_schema_extra:
+        return ", ".join(str(word) for word in cast("list[str]", info.json_schema_extra["words"]))
     if get_origin(kind) is Literal:
         return ", ".join(str(word) for word in get_args(kind))
     names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import masks
-from anaphora.nn.positions import Learned, Sinusoidal
+from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder as Stack
 
@@ -58,7 +58,7 @@ class TransformerEncoder(nn.Module):
     ):
         super().__init__()
         self.embedding = embedding
-        self.positions = nn.Identity() if positions is None else positions
+        self.positions = NoPositions() if positions is None else positions
         self.stack = stack
         self.dropout = nn.Dropout(dropout)
         self.causal = causal

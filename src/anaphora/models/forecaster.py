@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.nn.convolution import DilatedStack
-from anaphora.nn.positions import Sinusoidal
+from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder
 
@@ -66,11 +66,16 @@ class AttentiveReader(Reader):
     """A projection, positions, and self-attention to the steps so far."""
 
     def __init__(
-        self, inputs: int, stack: TransformerEncoder, *, positions: Sinusoidal, dropout: float = 0.0
+        self,
+        inputs: int,
+        stack: TransformerEncoder,
+        *,
+        positions: Sinusoidal | Learned | None,
+        dropout: float = 0.0,
     ):
         super().__init__()
         self.inward = nn.Linear(inputs, stack.width)
-        self.positions = positions
+        self.positions = NoPositions() if positions is None else positions
         self.stack = stack
         self.dropout = nn.Dropout(dropout)
         self.width = stack.width

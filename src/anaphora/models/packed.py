@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from threading import RLock
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
 from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.packed import PackedTransformer
+from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.packed import pack_linear
@@ -56,6 +58,14 @@ def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
     decoder = model.decoder
     if PackedTransformer.fits(decoder):
         return Seq2Seq(encoder, PackedTransformer(decoder, int8=int8)).eval()  # type: ignore[arg-type]
+    if isinstance(decoder, TransformerDecoder):  # whose attention would round otherwise from batch to batch
+        if int8:
+            warnings.warn(
+                "int8 = true reads the source with eight bits but writes with floats: the decoder has positions inside its "
+                "attention, a window, or shared keys",
+                stacklevel=2,
+            )
+        return Seq2Seq(encoder, decoder).eval()
     return Seq2Seq(encoder, pack_linear(decoder, int8=int8)).eval()
 
 

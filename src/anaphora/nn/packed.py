@@ -73,7 +73,7 @@ class PackedMultiHead(MultiHead):
         causal: bool = False,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        plain = self.positions is None and self.window is None and not causal
+        plain = self.positions is None and self.window is None and self.kv_heads == self.heads and not causal
         if (
             keys is not None
             or not plain

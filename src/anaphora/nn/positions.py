@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from anaphora.errors import DataError
+
 _FIRST_PLACES = 256  # tables start this long, so that decoding step by step seldom has to extend them
 
 
@@ -47,6 +49,17 @@ class Sinusoidal(nn.Module):
         return x + self.table(offset + x.shape[-2], x)[offset:]
 
 
+class NoPositions(nn.Module):
+    """x as it is, ``(batch, time, width)``: for attention that knows places by itself, or shall not know them."""
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        return x
+
+
+class TooLongError(DataError, ValueError):
+    """A sequence with more places than were learned."""
+
+
 class Learned(nn.Module):
     """A vector for each of the first ``maximum`` positions, learned like an embedding."""
 
@@ -62,7 +75,7 @@ class Learned(nn.Module):
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
         end, maximum = offset + x.shape[-2], self.weight.shape[0]
         if end > maximum:
-            raise ValueError(
+            raise TooLongError(
                 f"Learned positions end at {maximum}, but the sequence has {end} places: shorten it or train with "
                 f"a larger maximum (Sinusoidal positions have none)"
             )

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from anaphora.settings.base import Settings
+from anaphora.settings.base import Settings, suggestion, written
+
+CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu")
+"""The cells by name; `tasks.parts` makes them."""
+LSTM_ONLY: Mapping[str, Any] = {
+    "forget": True,
+    "forget_bias": 1.0,
+    "peephole": False,
+    "coupled": False,
+    "layer_norm": False,
+}
+"""The variants that only an LSTM has, at the values with which it is the usual one."""
 
 
 class EmbeddingSettings(Settings):
@@ -28,7 +40,64 @@ class StackSettings(Settings):
 class RecurrentSettings(Settings):
     """Recurrent layers."""
 
-    cell: Literal["elman", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
+    cell: str = Field(
+        "lstm",
+        description="The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), "
+        "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity.",
+        json_schema_extra={"words": list(CELLS)},
+    )
+    forget: bool = Field(
+        True, description="A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997."
+    )
+    forget_bias: float = Field(
+        1.0,
+        allow_inf_nan=False,
+        description="What the bias of the LSTM's forget gate starts at: higher remembers longer from the start.",
+    )
+    peephole: bool = Field(
+        False, description="Let the gates of the LSTM see the cell c (Gers & Schmidhuber 2000)."
+    )
+    coupled: bool = Field(
+        False, description="One gate of the LSTM both forgets and takes in: c_t = f ∘ c_{t−1} + (1 − f) ∘ c̃."
+    )
+    layer_norm: bool = Field(False, description="LayerNorm inside the LSTM's step (Ba 2016).")
+    zoneout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the units that keep their old state at each step while training (Krueger 2017).",
+    )
+    connections: Literal["none", "residual", "highway", "dense", "shortcut"] = Field(
+        "none",
+        description="Between layers: residual y + x, highway g∘y + (1−g)∘x, dense (each layer reads all below it); "
+        "through time: shortcut, where each step also sees the output `skip` steps back.",
+    )
+    skip: int = Field(4, ge=2, le=64, description="How many steps connections = shortcut jumps back.")
+
+    @field_validator("cell")
+    @classmethod
+    def _known(cls, cell: str) -> str:
+        if cell not in CELLS:
+            raise ValueError(
+                f"it must be one of {', '.join(CELLS)}.{suggestion(cell, CELLS, otherwise='')}".rstrip(".")
+            )
+        return cell
+
+    @classmethod
+    def problem(cls, s: Any) -> str | None:
+        for key, usual in LSTM_ONLY.items():
+            value = getattr(s, key)
+            if value != usual and s.cell != "lstm":
+                return f"{key} = {written(value)} is a variant of cell = 'lstm', but cell = '{s.cell}'"
+        if s.coupled and not s.forget:
+            return "coupled = true needs a forget gate: leave forget = true, or coupled = false"
+        if not s.forget and s.forget_bias != LSTM_ONLY["forget_bias"]:
+            return "forget_bias needs a forget gate: leave forget = true, or leave forget_bias out"
+        if s.connections in ("residual", "highway", "dense") and s.layers == 1:
+            return (
+                f"connections = '{s.connections}' lies between layers, but layers = 1: set layers = 2 or more"
+            )
+        return None
 
 
 class DirectionSettings(Settings):
@@ -43,7 +112,29 @@ class TransformerSettings(Settings):
     """Layers of self-attention."""
 
     heads: int = Field(4, ge=1, description="Attention heads of a Transformer; must divide `hidden`.")
+    kv_heads: int = Field(
+        0,
+        ge=0,
+        description="Heads of keys and values, each shared by a group of query heads (Ainslie 2023); must divide `heads`; "
+        "0 = as many as heads, 1 = multi-query.",
+    )
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = Field(
+        "sinusoidal",
+        description="How a Transformer knows places: added sines or learned vectors, rotated queries and keys (rotary), "
+        "scores that fall with the distance, the same on both sides (alibi), or not at all. learned ends at the longest training input.",
+    )
+    attention_window: int = Field(
+        0,
+        ge=0,
+        description="Each place attends to so many places on either side of it (a model that looks back: before it); 0 = "
+        "to all.",
+    )
     feedforward: int = Field(1024, ge=1, description="Width inside the Transformer's feed-forward layers.")
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = Field(
+        "relu",
+        description="Inside the feed-forward layers: relu as published, gelu (BERT, GPT), silu, or swiglu, which is gated "
+        "(Shazeer 2020) and has three matrices instead of two.",
+    )
     norm_first: bool = Field(
         True, description="LayerNorm before each sublayer (steadier) instead of after it (as published)."
     )
@@ -52,8 +143,14 @@ class TransformerSettings(Settings):
     def problem(cls, s: Any) -> str | None:
         if s.hidden % s.heads:
             return f"hidden = {s.hidden} cannot be divided among heads = {s.heads}"
-        if s.hidden % 2:
+        if s.positions == "sinusoidal" and s.hidden % 2:
             return f"hidden = {s.hidden} must be even, for sine and cosine positions"
+        if s.positions == "rotary" and s.hidden // s.heads % 2:
+            return (
+                f"positions = 'rotary' needs heads of even width, not hidden / heads = {s.hidden // s.heads}"
+            )
+        if s.kv_heads and s.heads % s.kv_heads:
+            return f"kv_heads = {s.kv_heads} cannot share heads = {s.heads} equally"
         return None
 
 

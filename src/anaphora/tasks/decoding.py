@@ -29,6 +29,9 @@ def search_memory(
 ) -> list[NBest]:
     """One search for all items of a memory: ``limits`` are the most symbols of each output, ``seeds`` what draws of it
     follow from."""
+    if model.decoder.places is not None:
+        limits = [min(limit, model.decoder.places) for limit in limits]
+        s = s.model_copy(update={"min_length": min(s.min_length, model.decoder.places)})
     common = ends(limits, s, memory.annotations.device) | {"length_penalty": s.length_penalty}
     if s.decode != "beam":
         draw = {key: getattr(s, key) for key in SAMPLE_ONLY}

@@ -131,8 +131,24 @@ class StackKeywords(TypedDict, total=False):
 class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
-    cell: Literal["elman", "lstm", "gru"]
-    """The recurrent cell. Default: 'lstm'."""
+    cell: str
+    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. Default: 'lstm'."""
+    forget: bool
+    """A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997. Default: True."""
+    forget_bias: float
+    """What the bias of the LSTM's forget gate starts at: higher remembers longer from the start. Default: 1.0."""
+    peephole: bool
+    """Let the gates of the LSTM see the cell c (Gers & Schmidhuber 2000). Default: False."""
+    coupled: bool
+    """One gate of the LSTM both forgets and takes in: c_t = f ∘ c_{t−1} + (1 − f) ∘ c̃. Default: False."""
+    layer_norm: bool
+    """LayerNorm inside the LSTM's step (Ba 2016). Default: False."""
+    zoneout: float
+    """Share of the units that keep their old state at each step while training (Krueger 2017). Default: 0.0."""
+    connections: Literal["none", "residual", "highway", "dense", "shortcut"]
+    """Between layers: residual y + x, highway g∘y + (1−g)∘x, dense (each layer reads all below it); through time: shortcut, where each step also sees the output `skip` steps back. Default: 'none'."""
+    skip: int
+    """How many steps connections = shortcut jumps back. Default: 4."""
 
 
 class DirectionKeywords(TypedDict, total=False):
@@ -147,8 +163,16 @@ class TransformerKeywords(TypedDict, total=False):
 
     heads: int
     """Attention heads of a Transformer; must divide `hidden`. Default: 4."""
+    kv_heads: int
+    """Heads of keys and values, each shared by a group of query heads (Ainslie 2023); must divide `heads`; 0 = as many as heads, 1 = multi-query. Default: 0."""
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
+    """How a Transformer knows places: added sines or learned vectors, rotated queries and keys (rotary), scores that fall with the distance, the same on both sides (alibi), or not at all. learned ends at the longest training input. Default: 'sinusoidal'."""
+    attention_window: int
+    """Each place attends to so many places on either side of it (a model that looks back: before it); 0 = to all. Default: 0."""
     feedforward: int
     """Width inside the Transformer's feed-forward layers. Default: 1024."""
+    activation: Literal["relu", "gelu", "silu", "swiglu"]
+    """Inside the feed-forward layers: relu as published, gelu (BERT, GPT), silu, or swiglu, which is gated (Shazeer 2020) and has three matrices instead of two. Default: 'relu'."""
     norm_first: bool
     """LayerNorm before each sublayer (steadier) instead of after it (as published). Default: True."""
 

@@ -2,52 +2,121 @@
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.seeing import PictureEncoder
-from anaphora.nn import GRU, LSTM, Cell, Elman, Recurrent, transformer
+from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, transformer
 from anaphora.nn.attention import MultiHead
-from anaphora.nn.positions import Sinusoidal
+from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
+from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings
-from anaphora.settings.network import RecurrentStack, TransformerStack
+from anaphora.settings.network import LSTM_ONLY, RecurrentStack, TransformerStack
+
+_CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
+    "elman": (Elman, {}),
+    "irnn": (IRNN, {}),
+    "lstm": (LSTM, {}),
+    "gru": (GRU, {"reset": "after"}),  # the form that GPUs have a ready-made kernel for
+    "gru-after": (GRU, {"reset": "after"}),
+    "gru-before": (GRU, {"reset": "before"}),
+    "simple-gru": (SimpleGRU, {}),
+    "mgu": (MGU, {}),
+}
+ENDS = 2
+"""Places of a sequence besides its symbols: a beginning and an end."""
+_BETWEEN: dict[str, Connections] = {"residual": "residual", "highway": "highway", "dense": "dense"}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
 def make_cell(s: RecurrentStack, inputs: int) -> Cell:
-    """The recurrent cell that ``cell`` names, from ``inputs`` to ``hidden`` values."""
-    if s.cell == "elman":
-        return Elman(inputs, s.hidden)
-    if s.cell == "gru":
-        return GRU(inputs, s.hidden, reset="after")  # the form that GPUs have a ready-made kernel for
-    return LSTM(inputs, s.hidden)
+    """The recurrent cell that ``cell`` names, from ``inputs`` to ``hidden`` values, with the variants that are set."""
+    kind, options = _CELLS[s.cell]
+    variants = {key: getattr(s, key) for key, usual in LSTM_ONLY.items() if getattr(s, key) != usual}
+    options = {**options, **variants}
+    if s.connections == "shortcut":
+        return Shortcut(inputs, s.hidden, cell=kind, by=s.skip, **options)
+    return kind(inputs, s.hidden, **options)
 
 
-def make_recurrent(s: RecurrentStack, inputs: int, *, bidirectional: bool) -> Recurrent:
-    """``layers`` recurrent layers with dropout between them."""
-    return Recurrent(make_cell(s, inputs), layers=s.layers, bidirectional=bidirectional, dropout=s.dropout)
+def make_recurrent(s: RecurrentStack, inputs: int, *, bidirectional: bool, **noise: Any) -> Recurrent:
+    """``layers`` recurrent layers with dropout between them; ``noise`` is more that `Recurrent` takes."""
+    return Recurrent(
+        make_cell(s, inputs),
+        layers=s.layers,
+        bidirectional=bidirectional,
+        dropout=s.dropout,
+        zoneout=s.zoneout,
+        connections=_BETWEEN.get(s.connections, "plain") if s.layers > 1 else "plain",
+        **noise,
+    )
 
 
-def encoder_layer(s: TransformerStack) -> transformer.EncoderLayer:
-    """Self-attention and feed-forward; dropout where the paper has it, after sublayers and embeddings."""
+def make_positions(s: TransformerStack, places: int) -> Sinusoidal | Learned | None:
+    """What is added to vectors to say where they are; ``places``: how many there are at most."""
+    if s.positions == "sinusoidal":
+        return Sinusoidal(s.hidden)
+    return Learned(s.hidden, places) if s.positions == "learned" else None
+
+
+def self_attention(s: TransformerStack) -> MultiHead:
+    """Attention of a sequence to itself, which may know distances and be narrowed to a window."""
+    within: Rotary | Alibi | None = None
+    if s.positions in ("rotary", "alibi"):
+        within = Rotary() if s.positions == "rotary" else Alibi(s.heads)
+    return MultiHead(
+        s.hidden,
+        s.heads,
+        positions=within,
+        window=s.attention_window or None,
+        kv_heads=s.kv_heads or None,
+    )
+
+
+def cross_attention(s: TransformerStack) -> MultiHead:
+    """Attention to another sequence or to the places of a picture, which know by themselves where they are."""
+    return MultiHead(s.hidden, s.heads, kv_heads=s.kv_heads or None)
+
+
+def make_feedforward(s: TransformerStack) -> nn.Module:
+    """The position-wise network that ``activation`` names."""
+    if s.activation == "swiglu":
+        return transformer.SwiGLU(s.hidden, s.feedforward)
+    return transformer.FeedForward(s.hidden, s.feedforward, activation=_ACTIVATIONS[s.activation])
+
+
+def encoder_layer(s: TransformerStack, *, grid: bool = False) -> transformer.EncoderLayer:
+    """Self-attention and feed-forward; dropout where the paper has it, after sublayers and embeddings.
+
+    ``grid``: over the places of a picture, which have two directions and vectors of their own to say where they are.
+    """
     return transformer.EncoderLayer(
-        MultiHead(s.hidden, s.heads),
-        transformer.FeedForward(s.hidden, s.feedforward),
+        cross_attention(s) if grid else self_attention(s),
+        make_feedforward(s),
+        dropout=s.dropout,
+        norm_first=s.norm_first,
+    )
+
+
+def decoder_layer(s: TransformerStack) -> transformer.DecoderLayer:
+    """Self-attention, attention to what was read, and feed-forward; dropout as in `encoder_layer`."""
+    return transformer.DecoderLayer(
+        self_attention(s),
+        cross_attention(s),
+        make_feedforward(s),
         dropout=s.dropout,
         norm_first=s.norm_first,
     )
 
 
 def decoder_stack(s: TransformerStack) -> transformer.TransformerDecoder:
-    """``layers`` of self-attention, attention to what was read, and feed-forward; dropout as in `encoder_layer`."""
-    layer = transformer.DecoderLayer(
-        MultiHead(s.hidden, s.heads),
-        MultiHead(s.hidden, s.heads),
-        transformer.FeedForward(s.hidden, s.feedforward),
-        dropout=s.dropout,
-        norm_first=s.norm_first,
-    )
-    return transformer.TransformerDecoder(layer, s.layers)
+    """``layers`` of `decoder_layer`."""
+    return transformer.TransformerDecoder(decoder_layer(s), s.layers)
 
 
 def recurrent_encoder(
@@ -59,12 +128,13 @@ def recurrent_encoder(
 
 
 def transformer_encoder(
-    s: TransformerStack, embedding: nn.Module, *, causal: bool = False
+    s: TransformerStack, embedding: nn.Module, *, places: int, causal: bool = False
 ) -> TransformerEncoder:
-    """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``."""
+    """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``, and
+    there are at most so many ``places``."""
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     return TransformerEncoder(
-        embedding, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout, causal=causal
+        embedding, stack, positions=make_positions(s, places), dropout=s.dropout, causal=causal
     )
 
 

@@ -21,7 +21,7 @@ from anaphora.errors import RunError, SettingsError
 from anaphora.models.embeddings.pretrained import pretrained
 from anaphora.models.pretrained.contextual import ContextReader
 from anaphora.nn.embedding import Embedding
-from anaphora.settings import NetworkSettings, PretrainedSettings
+from anaphora.settings import NetworkSettings, PretrainedSettings, RecurrentSettings, TransformerSettings
 from anaphora.settings.base import written
 from anaphora.tasks.config import read_config
 from anaphora.tasks.load import load
@@ -33,13 +33,13 @@ RECURRENT = ("rnn", "lstm", "gru")
 TEXT = ("tokens", "vocab_size", "lowercase")
 """Settings that the words of every donor decide."""
 SIZES = ("hidden", "layers")
-OF_RECURRENT = ("embedding", "cell")
-OF_TRANSFORMER = ("heads", "feedforward", "norm_first")
+OF_RECURRENT = ("embedding", *RecurrentSettings.model_fields)
+OF_TRANSFORMER = tuple(TransformerSettings.model_fields)
 
 
 def context_reader(one: Context, words: int) -> ContextReader:
     """The body that gives vectors, with fresh weights, for a vocabulary of ``words``."""
-    sizes = NetworkSettings(cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0)  # type: ignore[arg-type]
+    sizes = NetworkSettings(cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0)
     return ContextReader(
         Embedding(words, one.embedding, scaled=True),
         make_recurrent(sizes, one.embedding, bidirectional=False),
@@ -78,6 +78,7 @@ class Donors:
                 raise RunError(
                     f"{path} knows other words than {paths[0]}; train both on the same text with the same vocab_size."
                 )
+            _check_plain(path, model.settings_, vectors)
         return found
 
     @property
@@ -103,6 +104,16 @@ class Donors:
             for number, model in enumerate(self.models)
             for name, value in body_weights(model, f"encoder.embedding.readers.{number}.").items()
         }
+
+
+def _check_plain(path: Path, s: Any, vectors: bool) -> None:
+    """A body that gives vectors is built again from its cell and sizes alone."""
+    for key, field in RecurrentSettings.model_fields.items() if vectors else ():
+        if key not in ("cell", "forget_bias") and getattr(s, key) != field.default:
+            raise RunError(
+                f"{path} has {key} = {written(getattr(s, key))}, but vectors in context come from plain cells; train it "
+                "without, or take its weights (init_as = weights)."
+            )
 
 
 def _language_model(path: Path, only: tuple[str, ...]) -> Any:
@@ -147,6 +158,13 @@ def adopt(
     own, path = donors.models[0].settings_, donors.paths[0]
     sizes = SIZES + (OF_RECURRENT if own.model in RECURRENT else OF_TRANSFORMER)
     taken = TEXT if donors.vectors else TEXT + sizes
+    if not donors.vectors and own.model not in RECURRENT and own.positions == "learned":
+        raise SettingsError(
+            [
+                f"{path}, which init names, learned {own.context} positions and knows no others; train it with "
+                "positions = sinusoidal, rotary or alibi."
+            ]
+        )
     fields = task.settings.model_fields
     values = {key: getattr(own, key) for key in taken if key in fields} | dict(more)
     values["model"] = preset

@@ -19,6 +19,9 @@ class Decoder(nn.Module):
     repeats rows.
     """
 
+    places: int | None = None
+    """How many symbols it can write at most; None: as many as are asked for."""
+
     @property
     def attentions(self) -> list[nn.Module]:
         """The modules that attend to the memory, from the lowest to the highest; none in a plain decoder."""

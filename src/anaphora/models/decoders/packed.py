@@ -51,14 +51,20 @@ class PackedTransformer(Decoder):
         self.decoder = decoder
         self.layers = nn.ModuleList(_Layer(layer, int8) for layer in decoder_layers(decoder))
         self.output = pack_linear(decoder.output, int8=int8)
+        self.places = decoder.places
 
     @staticmethod
     def fits(decoder: Decoder) -> bool:
         """Whether the decoder is a Transformer whose places know of each other by what is added to the input."""
         if not isinstance(decoder, TransformerDecoder):
             return False
-        attentions = [layer.attention for layer in decoder_layers(decoder)]
-        return all(type(a) is MultiHead and a.positions is None and a.window is None for a in attentions)
+        attentions = [
+            a for layer in decoder_layers(decoder) for a in (layer.attention, layer.cross_attention)
+        ]
+        return all(
+            type(a) is MultiHead and a.positions is None and a.window is None and a.kv_heads == a.heads
+            for a in attentions
+        )
 
     def start(self, memory: Memory) -> PackedState:
         items = memory.annotations.shape[0]

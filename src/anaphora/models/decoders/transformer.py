@@ -28,6 +28,7 @@ class TransformerDecoder(Decoder):
         super().__init__()
         self.embedding = embedding
         self.positions = positions
+        self.places = positions.weight.shape[0] if isinstance(positions, Learned) else None
         self.stack = stack
         self.output = output
         self.dropout = nn.Dropout(dropout)

@@ -19,7 +19,7 @@ from anaphora.nn.positions import Alibi, Rotary
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Projected keys and values, each ``(rows, heads, keys, width/heads)``: what decoding need not repeat."""
+    """Projected keys and values, each ``(rows, kv_heads, keys, width/heads)``: what decoding need not repeat."""
 
     keys: Tensor
     values: Tensor
@@ -41,6 +41,8 @@ class MultiHead(nn.Module):
     ``positions`` (`Rotary` or `Alibi`) lets the scores of self-attention know how far apart two places are;
     with ``window`` a place sees only so many places on either side of it, and time and memory grow with the
     window instead of the length. Both are for self-attention only.
+    With fewer ``kv_heads`` each head of keys and values serves a group of query heads (Ainslie et al. 2023; 1 is
+    multi-query, Shazeer 2019): smaller caches for decoding.
     Notes ``weights`` ``(batch, heads, queries, keys)``; while nobody records or asks for them, PyTorch's
     fused kernel computes the same result without them.
     """
@@ -53,6 +55,7 @@ class MultiHead(nn.Module):
         *,
         positions: Rotary | Alibi | None = None,
         window: int | None = None,
+        kv_heads: int | None = None,
     ):
         super().__init__()
         if heads < 1 or width % heads:
@@ -65,8 +68,12 @@ class MultiHead(nn.Module):
             raise ValueError(
                 f"MultiHead has {heads} heads, but its Alibi has {len(positions.slopes)}: make it Alibi({heads})"
             )
+        self.kv_heads = heads if kv_heads is None else kv_heads
+        if self.kv_heads < 1 or heads % self.kv_heads:
+            raise ValueError(f"MultiHead: kv_heads must divide the {heads} heads, but is {kv_heads}")
         self.width, self.heads, self.dropout = width, heads, dropout
-        self.inward = nn.Linear(width, 3 * width)  # W^Q, W^K, W^V of all heads, in this order
+        self.kv_width = width // heads * self.kv_heads
+        self.inward = nn.Linear(width, width + 2 * self.kv_width)  # W^Q, W^K, W^V of all heads, in this order
         self.outward = nn.Linear(width, width)  # W^O
         self.positions = positions
         self.window = window
@@ -122,8 +129,9 @@ class MultiHead(nn.Module):
         if values is None:
             k, v = F.linear(keys, weight[w:], bias[w:]).chunk(2, -1)
             return KeyValues(self._split(k), self._split(v))
-        k = F.linear(keys, weight[w : 2 * w], bias[w : 2 * w])
-        v = F.linear(values, weight[2 * w :], bias[2 * w :])
+        end = w + self.kv_width
+        k = F.linear(keys, weight[w:end], bias[w:end])
+        v = F.linear(values, weight[end:], bias[end:])
         return KeyValues(self._split(k), self._split(v))
 
     def project_query(self, query: Tensor) -> Tensor:
@@ -155,6 +163,7 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The attention itself, from projected queries to projected keys and values."""
         bias = None
+        kv = self._for_every_head(kv)
         if isinstance(self.positions, Alibi):
             bias = self.positions.bias(q.shape[2], kv.keys.shape[2], like=q)
         context, alpha = scaled_dot(
@@ -183,6 +192,7 @@ class MultiHead(nn.Module):
         ):
             near = masks.window(q.shape[2], window, 0 if causal else window, device=q.device)
             return self.attend(q, kv, masks.join(mask, near), weights=weights)
+        kv = self._for_every_head(kv)
         context = local_scaled_dot(q, kv.keys, kv.values, window, mask, causal=causal, dropout=self._rate())
         return self._join(context), None
 
@@ -195,11 +205,19 @@ class MultiHead(nn.Module):
         return out
 
     def _project_self(self, x: Tensor, offset: int) -> tuple[Tensor, KeyValues]:
-        q, k, v = map(self._split, self.inward(x).chunk(3, -1))
+        q, k, v = map(self._split, self.inward(x).split((self.width, self.kv_width, self.kv_width), -1))
         if isinstance(self.positions, Rotary):
             q, k = self.positions(q, offset), self.positions(k, offset)
         return q, KeyValues(k, v)
 
+    def _for_every_head(self, kv: KeyValues) -> KeyValues:
+        """``(rows, kv_heads, keys, d)`` -> ``(rows, heads, keys, d)``: neighbouring heads share."""
+        if self.kv_heads == self.heads:
+            return kv
+        group = self.heads // self.kv_heads
+        return KeyValues(kv.keys.repeat_interleave(group, 1), kv.values.repeat_interleave(group, 1))
+
     def _split(self, x: Tensor) -> Tensor:
-        """``(batch, time, width)`` -> ``(batch, heads, time, width/heads)``."""
-        return x.view(*x.shape[:-1], self.heads, self.width // self.heads).transpose(1, 2)
+        """``(batch, time, width)`` -> ``(batch, heads, time, width/heads)``; of keys and values so many heads as they have."""
+        each = self.width // self.heads
+        return x.view(*x.shape[:-1], x.shape[-1] // each, each).transpose(1, 2)

@@ -7,11 +7,17 @@ from torch import nn
 from anaphora.models.answerer import CrossReader, Looks, PictureAnswerer, QuestionOnly, Reader
 from anaphora.models.classifier import BagEncoder
 from anaphora.nn import transformer
-from anaphora.nn.attention import MultiHead
 from anaphora.nn.embedding import Embedding
-from anaphora.nn.positions import Sinusoidal
+from anaphora.nn.positions import NoPositions
 from anaphora.tasks.answer.info import AnswererSettings
-from anaphora.tasks.parts import encoder_layer, picture_encoder, recurrent_encoder
+from anaphora.tasks.parts import (
+    ENDS,
+    decoder_layer,
+    encoder_layer,
+    make_positions,
+    picture_encoder,
+    recurrent_encoder,
+)
 
 
 def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> PictureAnswerer:
@@ -19,16 +25,10 @@ def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> Pictur
     encoder: nn.Module
     reader: Reader
     if s.model == "transformer":
-        words = nn.Sequential(Embedding(symbols, s.hidden, scaled=True), Sinusoidal(s.hidden))
+        places = make_positions(s, s.max_tokens + ENDS) or NoPositions()
+        words = nn.Sequential(Embedding(symbols, s.hidden, scaled=True), places)
         encoder = BagEncoder(words, width=s.hidden, dropout=s.dropout)
-        crossing = transformer.DecoderLayer(
-            MultiHead(s.hidden, s.heads),
-            MultiHead(s.hidden, s.heads),
-            transformer.FeedForward(s.hidden, s.feedforward),
-            dropout=s.dropout,
-            norm_first=s.norm_first,
-        )
-        reader = CrossReader(crossing, s.layers)
+        reader = CrossReader(decoder_layer(s), s.layers)
     else:
         asking = recurrent_encoder(
             s, Embedding(symbols, s.embedding, scaled=True), bidirectional=s.bidirectional
@@ -38,7 +38,11 @@ def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> Pictur
             reader = QuestionOnly(width)
         else:
             reader = Looks(looks=s.looks, question=width, picture=s.hidden)
-    stack = transformer.TransformerEncoder(encoder_layer(s), s.layers) if s.model == "transformer" else None
+    stack = (
+        transformer.TransformerEncoder(encoder_layer(s, grid=True), s.layers)
+        if s.model == "transformer"
+        else None
+    )
     # gain 0: the eye begins with the blurred colours of each place, the first that a question can be answered by
     blind = s.model == "question-only"
     pictures = None if blind else picture_encoder(s, s.hidden, stack=stack, gain=0.0)

@@ -11,9 +11,15 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import transformer
 from anaphora.nn.attention import Additive, Attention, Bilinear, Dot, Hard
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.tasks.parts import decoder_stack, encoder_layer, make_recurrent, picture_encoder
+from anaphora.tasks.parts import (
+    ENDS,
+    decoder_stack,
+    encoder_layer,
+    make_positions,
+    make_recurrent,
+    picture_encoder,
+)
 
 GAIN = 0.25
 """Where there is attention: with 1 the places see one another from the start, and objects are found much later."""
@@ -57,13 +63,13 @@ def _attention(s: CaptionerSettings, annotations: int) -> Attention:
 def _transformer(s: CaptionerSettings, symbols: int) -> Seq2Seq:
     embedding = Embedding(symbols, s.hidden, scaled=True)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
-    reader = transformer.TransformerEncoder(encoder_layer(s), s.layers)
+    reader = transformer.TransformerEncoder(encoder_layer(s, grid=True), s.layers)
     encoder: nn.Module = picture_encoder(s, s.hidden, patches=True, stack=reader)
     decoder = TransformerDecoder(
         embedding,
         decoder_stack(s),
         output,
-        positions=Sinusoidal(s.hidden),
+        positions=make_positions(s, max(s.max_tokens, s.max_length) + ENDS),
         dropout=s.dropout,
     )
     return Seq2Seq(encoder, decoder)

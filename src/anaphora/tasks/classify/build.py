@@ -18,19 +18,17 @@ from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
-from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder
 from anaphora.models.pooling import AttentionPooling, Concatenated, FirstState, LastState, Maximum, Mean
 from anaphora.models.pretrained.contextual import ContextualWords
-from anaphora.nn import transformer
 from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
-from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
-from anaphora.tasks.parts import encoder_layer, make_recurrent
+from anaphora.tasks.parts import ENDS, make_recurrent, transformer_encoder
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -106,10 +104,7 @@ def _encoder(
         wide: Any = VectorInput(features, s.hidden) if features else Embedding(symbols, room, scaled=True)
         if context:
             wide = ContextualWords(wide, [context_reader(one, symbols) for one in context])
-        stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
-        positions = Sinusoidal(s.hidden)
-        encoder = TransformerEncoder(wide, stack, positions=positions, dropout=s.dropout, causal=s.causal)
-        return encoder, s.hidden
+        return transformer_encoder(s, wide, places=s.max_tokens + ENDS, causal=s.causal), s.hidden
     # Vectors of rare words that begin small cannot fill a max over time; recurrent layers take those of a language
     # model, which are scaled.
     scaled = s.model != "conv"

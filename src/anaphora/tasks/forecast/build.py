@@ -14,9 +14,8 @@ from anaphora.models.forecaster import (
     WindowMap,
 )
 from anaphora.nn import DilatedStack, transformer
-from anaphora.nn.positions import Sinusoidal
 from anaphora.tasks.forecast.info import ForecasterSettings
-from anaphora.tasks.parts import encoder_layer, make_recurrent
+from anaphora.tasks.parts import encoder_layer, make_positions, make_recurrent
 
 
 def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> nn.Module:
@@ -50,7 +49,9 @@ def _reader(s: ForecasterSettings, inputs: int) -> Reader:
         return DilatedReader(inputs, s.hidden, DilatedStack(s.hidden, s.kernel, s.layers, dropout=s.dropout))
     if s.model == "transformer":
         stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
-        return AttentiveReader(inputs, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout)
+        return AttentiveReader(
+            inputs, stack, positions=make_positions(s, s.window // s.patch), dropout=s.dropout
+        )
     return RecurrentReader(
         make_recurrent(s, inputs, bidirectional=False), dropout=s.dropout if s.patch == 1 else 0.0
     )

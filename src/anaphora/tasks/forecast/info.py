@@ -109,6 +109,8 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
             return f"horizon = 0 (aligned) needs rnn, lstm, gru, conv or transformer, not {self.model}"
         if not self.window and self.model == "linear":
             return "window = 0 has no meaning for linear, which maps a window of fixed length"
+        if self.model == "transformer" and self.positions == "learned" and not (self.window and self.horizon):
+            return "positions = 'learned' needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
         if not self.horizon and self.window == 1:
             return "window = 1 is too short for horizon = 0: give at least 2, or 0 for whole series"
         if self.output != "continuous" and self.metric != "loss":

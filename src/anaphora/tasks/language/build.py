@@ -17,11 +17,10 @@ from anaphora.models.classical.ngram.text import Words
 from anaphora.models.language import Language, RecurrentBody, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage
 from anaphora.models.language_window import WindowBody
-from anaphora.nn import Recurrent, transformer
+from anaphora.nn import transformer
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.nn.positions import Sinusoidal
 from anaphora.settings.language import LanguageSettings
-from anaphora.tasks.parts import encoder_layer, make_cell, transformer_encoder
+from anaphora.tasks.parts import encoder_layer, make_positions, make_recurrent, transformer_encoder
 
 
 def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLanguage:
@@ -37,10 +36,10 @@ def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLangua
 
 def _recurrent(s: LanguageSettings, symbols: int) -> Language:
     embedding = Embedding(symbols, s.embedding, scaled=True)
-    layers = Recurrent(
-        make_cell(s, s.embedding),
-        layers=s.layers,
-        dropout=s.dropout,
+    layers = make_recurrent(
+        s,
+        s.embedding,
+        bidirectional=False,
         variational=s.variational,
         weight_dropout=s.weight_dropout,
         causal=True,
@@ -72,7 +71,7 @@ def _transformer(s: LanguageSettings, symbols: int) -> Language:
     embedding = Embedding(symbols, s.hidden, scaled=True)
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     body = TransformerBody(
-        embedding, stack, positions=Sinusoidal(s.hidden), dropout=s.dropout, context=s.context
+        embedding, stack, positions=make_positions(s, s.context), dropout=s.dropout, context=s.context
     )
     return _with_output(s, body, embedding)
 
@@ -80,7 +79,7 @@ def _transformer(s: LanguageSettings, symbols: int) -> Language:
 def _masked(s: LanguageSettings, symbols: int) -> MaskedLanguage:
     embedding = Embedding(symbols, s.hidden, scaled=True)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
-    return MaskedLanguage(transformer_encoder(s, embedding), output, context=s.context)
+    return MaskedLanguage(transformer_encoder(s, embedding, places=s.context), output, context=s.context)
 
 
 def _with_output(

@@ -26,7 +26,7 @@ from anaphora.models.tagger import (
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.tasks.parts import recurrent_encoder, transformer_encoder
+from anaphora.tasks.parts import ENDS, recurrent_encoder, transformer_encoder
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -66,7 +66,7 @@ def build_tagger(
     embedding = ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
     encoder: RecurrentEncoder | TransformerEncoder
     if s.model == "transformer":
-        encoder = transformer_encoder(s, embedding, causal=s.causal)
+        encoder = transformer_encoder(s, embedding, places=s.max_tokens + ENDS, causal=s.causal)
     else:
         encoder = recurrent_encoder(s, embedding, bidirectional=s.bidirectional)
     return Tagger(

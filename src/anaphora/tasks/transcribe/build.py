@@ -49,7 +49,10 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
         return Listener(front, ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout))
     if s.model == "transformer-ctc":
         front = Subsampling(features, s.hidden, s.subsample)
-        return Listener(front, transformer_encoder(s, VectorInput(s.hidden, s.hidden)))
+        return Listener(
+            front,
+            transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=-(-s.max_tokens // s.subsample)),
+        )
     stacked = Stacking(features, s.subsample)
     layers = make_recurrent(s, stacked.width, bidirectional=s.bidirectional)
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))

@@ -10,8 +10,14 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import Recurrent
 from anaphora.nn.attention import Additive, Attention, Bilinear, Dot
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.nn.positions import Sinusoidal
-from anaphora.tasks.parts import decoder_stack, make_recurrent, recurrent_encoder, transformer_encoder
+from anaphora.tasks.parts import (
+    ENDS,
+    decoder_stack,
+    make_positions,
+    make_recurrent,
+    recurrent_encoder,
+    transformer_encoder,
+)
 from anaphora.tasks.translate.info import TranslatorSettings
 
 
@@ -67,12 +73,13 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
 
 def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
     source, target = _embeddings(s, source_symbols, target_symbols, s.hidden)
-    encoder = transformer_encoder(s, source)
+    most = s.max_tokens + ENDS
+    encoder = transformer_encoder(s, source, places=most)
     decoder = TransformerDecoder(
         target,
         decoder_stack(s),
         _output(s, target, width=s.hidden),
-        positions=Sinusoidal(s.hidden),
+        positions=make_positions(s, most),
         dropout=s.dropout,
     )
     return Seq2Seq(encoder, decoder)
