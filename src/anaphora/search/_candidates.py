@@ -57,6 +57,10 @@ def _listed(log_probs: Tensor, symbols: Tensor) -> list[list[tuple[float, int]]]
     return best
 
 
+class NotANumberError(AnaphoraError):
+    """A model's numbers overflow for one of the rows of a search."""
+
+
 def check_shape(log_probs: Tensor, rows: int) -> None:
     if log_probs.ndim != 2 or log_probs.shape[0] != rows:
         raise AnaphoraError(
@@ -68,7 +72,7 @@ def check_shape(log_probs: Tensor, rows: int) -> None:
 def check_greatest(greatest: float) -> None:
     """The greatest number of a row (NaN if there is one) must be a log-probability."""
     if math.isnan(greatest):
-        raise AnaphoraError(
+        raise NotANumberError(
             "step returned NaN as a log-probability; look for overflow or damaged weights in the model."
         )
     if greatest > _ROUNDING:

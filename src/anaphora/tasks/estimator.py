@@ -19,13 +19,14 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
 from anaphora.kernels.invariant import batch_invariant
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.tasks import signatures
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
+from anaphora.tasks.given import NotFiniteError
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 from anaphora.tasks.skipped import warn_of_skipped
@@ -425,9 +426,16 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     """``method``, with `check_kernels` before its result, or each item of an iterator, is returned."""
 
     def one_by_one(items: Iterator[Any]) -> Iterator[Any]:
-        for item in items:
-            check_kernels()
-            yield item
+        done = 0
+        try:
+            for item in items:
+                check_kernels()
+                yield item
+                done += 1
+        except NotFiniteError as error:  # it counts within a batch
+            if not done:
+                raise
+            raise DataError(f"after line {done}: {error}") from None
 
     @wraps(method)
     def checked(*given: Any, **options: Any) -> Any:

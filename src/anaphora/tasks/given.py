@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.roles import choose_input
 from anaphora.data.sources.table import Table
 from anaphora.errors import DataError
+from anaphora.search._candidates import NotANumberError
+
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 
 def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
@@ -55,16 +60,41 @@ def given_texts(texts: Iterable[str], learnt: Mapping[str, Any]) -> list[str]:
     return given
 
 
+class NotFiniteError(DataError):
+    """A prediction that is not a finite number: numbers so large that the model's overflow."""
+
+    def __init__(self, place: str):
+        super().__init__(
+            f"{place}: the prediction is not a finite number; are values of the input far beyond those of training?"
+        )
+
+
 def check_finite(outputs: Iterable[NDArray[np.floating[Any]]], what: str) -> None:
-    """A `DataError` for the first output that holds NaN or infinity: numbers so large that the model's overflow."""
+    """A `NotFiniteError` for the first output that holds NaN or infinity."""
     for number, output in enumerate(outputs, start=1):
         if not np.isfinite(output).all():
             row = int(np.argwhere(~np.isfinite(output))[0][0]) + 1 if np.ndim(output) > 1 else 0
             place = f", row {row}" if row else ""
-            raise DataError(
-                f"{what} {number}{place}: the prediction is not a finite number; are values of the input far beyond "
-                "those of training?"
-            )
+            raise NotFiniteError(f"{what} {number}{place}")
+
+
+def named_when_not_finite(
+    search: Callable[[Sequence[X]], list[Y]], inputs: Sequence[X], numbers: Iterable[int] | None = None
+) -> list[Y]:
+    """``search(inputs)``, an output for each; where its numbers overflow, a `NotFiniteError` with the number of the first
+    such input (from 1; ``numbers`` where several belong to one).
+
+    A search stops at the first NaN, whichever of its rows has it, so they are then searched one by one.
+    """
+    try:
+        return search(inputs)
+    except NotANumberError as error:
+        for number, one in zip(numbers or itertools.count(1), inputs, strict=False):
+            try:
+                search([one])
+            except NotANumberError:
+                raise NotFiniteError(f"input {number}") from error
+        raise
 
 
 def given_picture(picture: Any, number: int, size: Size) -> Pixels:

@@ -33,6 +33,7 @@ from anaphora.tasks.answer.objective import (
 )
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.estimator import whatever_the_batch
+from anaphora.tasks.given import check_finite
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import symbol_vectors
@@ -167,7 +168,9 @@ class Answerer(PictureEstimator):
         build(AnswerOptions, options, owner="score")
         pictures = self._open_test(data, bad_rows)
         self.model_.eval()
-        found = score_questions(self.model_, self._asked(pictures)).argmax(1)
+        scores = score_questions(self.model_, self._asked(pictures))
+        check_finite(scores, "question")
+        found = scores.argmax(1)
         rows = [row for about in pictures.texts for row in about]
         right = [self.answers_[int(i)] == row[1] for i, row in zip(found, rows, strict=True)]
         commonest = Counter(row[1] for row in rows).most_common(1)[0][1]
@@ -214,6 +217,7 @@ class Answerer(PictureEstimator):
         self.model_.eval()
         asked, order = group(rows, self._cut(self._encode([row.question for row in rows])))
         found: Numbers = score_questions(self.model_, asked)[order]
+        check_finite(found, "input")
         return found
 
     def _encode(self, questions: list[str]) -> list[Ids]:

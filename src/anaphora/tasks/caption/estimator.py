@@ -23,7 +23,7 @@ from anaphora.tasks.caption.metrics import caption_scores, named_objects, share_
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
-from anaphora.tasks.given import given_picture
+from anaphora.tasks.given import given_picture, named_when_not_finite
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
@@ -129,7 +129,9 @@ class Captioner(PictureEstimator):
     ) -> list[list[Output]]:
         check_n_best(n_best)
         settings = search_settings(self.settings_, options)
-        found = describe_pictures(self.model_, pictures, n_best=n_best, **settings)
+        found = named_when_not_finite(
+            lambda some: describe_pictures(self.model_, some, n_best=n_best, **settings), pictures
+        )
         return outputs_of(found, self.tokenizer_.decode)
 
     def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:

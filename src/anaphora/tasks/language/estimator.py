@@ -22,7 +22,7 @@ from anaphora.settings import build
 from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.given import given_texts
+from anaphora.tasks.given import check_finite, given_texts
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
 from anaphora.tasks.language.build import (
     build_language,
@@ -229,6 +229,7 @@ class LanguageModel(Estimator):
             found = ngram_line_log_probs(self.model_, rows, self.begin)
         else:
             found = symbol_log_probs(self.model_.eval(), rows, self.begin)
+            check_finite(found, "text")
         return [
             LineScore(text, float(values.sum()), len(values))
             for text, values in zip(given, found, strict=True)
@@ -255,6 +256,8 @@ class LanguageModel(Estimator):
         if not self._direct:
             self.model_.eval()
         found = self._log_probs(self.model_, rows)
+        if not self._direct:
+            check_finite(found, "line" if s.lines else "text")
         unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
         counts = {"symbols": sum(map(len, found)), "characters": characters, "unknown": unknown}
         return {**summary(found, characters), **counts}

@@ -293,7 +293,9 @@ class Tagger(Estimator):
                 ]
         else:
             model.eval()
-            paths, chances = decode(model, self._reader.read(sentences), probabilities=probabilities)
+            paths, chances = decode(
+                model, self._reader.read(sentences), probabilities=probabilities, strict=True
+            )
         both = zip(sentences, paths, chances, strict=True)
         return [Tagging(list(words), [tags[i] for i in path], chance) for words, path, chance in both]
 

@@ -17,6 +17,7 @@ from anaphora.data.sending import padded, send
 from anaphora.data.symbols import PAD, UNK
 from anaphora.data.tag_vocabulary import Words
 from anaphora.models.tagger import Tagger
+from anaphora.tasks.given import NotFiniteError
 from anaphora.tasks.tag.metrics import tag_scores
 from anaphora.training.objective import LossSum
 
@@ -167,9 +168,12 @@ class TagObjective:
 
 @torch.no_grad()
 def decode(
-    model: Tagger, sentences: list[Words], *, probabilities: bool = False
+    model: Tagger, sentences: list[Words], *, probabilities: bool = False, strict: bool = False
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """The best tags of every sentence and, if asked for, how probable each of them is by itself."""
+    """The best tags of every sentence and, if asked for, how probable each of them is by itself.
+
+    ``strict``: scores that are not finite are a `NotFiniteError` with the sentence's number.
+    """
     paths: list[list[int]] = [[] for _ in sentences]
     chances: list[list[float]] = [[] for _ in sentences]
     filled = [i for i, sentence in enumerate(sentences) if len(sentence)]
@@ -177,6 +181,10 @@ def decode(
     for batch in reading_batches([sentences[i] for i in filled]):
         t = batch.tensors(device)
         emissions = model(t.source, t.lengths)
+        if strict:
+            _check_emissions(
+                emissions, [len(words) for words in batch.words], [filled[i] for i in batch.indices]
+            )
         best = model.decode(emissions, t.lengths)
         rows = best.tolist()
         if probabilities:
@@ -187,3 +195,16 @@ def decode(
             if probabilities:
                 chances[filled[place]] = found[row][:length]
     return paths, chances
+
+
+def _check_emissions(emissions: Tensor, lengths: list[int], places: list[int]) -> None:
+    """``emissions`` (rows, time, tags) of the sentences at ``places``; what lies past a sentence's end is not looked at."""
+    if bool(torch.isfinite(emissions).all()):
+        return
+    bad = [
+        place
+        for row, length, place in zip(emissions, lengths, places, strict=True)
+        if not bool(torch.isfinite(row[:length]).all())
+    ]
+    if bad:
+        raise NotFiniteError(f"sentence {min(bad) + 1}")

@@ -17,7 +17,7 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.given import given_texts
+from anaphora.tasks.given import given_texts, named_when_not_finite
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
@@ -147,7 +147,9 @@ class Translator(Estimator):
         usual = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
         settings = search_settings(self.settings_, {**usual, **options})
         check_n_best(n_best)
-        found = search_outputs(self.model_, sources, n_best=n_best, **settings)
+        found = named_when_not_finite(
+            lambda some: search_outputs(self.model_, some, n_best=n_best, **settings), sources
+        )
         return outputs_of(found, self.tokenizer_.target.decode)
 
     def score(

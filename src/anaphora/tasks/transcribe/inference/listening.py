@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel
+from anaphora.tasks.given import NotFiniteError, named_when_not_finite
 from anaphora.tasks.transcribe.build import Model
 from anaphora.tasks.transcribe.inference.decoding import (
     Frames,
@@ -47,11 +48,17 @@ class Listening:
         self.model.eval()
         if isinstance(self.model, CTCModel):
             log_probs = iter(frame_log_probs(self.model, parts))
-            for x, of in zip(inputs, windows, strict=True):
+            for number, (x, of) in enumerate(zip(inputs, windows, strict=True), start=1):
                 whole = join_log_probs(of, [next(log_probs) for _ in of], self.factor)
+                if bool(whole.isnan().any()):
+                    raise NotFiniteError(f"input {number}")
                 yield cut(len(x), len(x), 0, 1), [Heard(search_frames(whole, self.search), whole)]
         else:
-            heard = iter(search_symbols(self.model, parts, self.search))
+            model, search = self.model, self.search
+            owners = [number for number, of in enumerate(windows, start=1) for _ in of]
+            heard = iter(
+                named_when_not_finite(lambda some: search_symbols(model, some, search), parts, owners)
+            )
             for of in windows:
                 yield of, [next(heard) for _ in of]
 
