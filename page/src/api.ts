@@ -5,6 +5,8 @@ export interface Run {
   name: string;
   task: string;
   model: string;
+  /** Why the run cannot be read; empty where it can. */
+  broken: string;
   measures: Record<string, number>;
   step: number | null;
   steps: number | null;

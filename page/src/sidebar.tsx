@@ -22,9 +22,10 @@ export function Sidebar({ runs }: { runs: Run[] }) {
           />
           <span class="name">{run.name}</span>
           <span class="facts">
-            {run.task} · {run.model} {run.training && <span class="live">training</span>}
+            {[run.task, run.model].filter(Boolean).join(' · ')} {run.training && <span class="live">training</span>}
+            {run.broken && <span class="broken">broken</span>}
             <br />
-            {standing(run)}
+            {run.broken || standing(run)}
           </span>
         </label>
       ))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import urllib.parse
 
@@ -243,6 +244,25 @@ def test_nothing_serious_is_in_the_way_of_anybody(page, server, ids, theme):
         if v["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+def test_a_broken_run_is_listed_with_the_reason(page, server, runs):
+    odd = runs / "odd"
+    odd.mkdir()
+    try:
+        os.mkfifo(odd / "config.json")
+        page.goto(server.url)
+        page.reload()
+        shown = page.locator(".run", has=page.locator(".broken"))
+        shown.wait_for(timeout=30_000)
+        assert shown.count() == 1
+        assert "odd" in shown.inner_text()
+        assert "config.json cannot be read (is a named pipe, not a plain file)" in shown.inner_text()
+        assert page.locator(".run").count() > 1
+        assert page.troubles == []
+    finally:
+        (odd / "config.json").unlink()
+        odd.rmdir()
 
 
 def test_help_is_one_key_away(page, server):
