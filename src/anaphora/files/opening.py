@@ -13,6 +13,7 @@ from typing import BinaryIO
 from anaphora.files.bounds import human, limits
 
 _CHUNK = 1 << 24
+_SMALL = 1 << 20
 _KINDS = (
     (stat.S_ISDIR, "a folder", errno.EISDIR),
     (stat.S_ISLNK, "a link", errno.ELOOP),
@@ -36,8 +37,10 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = Tru
     Looked at before it is opened, because opening a device may already do something, and again afterwards.
     """
     try:
-        with contextlib.suppress(FileNotFoundError):
+        try:  # noqa: SIM105  (suppress() takes as long as the check)
             _check(path, os.stat(path, follow_symlinks=follow).st_mode)
+        except FileNotFoundError:
+            pass  # opening it says so, or makes it
         extra = os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         descriptor = os.open(path, flags | extra, mode)
     except ValueError:  # a zero byte or half a character in the name
@@ -72,7 +75,7 @@ def read_bytes(path: str | Path, *, most: int | None = None, follow: bool = True
         size = os.fstat(descriptor).st_size
         _bound(path, size, most)
         content = bytearray()
-        while block := os.read(descriptor, wanted := min(_CHUNK, max(size - len(content), 0) + 1)):
+        while block := os.read(descriptor, wanted := min(_CHUNK, max(size - len(content), 4095) + 1)):
             content += block
             if len(content) > size:  # it grows while it is read, or says no size (/proc)
                 _bound(path, len(content), most)
@@ -114,6 +117,8 @@ def is_folder(path: Path) -> bool:
 
 
 def _bound(path: str | Path, size: int, most: int | None) -> None:
+    if most is not None and size <= most <= _SMALL:
+        return  # no limit is so low that it matters, and very many small files are read
     reason = limits().excess(size)
     if most is not None and size > most:
         reason = f"it holds {human(size)}, and no such file of more than {human(most)} is read"

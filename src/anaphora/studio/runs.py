@@ -42,16 +42,20 @@ class Run:
 
     id: str
     name: str
-    path: Path
+    where: str | Path
+
+    @property
+    def path(self) -> Path:
+        return Path(self.where)
 
     def facts(self) -> dict[str, Any]:
         """What the list of runs shows; of a run that cannot be read, why in ``broken``."""
-        path = os.fspath(self.path)
+        path = os.fspath(self.where)
         return (_facts(path, _stats(path, _LISTED)) or {}) | {"id": self.id, "name": self.name}
 
     def stamp(self) -> Stamp:
         """Times and sizes of the journals: something new happened when they differ."""
-        return _stamp(_stats(os.fspath(self.path), ("metrics.jsonl", "samples.jsonl")))
+        return _stamp(_stats(os.fspath(self.where), ("metrics.jsonl", "samples.jsonl")))
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Runs:
                 key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
                 known = self._known.get(key)
                 name = path[len(folder) :].lstrip("/") or os.path.basename(path)
-                found[key] = known or Run(key, _shown(name), Path(path))
+                found[key] = known or Run(key, _shown(name), path)
         self._known, self._seen = found, seen
         return sorted(found.values(), key=lambda run: run.name)
 
@@ -90,10 +94,9 @@ class Runs:
         """What is shown of every run; files that have not changed are not read again."""
         shown = []
         for run in self.all():
-            facts = dict(self._seen[os.fspath(run.path)].facts or {})
-            # the process may have died since
-            facts["training"] = facts["training"] and _is_locked(run.path / "lock")
-            shown.append(facts | {"id": run.id, "name": run.name})
+            facts = self._seen[os.fspath(run.where)].facts or {}
+            alive = facts["training"] and _is_locked(run.path / "lock")  # the process may have died since
+            shown.append({**facts, "id": run.id, "name": run.name, "training": alive})
         return shown
 
     def stamps(self) -> dict[str, Stamp]:
@@ -201,7 +204,7 @@ def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
         "step": dev["step"],
         "steps": steps if type(steps) is int else None,
         "trained": weights is not None and stat.S_ISREG(weights.st_mode),
-        "training": lock is not None and _is_locked(Path(path, "lock")),
+        "training": lock is not None and lock.st_size > 0 and _is_locked(Path(path, "lock")),
         "changed": max(int(one.st_mtime) for one in (*stats[:3], stats[0]) if one is not None),
     }
 
