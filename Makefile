@@ -40,11 +40,12 @@ test-all: lint browser ## the same with the slow suites
 fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300)
 
-lint: $(READY)   ## ruff, mypy, import-linter
+lint: $(READY)   ## ruff, mypy, import-linter, pins and licences
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python tools/pins.py
 
 format: $(READY) ## put the code into the house's form
 	@$(BIN)/ruff check --fix-only .
