@@ -37,6 +37,7 @@ PICTURES: dict[str, dict[str, Any]] = {
     "glimpse": {"model": "glimpse", "patch": 3, "glimpses": 3},
     "draw": {"model": "draw", "patch": 4, "glimpses": 3},
     "grid-lstm": {"model": "grid-lstm", "patch": 2, "hidden": 6},
+    "vit": {"model": "vit", "patch": 3, "hidden": 12, "layers": 1, "heads": 2, "feedforward": 16},
 }
 
 

@@ -173,7 +173,7 @@ def test_the_command_tells_it_the_same_way(say, place):
     ("given", "told"),
     [
         ({"model": "var", "output": "binary"}, "needs a network"),
-        ({"model": "kalman", "horizon": 0}, "needs rnn, lstm, gru, conv or transformer"),
+        ({"model": "kalman", "horizon": 0}, "needs mlp, rnn, lstm, gru, conv or transformer"),
         ({"model": "linear", "window": 0}, "window of fixed length"),
         ({"model": "lstm", "window": 0, "normalize": "last"}, "normalize needs a window"),
         ({"model": "lstm", "window": 10, "patch": 3}, "not a multiple of patch"),

@@ -17,7 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from anaphora.nn.convolution import DilatedStack
+from anaphora.nn import inside
+from anaphora.nn.convolution import Convolution, DilatedStack
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder
@@ -44,6 +45,29 @@ class RecurrentReader(Reader):
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         states: Tensor = self.recurrent(self.dropout(x), lengths)[0]
+        return states
+
+
+class WindowReader(Reader):
+    """A feed-forward network on the last ``span`` steps, zeros before the first: no recurrence.
+
+        h_t = tanh(W [x_{t−span+1}; …; x_t] + b),   further layers: h <- tanh(W h + b)
+
+    Notes ``states``.
+    """
+
+    def __init__(self, inputs: int, width: int, span: int, layers: int = 1):
+        super().__init__()
+        self.first = Convolution(inputs, width, span, causal=True)
+        self.more = nn.ModuleList(nn.Linear(width, width) for _ in range(layers - 1))
+        self.width = width
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        # padding past a row's end cannot reach its steps: windows look back only
+        states = torch.tanh(self.first(x))
+        for layer in self.more:
+            states = torch.tanh(layer(states))
+        inside.note(self, "states", states)
         return states
 
 

@@ -11,6 +11,7 @@ from anaphora.models.memory import Memory
 from anaphora.nn.draw_read import DrawReader
 from anaphora.nn.glimpse import Glimpses
 from anaphora.nn.grid_lstm import GridLSTM
+from anaphora.nn.transformer import TransformerEncoder
 from anaphora.nn.windows import Looks
 
 
@@ -77,8 +78,47 @@ class GridEncoder(nn.Module):
 
     def squares(self, picture: Tensor) -> Tensor:
         """``(batch, rows/patch, columns/patch, patch·patch·channels)``, both rounded up."""
-        side = self.patch
-        batch, rows, columns, channels = picture.shape
-        filled = F.pad(picture, (0, 0, 0, -columns % side, 0, -rows % side))
-        cut = filled.view(batch, filled.shape[1] // side, side, filled.shape[2] // side, side, channels)
-        return cut.transpose(2, 3).flatten(3)
+        return squares(picture, self.patch)
+
+
+class PatchEncoder(nn.Module):
+    """A Vision Transformer (Dosovitskiy et al. 2021): squares of a picture are the places of a self-attentive stack.
+
+        x_p = W (the pixels of square p) + b + P_p;   with ``first`` a learned vector stands before them ([CLS])
+
+    ``positions`` is added; a picture that the squares do not divide is filled up with zeros below and to the right.
+    """
+
+    def __init__(
+        self,
+        patch: int,
+        channels: int,
+        stack: TransformerEncoder,
+        *,
+        positions: nn.Module,
+        first: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.patch, self.width = patch, stack.width
+        self.embedding = nn.Linear(patch * patch * channels, stack.width)
+        self.first = nn.Parameter(torch.zeros(stack.width)) if first else None
+        self.positions = positions
+        self.stack = stack
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, picture: Tensor, lengths: Tensor) -> Memory:
+        """picture ``(batch, rows, columns, channels)``; lengths are its rows, which all have."""
+        x = self.embedding(squares(picture, self.patch).flatten(1, 2))
+        if self.first is not None:
+            x = torch.cat((self.first.expand(len(x), 1, -1).to(x.dtype), x), 1)
+        states = self.stack(self.dropout(self.positions(x)))
+        return Memory(states, torch.ones(states.shape[:2], dtype=torch.bool, device=states.device))
+
+
+def squares(picture: Tensor, side: int) -> Tensor:
+    """``(batch, rows, columns, channels)`` -> ``(batch, rows/side, columns/side, side·side·channels)``, both rounded up."""
+    batch, rows, columns, channels = picture.shape
+    filled = F.pad(picture, (0, 0, 0, -columns % side, 0, -rows % side))
+    cut = filled.view(batch, filled.shape[1] // side, side, filled.shape[2] // side, side, channels)
+    return cut.transpose(2, 3).flatten(3)

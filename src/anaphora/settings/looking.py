@@ -15,7 +15,7 @@ class LookingSettings(Settings):
         ge=1,
         le=256,
         description="Side of a small square of a picture: of what a glimpse sees sharply (pixels), of DRAW's grid of filters "
-        "(filters), of what is one place to a two-dimensional LSTM (pixels).",
+        "(filters), of what is one place to a two-dimensional LSTM or a vit (pixels).",
     )
     glimpses: int = Field(6, ge=1, le=100, description="Looks at a picture before the answer.")
     scales: int = Field(

@@ -48,6 +48,11 @@ class TrainingSettings(Settings):
         allow_inf_nan=False,
         description="Gradients longer than this (true global L2 norm) are scaled back to it, direction kept; 0 = off.",
     )
+    clip_by: Literal["global", "group"] = Field(
+        "global",
+        description="What clip compares with: the norm of the whole gradient, or that of each group of parameters by itself "
+        "(a layer, an embedding, an output), so that only the part whose gradient explodes is scaled back.",
+    )
     ema: float = Field(
         0.0,
         ge=0,

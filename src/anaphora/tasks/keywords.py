@@ -73,6 +73,8 @@ class TrainingKeywords(TypedDict, total=False):
     """Steps over which lr rises from 0 to its peak. Default: 0."""
     clip: float
     """Gradients longer than this (true global L2 norm) are scaled back to it, direction kept; 0 = off. Default: 1.0."""
+    clip_by: Literal["global", "group"]
+    """What clip compares with: the norm of the whole gradient, or that of each group of parameters by itself (a layer, an embedding, an output), so that only the part whose gradient explodes is scaled back. Default: 'global'."""
     ema: float
     """Decay of a moving average of the weights, used for evaluation and export; 0 = off. Default: 0.0."""
     average_after: int
@@ -234,7 +236,7 @@ class LookingKeywords(TypedDict, total=False):
     """Looking; a preset may change the defaults."""
 
     patch: int
-    """Side of a small square of a picture: of what a glimpse sees sharply (pixels), of DRAW's grid of filters (filters), of what is one place to a two-dimensional LSTM (pixels). Default: 4."""
+    """Side of a small square of a picture: of what a glimpse sees sharply (pixels), of DRAW's grid of filters (filters), of what is one place to a two-dimensional LSTM or a vit (pixels). Default: 4."""
     glimpses: int
     """Looks at a picture before the answer. Default: 6."""
     scales: int
@@ -351,7 +353,7 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "transformer", "glimpse", "draw", "grid-lstm"]
+ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"]
 """The presets of `an.Classifier`."""
 
 
@@ -367,7 +369,7 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     word_dropout: float
     """Share of symbols replaced by <unk> while training, so that no single word decides. Default: 0.0."""
     scan: Literal["rows", "pixels", "picture"]
-    """How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, and is looked at as it is (always so in glimpse, draw and grid-lstm, and only there). Default: 'rows'."""
+    """How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, and is looked at as it is (always so in glimpse, draw, grid-lstm and vit, and only there). Default: 'rows'."""
     scale: Literal["features", "all", "none"]
     """Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature (of pictures each channel) by itself, all with the same numbers (as suits images), or not at all. Default: 'features'."""
     batch_tokens: int
@@ -464,7 +466,7 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, Embe
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
 
 
-ForecasterModel = Literal["var", "kalman", "linear", "rnn", "lstm", "gru", "conv", "transformer"]
+ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "transformer"]
 """The presets of `an.Forecaster`."""
 
 
@@ -492,7 +494,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Recur
     kernel: int
     """Steps that a convolution sees, of every 2^layer steps back. Default: 3."""
     lags: int
-    """Steps a VAR looks back; 0 = chosen by Schwarz's criterion. Default: 0."""
+    """Steps a VAR or an mlp looks back; 0 = chosen by Schwarz's criterion (mlp: the whole window). Default: 0."""
     max_lags: int
     """Most lags that a VAR chooses among, where the series are long enough. Default: 50."""
     structure: Literal["auto", "level", "trend", "dynamic"]

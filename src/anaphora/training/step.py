@@ -44,6 +44,19 @@ class Outcome:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
+def clip_groups(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The parameters in groups: all of one layer of a stack (whatever a list of modules holds), else of one module."""
+    modules = dict(model.named_modules())
+    groups: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        path = name.split(".")[:-1]
+        while path and isinstance(modules[".".join(path)], nn.ParameterList | nn.ParameterDict):
+            path.pop()
+        layer = [i for i in range(1, len(path)) if isinstance(modules[".".join(path[:i])], nn.ModuleList)]
+        groups.setdefault(".".join(path[: layer[0] + 1] if layer else path), []).append(parameter)
+    return list(groups.values())
+
+
 class Stepper:
     """Does steps with one model, one objective and one optimizer."""
 
@@ -60,7 +73,8 @@ class Stepper:
         self.loss = wrap(LossModule(model, objective), group)
         self.scale = LossScale(enabled=precision == "fp16")
         fused = all(g.get("fused") for g in self.optimizer.param_groups)
-        self._ahead = fused and group.device.type == "cuda"
+        self._groups = clip_groups(model) if settings.clip_by == "group" and settings.clip else []
+        self._ahead = fused and group.device.type == "cuda" and not self._groups
         # Apple's GPUs have no float64
         self._wide = torch.float32 if group.device.type == "mps" else torch.float64
         # Looked for once: a walk through all modules takes longer than a small kernel.
@@ -98,6 +112,9 @@ class Stepper:
             return Outcome(0.0, 0.0, 0.0, False, False, stop > 0), 0.0
         true = expected / count / self.scale.value
         norm *= true
+        if self._groups:
+            clipped = self._clip_groups(self.settings.clip / true) if math.isfinite(norm) else False
+            return Outcome(total / count, count, norm, clipped, False, stop > 0), true
         clipped = 0 < self.settings.clip < norm
         factor = true * (self.settings.clip / norm if clipped else 1.0)
         return Outcome(total / count, count, norm, clipped, False, stop > 0), factor
@@ -181,6 +198,18 @@ class Stepper:
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self._parameters if p.grad is not None]
+
+    def _clip_groups(self, most: float) -> bool:
+        """Scale each group of gradients longer than ``most`` back to it; whether there was one."""
+        clipped = False
+        for group in self._groups:
+            gradients = [p.grad for p in group if p.grad is not None]
+            if gradients:
+                norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+                if norm > most:
+                    torch._foreach_mul_(gradients, most / norm)
+                    clipped = True
+        return clipped
 
     def _norm(self) -> Tensor:
         """‖g‖₂ over all parameters together: the root of the sum of squares, not the sum of squares."""

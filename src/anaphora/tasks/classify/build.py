@@ -19,16 +19,18 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
 from anaphora.models.encoders import RecurrentEncoder
-from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder
+from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
 from anaphora.models.pooling import AttentionPooling, Concatenated, FirstState, LastState, Maximum, Mean
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
+from anaphora.nn.positions import NoPositions
+from anaphora.nn.transformer import TransformerEncoder
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
-from anaphora.tasks.parts import ENDS, make_recurrent, transformer_encoder
+from anaphora.tasks.parts import ENDS, encoder_layer, make_positions, make_recurrent, transformer_encoder
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -55,11 +57,11 @@ def build_classifier(
     context: Sequence[Context] = (),
 ) -> SequenceClassifier:
     """The model a preset names, with fresh weights: for a vocabulary of ``symbols``, for vectors of ``features``, or for
-    pictures of ``channels`` (their size does not matter); ``outputs`` classes (or one number). For ``begin`` and ``end``
+    pictures of ``channels`` (``rows`` × ``columns`` matter to vit only); ``outputs`` classes (or one number). For ``begin`` and ``end``
     see `SequenceClassifier`; there is room for the weights of the language models of ``context``."""
     binary = s.target == "class" and outputs == 2
     if channels:
-        return _looking(s, channels, outputs, binary)
+        return _looking(s, (rows, columns), channels, outputs, binary)
     encoder, width = _encoder(s, symbols, features, context)
     return SequenceClassifier(
         encoder,
@@ -73,7 +75,9 @@ def build_classifier(
     )
 
 
-def _looking(s: ClassifierSettings, channels: int, outputs: int, binary: bool) -> SequenceClassifier:
+def _looking(
+    s: ClassifierSettings, size: tuple[int, int], channels: int, outputs: int, binary: bool
+) -> SequenceClassifier:
     """What looks at pictures."""
     ends: dict[str, Any] = {"outputs": outputs, "binary": binary, "dropout": s.dropout}
     if s.model == "grid-lstm":
@@ -84,6 +88,17 @@ def _looking(s: ClassifierSettings, channels: int, outputs: int, binary: bool) -
         ]
         grid = GridEncoder(s.patch, channels, s.hidden, layers, dropout=s.dropout)
         return SequenceClassifier(grid, _pooling(s, grid.width), width=grid.width, **ends)
+    if s.model == "vit":
+        places = -(-size[0] // s.patch) * -(-size[1] // s.patch) + (s.pooling == "first")
+        encoder = PatchEncoder(
+            s.patch,
+            channels,
+            TransformerEncoder(encoder_layer(s, grid=True), s.layers),
+            positions=make_positions(s, places) or NoPositions(),
+            first=s.pooling == "first",
+            dropout=s.dropout,
+        )
+        return SequenceClassifier(encoder, _pooling(s, encoder.width), width=encoder.width, **ends)
     eye: Glimpses | DrawReader
     if s.model == "glimpse":
         eye = Glimpses(Retina(s.patch, s.scales, channels), s.hidden, looks=s.glimpses, wander=s.wander)

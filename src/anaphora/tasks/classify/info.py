@@ -23,7 +23,7 @@ from anaphora.settings.looking import LookingSettings
 from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
-PICTURES = ("glimpse", "draw", "grid-lstm")
+PICTURES = ("glimpse", "draw", "grid-lstm", "vit")
 """Presets that look at pictures; the others read sequences."""
 
 
@@ -110,7 +110,7 @@ class ClassifierSettings(
     scan: Literal["rows", "pixels", "picture"] = Field(
         "rows",
         description="How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, "
-        "and is looked at as it is (always so in glimpse, draw and grid-lstm, and only there).",
+        "and is looked at as it is (always so in glimpse, draw, grid-lstm and vit, and only there).",
     )
     scale: Literal["features", "all", "none"] = Field(
         "features",
@@ -138,7 +138,11 @@ class ClassifierSettings(
             raise ValueError("label_smoothing needs exactly one class per example: set target = 'class'")
         if self.target == "number" and self.metric == "macro_f1":
             raise ValueError("metric = 'macro_f1' needs classes, but target = 'number'")
-        if self.pooling == "first" and (self.model != "transformer" or self.causal):
+        if self.model == "vit" and (self.positions in ("rotary", "alibi") or self.attention_window):
+            raise ValueError(
+                "vit reads a grid: positions = 'learned', 'sinusoidal' or 'none', and attention_window = 0"
+            )
+        if self.pooling == "first" and (self.model not in ("transformer", "vit") or self.causal):
             raise ValueError(
                 "pooling = 'first' asks the first place about the whole, but only a Transformer that is not causal "
                 "sees the whole from there"
@@ -270,6 +274,24 @@ _PRESETS = (
         "Pictures: a two-dimensional LSTM that reads squares of pixels from every corner (Graves 2009).",
         {**_LOOKED, "patch": 4, "hidden": 48, "pooling": "mean", "dropout": 0.2, "steps": 1500},
         (*_LEARNT, StackSettings, "patch", "directions", "pooling"),
+    ),
+    Preset(
+        "vit",
+        "Pictures: a Vision Transformer, whose places are squares of pixels (Dosovitskiy 2021); pooling=first is [CLS].",
+        {
+            **_LOOKED,
+            "patch": 4,
+            "hidden": 64,
+            "layers": 3,
+            "feedforward": 128,
+            "positions": "learned",
+            "activation": "gelu",
+            "pooling": "mean",
+            "dropout": 0.1,
+            "lr": 1e-3,
+            "steps": 1500,
+        },
+        (*_LEARNT, StackSettings, TransformerSettings, "patch", "pooling"),
     ),
 )
 

@@ -59,7 +59,8 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
         losses=losses,
         what=what,
     )
-    if encoded.ndim == 3:
+    # Where places attend to each other there is no look of an answer at the picture to be drawn over it.
+    if encoded.ndim == 3 and "attention" not in trace.arrays:
         trace = replace(trace, arrays={**trace.arrays, **looked_at(m, x, source)})
     if m.targets_.kind == "number":
         return trace

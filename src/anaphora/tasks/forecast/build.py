@@ -12,6 +12,7 @@ from anaphora.models.forecaster import (
     Reader,
     RecurrentReader,
     WindowMap,
+    WindowReader,
 )
 from anaphora.nn import DilatedStack, transformer
 from anaphora.tasks.forecast.info import ForecasterSettings
@@ -45,6 +46,8 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
 
 
 def _reader(s: ForecasterSettings, inputs: int) -> Reader:
+    if s.model == "mlp":
+        return WindowReader(inputs, s.hidden, (s.lags or s.window) // s.patch, s.layers)
     if s.model == "conv":
         return DilatedReader(inputs, s.hidden, DilatedStack(s.hidden, s.kernel, s.layers, dropout=s.dropout))
     if s.model == "transformer":

@@ -61,7 +61,11 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
     )
     patch: int = Field(1, ge=1, description="Steps that make one place of the network; must divide `window`.")
     kernel: int = Field(3, ge=2, description="Steps that a convolution sees, of every 2^layer steps back.")
-    lags: int = Field(0, ge=0, description="Steps a VAR looks back; 0 = chosen by Schwarz's criterion.")
+    lags: int = Field(
+        0,
+        ge=0,
+        description="Steps a VAR or an mlp looks back; 0 = chosen by Schwarz's criterion (mlp: the whole window).",
+    )
     max_lags: int = Field(
         50, ge=1, description="Most lags that a VAR chooses among, where the series are long enough."
     )
@@ -106,7 +110,11 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         if self.model in DIRECT and self.output != "continuous":
             return f"output = '{self.output}' needs a network; {self.model} forecasts continuous values"
         if not self.horizon and not network:
-            return f"horizon = 0 (aligned) needs rnn, lstm, gru, conv or transformer, not {self.model}"
+            return f"horizon = 0 (aligned) needs mlp, rnn, lstm, gru, conv or transformer, not {self.model}"
+        if self.model == "mlp" and not (self.window or self.lags):
+            return "window = 0 leaves open how far mlp looks back: set lags, or a window"
+        if self.model == "mlp" and self.lags % self.patch:
+            return f"lags = {self.lags} is not a multiple of patch = {self.patch}"
         if not self.window and self.model == "linear":
             return "window = 0 has no meaning for linear, which maps a window of fixed length"
         if self.model == "transformer" and self.positions == "learned" and not (self.window and self.horizon):
@@ -191,6 +199,12 @@ _PRESETS = (
         "One linear map from the window to the horizon, shared by all targets (Zeng 2023): hard to beat on calm data.",
         {**_STEPS, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
         (*_ALWAYS, TrainingSettings, "loss", "normalize"),
+    ),
+    Preset(
+        "mlp",
+        "Feed-forward network on a window: the last `lags` steps (0 = all that are read) through tanh layers; no recurrence.",
+        {**_QUICK, "hidden": 128},
+        (*_NETWORK, "lags"),
     ),
     Preset("rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _RECURRENT),
     Preset(
