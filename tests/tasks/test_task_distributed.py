@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tasks_command import finish, lines, order, wait_for, write_data
@@ -90,3 +92,51 @@ def test_a_run_of_two_processes_can_be_finished_by_one(place):
     said = finish(place, "resume", "fewer")
     assert "world was 2 and is 1" in said
     same_curve(place, "fewer")
+
+
+ELASTIC = [
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node",
+    "2",
+    "--max-restarts",
+    "3",
+    "-m",
+    "anaphora",
+]
+
+
+def rank_of(torchrun, rank):
+    """The process of that rank, a child of torchrun."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == torchrun and f"RANK={rank}".encode() in (
+                stat.with_name("environ").read_bytes().split(b"\0")
+            ):
+                return int(stat.parent.name)
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_x6_torchrun_restarts_and_the_run_ends_with_the_same_bytes(place, rank):
+    """X6: the same command, restarted by torchrun after a rank was killed, resumes the run it began."""
+    calm = {**CALM, "steps": 400, "save_every": 20, "valid_every": 100}
+    whole = subprocess.run(
+        [sys.executable, "-m", *TORCHRUN, *order(f"whole-{rank}", **calm)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+    )
+    assert whole.returncode == 0, whole.stderr
+    words = [sys.executable, "-m", *ELASTIC, *order(f"lost-{rank}", **calm)]
+    process = subprocess.Popen(words, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = place / f"lost-{rank}"
+    wait_for(process, lambda: any((run / "checkpoints").glob("step-*")))
+    os.kill(rank_of(process.pid, rank), signal.SIGKILL)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "goes on from the checkpoint of step" in said
+    for name in ("model.safetensors", "metrics.jsonl", "samples.jsonl"):
+        assert (run / name).read_bytes() == (place / f"whole-{rank}" / name).read_bytes()

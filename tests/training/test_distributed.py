@@ -177,3 +177,18 @@ def test_torchrun_itself(tmp_path):
     process = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     assert process.stdout.split() == ["finished", "20", "finished", "20"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow)])
+def test_c8_another_number_of_processes_goes_on(tmp_path, before, after):
+    """C8: the curve is that of one process, to the order of additions, and a sentence says that bits are not the same."""
+    finish(tmp_path / "one", dropout=0.0, log_every=1, steps=20, schedule="constant")
+    for world, steps in ((before, 10), (after, 20)):
+        codes, output = end(
+            start(
+                tmp_path / "run", "log_every=1", "schedule=constant", f"steps={steps}", "heard=1", world=world
+            )
+        )
+        assert codes == [0] * world, output
+    assert f"world was {before} and is {after}: the run goes on, but not bit for bit" in output[0][1]
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from anaphora.settings import TrainingSettings
 from anaphora.training.loop import Trainer
 from anaphora.training.objective import LossSum
-from anaphora.training.progress import Reporter
+from anaphora.training.progress import ConsoleReporter, Reporter
 from anaphora.training.run import RunFolder
 
 SYMBOLS = 11
@@ -202,6 +202,8 @@ if __name__ == "__main__":  # one process of a group, or one to be killed: FOLDE
     for word in sys.argv[2:]:
         key, _, value = word.partition("=")
         options[key] = float(value) if "." in value else int(value) if value.lstrip("-").isdigit() else value
+    if options.pop("heard", 0):
+        options["reporter"] = ConsoleReporter("accuracy")
     if "objective" in options:
         options["objective"] = {"failing": Failing}[options["objective"]]()
     if os.environ.get("RANK", "0") == "0":

@@ -13,6 +13,7 @@ from anaphora.cli.request import Data, Request
 from anaphora.errors import DataError
 from anaphora.settings.base import suggestion
 from anaphora.tasks.registry import TASKS, TaskInfo
+from anaphora.training.launch import recall, remember
 
 
 def train(request: Request, *, force: bool, as_json: bool) -> str:
@@ -20,7 +21,9 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
     check_data(request.data, request.task)
     if request.valid is not None:
         check_data(request.valid, request.task)
-    out = request.out or free_name(request)
+    out = request.out or recall("out") or free_name(request)
+    if first_process():
+        remember("out", out)
     if request.out is None and first_process():
         say(f"The run goes to {out}; -o RUN chooses another place.")
     from anaphora.cli.reporting import make_reporter

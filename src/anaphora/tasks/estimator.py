@@ -32,6 +32,7 @@ from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.task import Task
 from anaphora.training import distributed
+from anaphora.training.launch import recall, remember
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
@@ -202,6 +203,8 @@ class Estimator(Task):
         """Train on what ``opened(run)`` opens and learns from. Under torchrun rank 0 prepares the folder."""
         group = distributed.join(self.settings_.device)
         run = RunFolder(group.share(self._folder(out) if group.main else Path()))
+        if group.share(group.main and run.config.is_file() and recall("run") == str(run.path.resolve())):
+            return self._go_on(run, read_config(run.path), reporter)  # torchrun has restarted this very job
         existed = run.path.exists()
         try:
             with contextlib.ExitStack() as held:
@@ -227,6 +230,7 @@ class Estimator(Task):
 
         def prepare() -> None:
             RunFolder.create(run.path, force=force)
+            remember("run", str(run.path.resolve()))
             held.enter_context(run.lock())
             data.extend(self._prepare(run, opened))
 
@@ -272,6 +276,11 @@ class Estimator(Task):
             checkpoint_path(folder, checkpoint)  # one that is not there is a mistake already
         longer = {} if steps is None else {"steps": steps}
         self = cls(**{**meaningful(config.task, config.settings), **longer})
+        return self._go_on(folder, config, reporter, checkpoint)
+
+    def _go_on(
+        self, folder: RunFolder, config: RunConfig, reporter: Reporter | None, checkpoint: int | None = None
+    ) -> Self:
         folder.check_learnt()
         with _as_told(folder.path / folder.learnt_names()[0]):
             self._read_learnt(folder)

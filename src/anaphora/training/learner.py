@@ -45,6 +45,9 @@ class Learner:
         self.health = Health(settings, objective.chance)
         self.progress = Progress()
         self.standing = Standing()
+        self.carried_lost = (
+            False  # what was carried from step to step could not be divided among these processes
+        )
 
     def lr(self, step: int) -> float:
         return learning_rate(self.settings, step, self.progress.halvings)
@@ -147,9 +150,8 @@ class Learner:
         restore_optimizer(self.model, self.stepper.optimizer, state.tensors["optimizer"])
         if self.average:
             self.average.restore(state.tensors["ema"])
-        mine = state.carried(self.group.rank, self.group.device)
-        if mine and state.made_with["world"] == self.group.world and state.same_batches(now):
-            self.objective.load_state_dict(mine)  # type: ignore[attr-defined]
+        if state.same_batches(now):
+            self._restore_carried(state)
         self.standing = Standing(**state.standing)
         self.progress = Progress(**state.progress)
         self.health.restore(state.health)
@@ -165,6 +167,19 @@ class Learner:
                 "the position in the data cannot be found again, as by config.json "
                 f"{', '.join(state.edited(now))}; put back what was changed, or train anew."
             ) from None
+
+    def _restore_carried(self, state: TrainingState) -> None:
+        """What each process carried, to each; to another number of processes as far as the objective can divide it."""
+        same = state.made_with["world"] == self.group.world
+        mine = state.carried(self.group.rank if same else None, self.group.device)
+        if not mine:
+            return
+        if same:
+            self.objective.load_state_dict(mine)  # type: ignore[attr-defined]
+        self.carried_lost = not same and not hasattr(self.objective, "load_shares")
+        if not same and callable(divide := getattr(self.objective, "load_shares", None)):
+            parts = self.settings.accumulate
+            divide(mine, [self.group.rank * parts + part for part in range(parts)], self.group.world * parts)
 
     def made_with(self) -> dict[str, Any]:
         return made_with(self.group.device, self.group.world, self.precision)

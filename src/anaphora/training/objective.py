@@ -52,7 +52,8 @@ class Objective(Protocol):
     ``chance`` is the loss per symbol of a uniform guess, ln V, or None where there is no such thing.
     ``loss`` is called with a shard of a batch, in training mode; ``evaluate`` and ``samples`` in evaluation
     mode without gradients. ``evaluate`` may return ``{}`` where there is no dev data. An objective that
-    carries tensors from step to step also has ``state_dict()`` and ``load_state_dict(tensors)``.
+    carries tensors from step to step also has ``state_dict()`` and ``load_state_dict(tensors)``; and where a run may go
+    on with another number of processes, ``load_shares(tensors of all, indices, of)``: shards ``indices`` of ``of``.
     """
 
     @property

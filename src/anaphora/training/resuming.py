@@ -92,6 +92,10 @@ def _report_changes(
         reporter.say(
             f"{run.path}: {', '.join(edited)} since the checkpoint was written; the run goes on with that."
         )
+    if learner.carried_lost:
+        reporter.warn(
+            "what is carried from step to step cannot be divided among another number of processes; it begins anew."
+        )
     here = learner.made_with()
     changed = changes({**dict.fromkeys(here), **state.made_with}, here)
     if changed:

@@ -99,13 +99,12 @@ class TrainingState:
             name in self.settings and self.settings[name] != now.settings[name] for name in cutting
         )
 
-    def carried(self, rank: int, device: torch.device) -> dict[str, Tensor]:
-        """What the objective of process ``rank`` carried from step to step."""
-        prefix = f"{rank}/"
+    def carried(self, rank: int | None, device: torch.device) -> dict[str, Tensor]:
+        """What the objective of process ``rank`` (None: of all of them) carried from step to step."""
         return {
-            name.removeprefix(prefix): value.to(device)
+            name.partition("/")[2]: value.to(device)
             for name, value in self.tensors.get("objective", {}).items()
-            if name.startswith(prefix)
+            if rank is None or name.startswith(f"{rank}/")
         }
 
 

@@ -94,14 +94,42 @@ class LanguageObjective:
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        found: dict[tuple[int, int], dict[int, Tensor]] = {}
-        for key, tensor in tensors.items():
-            index, of, number = map(int, key.split("/"))
-            found.setdefault((index, of), {})[number] = tensor
-        for share, parts in found.items():
-            ordered = tuple(parts[number] for number in sorted(parts))
-            of_symbols = not ordered[0].is_floating_point()
-            self._carried[share] = ordered[0] if of_symbols else Carried(ordered)
+        for share, parts in _shares(tensors).items():
+            self._carried[share] = _carried_of(parts)
+
+    def load_shares(self, tensors: Mapping[str, Tensor], indices: Sequence[int], of: int) -> None:
+        """The shares ``indices`` of ``of`` out of all those there were, of another number: row r of the batch is row
+        r // n of share r mod n."""
+        shares = _shares(tensors)
+        before = max(of for _, of in shares)
+        parts = [shares[index, before] for index in range(before) if (index, before) in shares]
+        for index in indices:
+            mine = [_merged([part[i] for part in parts])[..., index::of, :] for i in range(len(parts[0]))]
+            if mine[0].shape[-2]:
+                self._carried[index, of] = _carried_of(mine)
+
+
+def _shares(tensors: Mapping[str, Tensor]) -> dict[tuple[int, int], list[Tensor]]:
+    """What `LanguageObjective.state_dict` named, by share, in order."""
+    found: dict[tuple[int, int], dict[int, Tensor]] = {}
+    for key, tensor in tensors.items():
+        index, of, number = map(int, key.split("/"))
+        found.setdefault((index, of), {})[number] = tensor
+    return {share: [parts[number] for number in sorted(parts)] for share, parts in found.items()}
+
+
+def _carried_of(parts: list[Tensor]) -> Any:
+    """States ``(layers, rows, hidden)``, or the last symbols."""
+    return Carried(tuple(parts)) if parts[0].is_floating_point() else parts[0]
+
+
+def _merged(shares: list[Tensor]) -> Tensor:
+    """The rows (last axis but one) of shares i = 0, 1, … taken in turn: row r of the whole is row r // n of share r mod n."""
+    rows = sum(share.shape[-2] for share in shares)
+    whole = shares[0].new_empty((*shares[0].shape[:-2], rows, shares[0].shape[-1]))
+    for index, share in enumerate(shares):
+        whole[..., index :: len(shares), :] = share
+    return whole
 
 
 def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
