@@ -1,4 +1,4 @@
-"""Sound files: every kind of sample as its value, and one sentence for every file that is not what it says."""
+"""I4: Sound files: every kind of sample as its value, and one sentence for every file that is not what it says."""
 
 from __future__ import annotations
 

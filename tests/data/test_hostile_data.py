@@ -1,4 +1,4 @@
-"""X4, X8: bombs, devices and pipes as data are refused in one sentence, within 300 MB of memory."""
+"""X4, X8, I6, F4, F8: bombs, devices and pipes as data are refused in one sentence, within 300 MB of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of every kind become pixels of one size, and whatever is no picture becomes one sentence."""
+"""I5: Pictures of every kind become pixels of one size, and whatever is no picture becomes one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers: every form of file gives the same pairs, and every kind of damage gets its sentence."""
+"""I1, I2, I3: Readers: every form of file gives the same pairs, and every kind of damage gets its sentence."""
 
 from __future__ import annotations
 

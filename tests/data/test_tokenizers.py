@@ -1,4 +1,4 @@
-"""Tokenizers: the textbook merges, losslessness, unknown symbols, files from elsewhere."""
+"""I8: Tokenizers: the textbook merges, losslessness, unknown symbols, files from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: only what this user (or root) wrote is ever run."""
+"""X2, F2: The cache of compiled kernels: only what this user (or root) wrote is ever run."""
 
 from __future__ import annotations
 

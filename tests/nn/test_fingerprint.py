@@ -1,4 +1,4 @@
-"""A change of a module is noticed wherever something was derived from it: traces, gradients, single steps."""
+"""X10: A change of a module is noticed wherever something was derived from it: traces, gradients, single steps."""
 
 from __future__ import annotations
 

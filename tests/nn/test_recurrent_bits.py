@@ -1,4 +1,4 @@
-"""An output never depends on its batch: to the last bit, with every compiler and instruction set there is here."""
+"""X11: An output never depends on its batch: to the last bit, with every compiler and instruction set there is here."""
 
 from __future__ import annotations
 

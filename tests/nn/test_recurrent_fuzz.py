@@ -1,4 +1,4 @@
-"""No input crashes the process: drawn calls in a process of its own give the reference's results, or an ordinary error."""
+"""X9: No input crashes the process: drawn calls in a process of its own give the reference's results, or an ordinary error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as users write them: every value keeps its place, and reading goes on after a mistake."""
+"""I7: Settings as users write them: every value keeps its place, and reading goes on after a mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X3: one odd run is shown as broken, all others as before; bounded reads, a deadline that frees the worker."""
+"""X3, F3: one odd run is shown as broken, all others as before; bounded reads, a deadline that frees the worker."""
 
 from __future__ import annotations
 

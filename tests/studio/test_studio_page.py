@@ -1,4 +1,4 @@
-"""The page in a browser: every view, the same numbers, the same state after a reload, and what it survives."""
+"""S7: The page in a browser: every view, the same numbers, the same state after a reload, and what it survives."""
 
 from __future__ import annotations
 

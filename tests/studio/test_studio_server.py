@@ -88,6 +88,7 @@ def test_pictures_are_saved_in_every_form(client, ids, form, start):
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil", "", "[::1]", "127.0.0.1:1", "localhost"])
 def test_foreign_hosts_are_refused(client, host):
+    """S1: the Host header must name this machine."""
     status, _, body = client.get("/", headers={"Host": host})
     assert status == 400
     assert b"127.0.0.1 only" in body or b"Invalid" in body or b"host" in body.lower()
@@ -95,6 +96,7 @@ def test_foreign_hosts_are_refused(client, host):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1"])
 def test_foreign_origins_are_refused(client, origin):
+    """S1: pages of others may not ask."""
     assert client.get("/api/runs", headers={"Origin": origin})[0] == 403
 
 
@@ -104,6 +106,7 @@ def test_its_own_page_may_ask(client):
 
 
 def test_the_token_is_needed_for_everything_but_the_page(client):
+    """S1: who has not the token gets nothing."""
     for path in (
         "/api/runs",
         "/api/picture",
@@ -124,6 +127,7 @@ def test_it_can_only_be_read(client, method):
 
 
 def test_bodies_are_refused(client):
+    """S3: no request has a body."""
     assert client.get("/api/runs", body=b"x" * 10)[0] == 413
     assert client.get("/api/runs", headers={"Content-Length": str(10**9)})[0] == 413
 
@@ -145,6 +149,7 @@ def test_bodies_are_refused(client):
     ],
 )
 def test_there_are_no_other_files(client, path):
+    """S2: no path leads to a file."""
     status, _, body = client.get(path)
     assert status in (400, 404)
     assert b"root:" not in body
@@ -169,6 +174,7 @@ def test_there_are_no_other_files(client, path):
     ],
 )
 def test_parameters_are_bounded_before_anything_is_computed(client, ids, words, told):
+    """S5: bounds are told."""
     view = words.pop("view")
     status, found = client.picture(view, [ids["deep/transformer"]], **words)
     assert status == 422
@@ -194,6 +200,7 @@ def test_every_answer_forbids_what_it_does_not_need(client):
 
 
 def test_a_slow_client_is_let_go(server):
+    """S4: a request has a deadline."""
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
         slow.settimeout(20)
         slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")
@@ -203,6 +210,7 @@ def test_a_slow_client_is_let_go(server):
 
 
 def test_malformed_requests_do_no_harm(server, client):
+    """S9: no 500, and the server goes on."""
     for raw in (
         b"\x00\xff\xfe\r\n\r\n",
         b"GET\r\n\r\n",
@@ -220,6 +228,7 @@ def test_malformed_requests_do_no_harm(server, client):
 
 
 def test_many_at_once_are_answered_or_asked_to_wait(client, ids):
+    """S6: a bounded queue."""
     found = []
 
     def ask(number):
@@ -259,6 +268,7 @@ def test_the_stream_tells_of_growing_journals(client, ids, runs):
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path):
+    """S2: a link leads nowhere."""
     from anaphora.studio.runs import Runs
 
     inside, outside = tmp_path / "inside", tmp_path / "outside"

@@ -1,4 +1,4 @@
-"""The output for one input never depends on the batch it is in, and padding is never attended to."""
+"""X11: The output for one input never depends on the batch it is in, and padding is never attended to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X8: a prediction that is not a finite number is an error with the row, never a silent NaN."""
+"""X8, F8: a prediction that is not a finite number is an error with the row, never a silent NaN."""
 
 from __future__ import annotations
 

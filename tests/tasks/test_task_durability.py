@@ -1,4 +1,4 @@
-"""A run cannot be lost: kill it, stop it, resume it, and it ends as if nothing had happened."""
+"""C1, C2: A run cannot be lost: kill it, stop it, resume it, and it ends as if nothing had happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes under torchrun give the curve of one with the same global batch, and can be resumed."""
+"""X6: Two processes under torchrun give the curve of one with the same global batch, and can be resumed."""
 
 from __future__ import annotations
 

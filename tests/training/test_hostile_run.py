@@ -1,4 +1,4 @@
-"""X1: a run folder from a stranger, some of whose files are links, pipes, folders or sockets."""
+"""X1, F1: a run folder from a stranger, some of whose files are links, pipes, folders or sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C2: ``keep_best``: the checkpoints with the best dev metrics stay besides the newest, and each can be named."""
+"""``keep_best``: the checkpoints with the best dev metrics stay besides the newest, and each can be named."""
 
 from __future__ import annotations
 

@@ -70,6 +70,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(tmp_path, changes):
 
 
 def test_same_seed_twice_and_another_seed(tmp_path):
+    """N5: the same seed gives the same bytes, another one others."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         finish(tmp_path / name, seed=seed, steps=15)
     assert outcome(tmp_path / "a") == outcome(tmp_path / "b")

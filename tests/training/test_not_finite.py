@@ -1,4 +1,4 @@
-"""N1 and N3: a NaN, an infinity or an explosion ends with a sentence that names step, place, examples and cause."""
+"""N1, N3: a NaN, an infinity or an explosion ends with a sentence that names step, place, examples and cause."""
 
 from __future__ import annotations
 

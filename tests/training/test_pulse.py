@@ -1,4 +1,4 @@
-"""Signs of life between the processes of a group, here between threads of one process."""
+"""X6, F6: Signs of life between the processes of a group, here between threads of one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X5: files of a checkpoint with sound checksums and unsound content: damaged, the field is named, the one before used."""
+"""X5, F5: files of a checkpoint with sound checksums and unsound content: damaged, the field is named, the one before used."""
 
 from __future__ import annotations
 

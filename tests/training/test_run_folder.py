@@ -1,4 +1,4 @@
-"""C5 and the folder itself."""
+"""C5: the folder itself."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""I9, C6: weights in files: the same bytes, checked, and whatever is not intact is refused."""
+
 from __future__ import annotations
 
 import json
@@ -138,3 +140,15 @@ def test_random_models_survive_the_round_trip():
         }
         back, _ = unpack(pack(tensors, facts={}), where="x")
         assert all(torch.equal(back[k], v) and back[k].dtype == v.dtype for k, v in tensors.items())
+
+
+def test_c6_a_file_is_written_over_the_one_its_tensors_came_from(tmp_path):
+    """C6: safetensors may map the file it reads; the tensors must survive that their own file is replaced."""
+    path = tmp_path / "model.safetensors"
+    save_weights(path, {"w": torch.arange(5000.0)}, facts={"step": 1})
+    tensors, _ = load_weights(path)
+    save_weights(path, tensors, facts={"step": 2})
+    again, facts = load_weights(path)
+    assert facts == {"step": 2}
+    assert torch.equal(again["w"], torch.arange(5000.0))
+    assert torch.equal(tensors["w"], torch.arange(5000.0))

@@ -202,6 +202,7 @@ if __name__ == "__main__":  # one process of a group, or one to be killed: FOLDE
     for word in sys.argv[2:]:
         key, _, value = word.partition("=")
         options[key] = float(value) if "." in value else int(value) if value.lstrip("-").isdigit() else value
+        options[key] = {"True": True, "False": False}.get(value, options[key])
     if options.pop("heard", 0):
         options["reporter"] = ConsoleReporter("accuracy")
     if "objective" in options:
