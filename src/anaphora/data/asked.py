@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.roles import choose_input
-from anaphora.data.sources.table import Hints, Table, free_name
+from anaphora.data.sources.roles import Role, choose_columns, choose_input
+from anaphora.data.sources.table import Hints, Record, Table, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
 
@@ -41,6 +41,34 @@ def asked_batches(
     rows = _rows(table, choose_input(table.name, table.names, learnt, field))
     while batch := list(itertools.islice(rows, most)):
         yield batch
+
+
+def list_lines(source: str, roles: Sequence[Role], learnt: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The lines of a list of files in batches, ``path⇥question`` or whatever else ``roles`` say; those of a table are made
+    of its columns."""
+    learnt = learnt.get("of", learnt)
+    if source == "-" or (form := format_of(source)) is None:
+        yield from line_batches(source)
+        return
+    named = tuple(str(learnt[role.field]) for role in roles if learnt.get(role.field))
+    table = open_file(
+        source, None, Hints(learnt=learnt, named=named if learnt.get("delimiter") == "|" else ())
+    )
+    if form.name == "tsv" and not table.facts.get("header"):
+        yield from line_batches(source)
+        return
+    names = choose_columns(table.name, table.names, roles, {}, learnt)
+    rows = (_line(table, record, names) for record in table.records())
+    while batch := list(itertools.islice(rows, 256)):
+        yield batch
+
+
+def _line(table: Table, record: Record, names: Sequence[str]) -> str:
+    try:
+        cells = [str(table.cell(record.values, name)) for name in names]
+    except (LookupError, TypeError):
+        return ""
+    return "\t".join(" ".join(cell.split()) for cell in cells)
 
 
 def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Table | None:

@@ -111,6 +111,17 @@ class TextFile:
         return 3 if head.startswith(b"\xef\xbb\xbf") else 0
 
 
+def beside(folder: Path, name: str, rooms: Iterable[str] = (), endings: Iterable[str] = ()) -> Path:
+    """The file that a list in ``folder`` calls ``name``: there, or in one of the ``rooms``, perhaps without its ending;
+    of ``a.jpg#2``, the third text about it, ``a.jpg``."""
+    plain = name.partition("#")[0]
+    places = (folder, *(folder / room for room in rooms))
+    tried = [
+        place / f"{one}{ending}" for place in places for one in (name, plain) for ending in ("", *endings)
+    ]
+    return next((path for path in tried if path.is_file()), folder / name)
+
+
 class Verdict:
     """What to do with bad rows: the first one stops, or all are left out and counted by reason."""
 

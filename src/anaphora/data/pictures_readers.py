@@ -7,20 +7,26 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from anaphora.data.corpora import CORPORA, CORPUS_SEED, find
-from anaphora.data.files import TextFile, Verdict
-from anaphora.data.lines import Lines, scan
+from anaphora.data.files import Verdict, beside
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.pictures_list import PictureList, Texts
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.sources.formats import format_of, open_file
+from anaphora.data.sources.formats.tabs import TsvTable
 from anaphora.data.sources.holdout import hold_out, open_both
-from anaphora.data.sources.roles import text_problem
+from anaphora.data.sources.objects import table_of
+from anaphora.data.sources.opening import SPLITS
+from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, BadRow, checked, choose_columns, text_problem
+from anaphora.data.sources.table import Hints, Record, Table
+from anaphora.data.spilling import save_arrays
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.arrays import load_npz
@@ -29,7 +35,9 @@ Kind = Literal["captions", "questions"]
 _COLUMNS = {"captions": "path⇥caption, and further captions", "questions": "path⇥question⇥answer"}
 _FEWEST = {"captions": 2, "questions": 3}
 _MOST = {"captions": 1 << 10, "questions": 4}
-_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
+ROOMS = ("Images", "images", "pictures")
+"""Folders beside a list that may hold its pictures."""
+_ROLES = {"captions": CAPTIONED, "questions": QUESTIONS}
 
 
 def open_pictures(
@@ -40,13 +48,16 @@ def open_pictures(
     texts: Kind,
     bad_rows: str = "strict",
     spill: Path | None = None,
+    learnt: Mapping[str, Any] | None = None,
+    **fields: str | None,
 ) -> PictureList:
     """The pictures that ``data`` names, and what is said about them.
 
     data: a list, ``.tsv`` or ``.txt``: ``path⇥caption`` (any number of captions, in columns or in rows), or
-        ``path⇥question⇥answer`` and perhaps a kind of question; paths count from the folder of the list, and rows with
-        the same path are about the same picture. Or an embedded corpus, of which ``role`` picks the split; or an
-        iterable of ``(picture, caption or captions)`` or ``(picture, question, answer)``, a picture being a path or an
+        ``path⇥question⇥answer`` and perhaps a kind of question; or a table with such columns (CSV, JSON lines, a data
+        frame: ``image,caption``), which ``fields`` name where they have no usual names. Paths count from the folder of
+        the list (or a folder ``images`` in it), and rows with the same path are about the same picture. Or an embedded
+        corpus, of which ``role`` picks the split; or an iterable of ``(picture, caption or captions)`` or ``(picture, question, answer)``, a picture being a path or an
         array.
     size: height and width that every picture is fitted into.
     bad_rows: "strict" raises a `DataError` for the first row whose picture or text cannot be used; "skip" leaves such
@@ -56,10 +67,13 @@ def open_pictures(
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in CORPORA:
-            return _generated(name, variant or None, _SPLITS[role], size, texts)
+            return _generated(name, variant or None, SPLITS[role], size, texts)
         if str(data).endswith(".npz"):
             return _unspilled(Path(data), size)
-        return _listed(Path(data), size, texts, bad_rows)
+        return _listed(Path(data), size, texts, bad_rows, fields, learnt)
+    if (table := table_of(data, f"the {role} table")) is not None:
+        names = choose_columns(table.name, table.names, _ROLES[texts], fields, learnt)
+        data = [tuple(table.cell(record.values, name) for name in names) for record in table.records()]
     if isinstance(data, Iterable):
         return _given(data, role, size, texts, bad_rows, spill)
     raise DataError(
@@ -107,61 +121,78 @@ def _reopen(description: dict[str, Any], spill: Path | None) -> PictureList:
     else:
         path = found_again(description["path"], spill)
         place = f"{path} or one of its pictures"
-        read = {"texts": description["texts"], "bad_rows": description["bad_rows"]}
+        kept = ("texts", "bad_rows", "picture_field", "source_field", "target_field")
+        read: dict[str, Any] = {key: description[key] for key in kept if key in description}
         found = open_pictures(path, role="train", size=size, **read)
     check_same(found, description, place)
     return found
 
 
-def _listed(path: Path, size: Size, texts: Kind, bad_rows: str) -> PictureList:
-    if path.suffix.lower() not in (".tsv", ".txt"):
+def _listed(
+    path: Path,
+    size: Size,
+    texts: Kind,
+    bad_rows: str,
+    fields: Mapping[str, str | None],
+    learnt: Mapping[str, Any] | None,
+) -> PictureList:
+    if path.is_dir() or format_of(path) is None:
         what = "is not there" if not path.exists() else "does not end in .tsv"
         raise DataError(
             f"{path} {what}; give a list of pictures with a row for each text: {_COLUMNS[texts]}."
         )
-    file = TextFile(path)
-    verdict = Verdict(file.name, bad_rows)
-    table = scan(file, verdict, lambda lines: _judge(lines, texts), keep_all=True)
+    table = open_file(path, None, Hints(tuple(filter(None, fields.values()))))
+    verdict = Verdict(table.name, bad_rows)
+    names = None
+    if table.names and not (isinstance(table, TsvTable) and not table.header):
+        names = choose_columns(table.name, table.names, _ROLES[texts], fields, learnt)
     by_path: dict[str, list[tuple[int, list[str]]]] = {}
-    for number in np.flatnonzero(table.good).tolist():
-        name, *rest = file.at(int(table.starts[number]), int(table.sizes[number])).decode().split("\t")
-        if rest:
-            by_path.setdefault(name, []).append((number + 1, rest))
+    for record in table.records():
+        try:
+            name, *rest = _cells(table, record, names, texts)
+        except BadRow as bad:
+            verdict.reject(record.number, bad.reason, bad.detail)
+        else:
+            by_path.setdefault(name, []).append((record.number, rest))
     facts: dict[str, Any] = {
         "kind": "list",
         "path": os.path.abspath(path),
         "texts": texts,
         "bad_rows": bad_rows,
     }
-    found = PictureList(size, facts)
+    chosen = {} if names is None else dict(zip([role.field for role in _ROLES[texts]], names, strict=True))
+    found = PictureList(size, facts | chosen)
     for name, rows in by_path.items():
+        place = beside(path.parent, name, ROOMS)
         try:
-            pixels = read_picture(path.parent / name, size=size)
+            pixels = read_picture(place, size=size)
         except DataError as error:
             for line, _ in rows:
                 verdict.reject(
                     line, "a picture that cannot be used", str(error).partition(";")[0].rstrip(".")
                 )
             continue
-        found.add(pixels, [row for _, rest in rows for row in _rows(rest, texts)], path.parent / name)
+        found.add(pixels, [row for _, rest in rows for row in _rows(rest, texts)], place)
     return _judged(found, verdict)
 
 
-def _judge(lines: Lines, texts: Kind) -> None:
-    """Rejects rows with too few or too many columns, or with nothing in one of them; blank lines are no rows."""
-    for index in range(len(lines)):
-        row = lines.text(index)
-        if not row.strip():
-            continue
-        cells = row.split(b"\t")
-        if not _FEWEST[texts] <= len(cells) <= _MOST[texts]:
-            wanted = f"{len(cells)} where {_COLUMNS[texts]} is wanted"
-            lines.reject(index, "wrong number of columns", wanted)
-        elif not all(cell.strip() for cell in cells[: _FEWEST[texts]]):
-            lines.reject(index, "an empty column")
+def _cells(table: Table, record: Record, names: Sequence[str] | None, texts: Kind) -> Sequence[str]:
+    """A path and the texts about the picture. Rows without names may have texts in any number of columns."""
+    if names is not None:
+        if record.problem:
+            raise BadRow(*record.problem)
+        return [cell.strip() for cell in checked(partial(table.cell, record.values), names, _ROLES[texts])]
+    cells: list[str] = record.values
+    if cells is None:
+        raise BadRow(*(record.problem or ("", "")))
+    if not _FEWEST[texts] <= len(cells) <= _MOST[texts]:
+        raise BadRow("wrong number of columns", f"{len(cells)} where {_COLUMNS[texts]} is wanted")
+    if not all(cell.strip() for cell in cells[: _FEWEST[texts]]):
+        raise BadRow("an empty column")
+    return cells
 
 
-def _rows(cells: list[str], texts: Kind) -> list[Texts]:
+def _rows(cells: Sequence[str], texts: Kind) -> list[Texts]:
     """Captions are a row each; a question goes with its answer."""
     return [(cell,) for cell in cells if cell.strip()] if texts == "captions" else [tuple(cells)]
 
@@ -187,14 +218,8 @@ def _given(
     if spill is None:
         return found
     path = spill / f"{role}.npz"
-    try:
-        spill.mkdir(parents=True, exist_ok=True)
-        facts = json.dumps({"texts": found.texts, "facts": found.facts}, ensure_ascii=False)
-        np.savez(path, pictures=np.stack([found.load(i) for i in range(len(found))]), about=np.array(facts))
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
-        ) from None
+    about = json.dumps({"texts": found.texts, "facts": found.facts}, ensure_ascii=False)
+    save_arrays(path, pictures=np.stack([found.load(i) for i in range(len(found))]), about=np.array(about))
     return _unspilled(path, size)
 
 

@@ -60,18 +60,6 @@ def read_arrays(path: str | Path) -> tuple[tuple[str, ...], list[Series]]:
     return _named([(str(number), one) for number, one in enumerate(arrays, start=1)], str(path))
 
 
-def write_arrays(path: Path, series: Iterable[Series]) -> None:
-    """Write series for `read_arrays`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("wb") as file:
-            np.savez(file, **{one.name: one.values for one in series})  # type: ignore[arg-type]
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
-        ) from None
-
-
 def read_rolls(path: str | Path, split: str) -> tuple[tuple[str, ...], list[Series], list[str]]:
     """Pieces of music from JSON ``{"train": [[[60, 64], …], …], "valid": …}``: for each split a list of pieces, each a
     list of steps, each a list of the MIDI numbers that sound. Columns are the 88 keys of a piano, 1 where one sounds.

@@ -13,10 +13,11 @@ from anaphora.data import corpora
 from anaphora.data.corpora.waves import Waves
 from anaphora.data.reopening import as_described, check_kept, check_same, found_again
 from anaphora.data.series import Series, SeriesData, hold_out
-from anaphora.data.series_arrays import from_python, read_arrays, read_rolls, write_arrays
+from anaphora.data.series_arrays import from_python, read_arrays, read_rolls
 from anaphora.data.series_csv import read_table, table_at
 from anaphora.data.sources.formats import ending_of, format_of
 from anaphora.data.sources.objects import table_of
+from anaphora.data.spilling import save_arrays
 from anaphora.errors import DataError
 
 STDIN = "-"
@@ -51,7 +52,7 @@ def open_series(
     facts: dict[str, Any] = {"kind": "memory"}
     if spill is not None:
         path = spill / f"{role}.npz"
-        write_arrays(path, series)
+        save_arrays(path, **{one.name: one.values for one in series})
         facts = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
         series = [replace(one, times=()) for one in series]  # times are not kept
     facts |= {"time_field": time_field} if time_field else {}

@@ -1,4 +1,4 @@
-"""Files that appear when they are complete, or not at all."""
+"""Files that appear when they are complete, or not at all: what is given from Python, kept for a resume."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
 
 from anaphora.errors import DataError
 
 
+def save_arrays(path: Path, **arrays: Any) -> None:
+    """An ``.npz`` file of ``arrays``."""
+    with written_whole(path, binary=True) as file:
+        np.savez(file, **arrays)
+
+
 @contextmanager
-def written_whole(path: Path) -> Iterator[IO[str]]:
-    """A text file to write to; it takes its place at ``path`` at the end of the block, synced to the disk, and leaves
-    nothing behind if the block fails."""
+def written_whole(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """A file to write to (text, unless it is ``binary``); it takes its place at ``path`` at the end of the block, synced
+    to the disk, and leaves nothing behind if the block fails."""
+    text: dict[str, Any] = {} if binary else {"encoding": "utf-8", "newline": "\n"}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.stem}-", encoding="utf-8", delete=False, newline="\n"
+            "wb" if binary else "w", dir=path.parent, prefix=f".{path.stem}-", delete=False, **text
         ) as file:
             try:
                 yield file

@@ -34,12 +34,25 @@ class PictureEstimator(Estimator):
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[PictureList, PictureList]:
         s = self.settings_
-        read = {"size": self.size, "texts": self.texts, "bad_rows": s.bad_rows, "spill": spill}
-        return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read)
+        read: dict[str, Any] = {
+            "size": self.size,
+            "texts": self.texts,
+            "bad_rows": s.bad_rows,
+            "spill": spill,
+        }
+        return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read, **fields)
 
-    def _open_test(self, data: Any, bad_rows: str | None) -> PictureList:
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> PictureList:
         bad_rows = bad_rows or self.settings_.bad_rows
-        return open_pictures(data, role="test", size=self.size, texts=self.texts, bad_rows=bad_rows)
+        return open_pictures(
+            data,
+            role="test",
+            size=self.size,
+            texts=self.texts,
+            bad_rows=bad_rows,
+            learnt=self._trained_on,
+            **fields,
+        )
 
     def _augmentation(self) -> Augmentation:
         s = self.settings_

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 
 from anaphora.data.audio.files import Wave, audio_length, read_audio
 from anaphora.data.audio.resample import resample
+from anaphora.data.spilling import save_arrays
 from anaphora.data.vectors import Array, as_sequence
 from anaphora.data.vectors_files import read_arrays, read_numbers
 from anaphora.errors import DataError
@@ -127,22 +127,13 @@ def fingerprint(path: Path) -> str:
 def pack(path: Path, items: Sequence[Item], transcripts: Sequence[str]) -> None:
     """Write inputs that are held in memory to an ``.npz`` file for `unpack`; it appears whole or not at all."""
     values = [one.samples_ if isinstance(one, HeldSound) else one.frames() for one in items]  # type: ignore[union-attr]
-    partial = path.with_name(f".{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            np.savez(
-                file,
-                X=np.concatenate(values),
-                lengths=np.array([len(x) for x in values]),
-                rates=np.array([getattr(one, "rate", 0) for one in items]),
-                y=np.array(list(transcripts)),
-            )
-        os.replace(partial, path)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."
-        ) from None
+    save_arrays(
+        path,
+        X=np.concatenate(values),
+        lengths=np.array([len(x) for x in values]),
+        rates=np.array([getattr(one, "rate", 0) for one in items]),
+        y=np.array(list(transcripts)),
+    )
 
 
 def unpack(path: Path) -> tuple[list[Item], list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from anaphora.data.audio.recordings import Recordings
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
-from anaphora.data.files import Verdict
+from anaphora.data.files import Verdict, beside
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
 from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
-from anaphora.data.sources.roles import SPOKEN
+from anaphora.data.sources.roles import SPOKEN, choose_columns
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
@@ -29,6 +30,8 @@ Features = LogMel | Callable[[int], LogMel] | None
 """What sound is turned into: a module, or a function that makes one given the first recording's rate in Hz."""
 USUAL_RATE = 16_000
 """Hz of samples that come from Python without a rate, where the features follow the recordings."""
+ROOMS = ("wavs", "clips", "audio")
+"""Folders beside a list that may hold its recordings."""
 _UNUSABLE = "a recording that cannot be used"
 
 
@@ -45,8 +48,8 @@ def open_recordings(
 ) -> Recordings:
     """The recordings that ``data`` names.
 
-    data: a list of files and transcripts, TSV ``path⇥transcript`` (also CSV and JSONL with named fields), paths
-        counting from the list's folder; an embedded corpus of sound, of which ``role`` picks the split; or from Python
+    data: a list of files and transcripts, TSV ``path⇥transcript`` (also any table with such columns, or
+        ``metadata.csv`` of a speech corpus with bars), paths counting from the list's folder or from ``wavs`` in it; an embedded corpus of sound, of which ``role`` picks the split; or from Python
         pairs (input, transcript), or inputs alone, an input being a path, samples (n,), a pair of samples and their
         rate, or frames (T, F). Files are sound (``.wav``, ``.flac``, ``.ogg``) or frames (``.npy``, ``.csv``).
     features: what sound is turned into; frames stay as they are.
@@ -77,9 +80,9 @@ def open_recordings(
         verdict = Verdict(str(data), bad_rows)
         verdict.skipped.update(described["skipped"])
         folder = Path(data).parent
-        inputs = ((Path(os.path.join(folder, source)), target) for source, target in pairs)
+        inputs = ((beside(folder, source, ROOMS, AUDIO_ENDINGS), target) for source, target in pairs)
         kept: dict[str, Any] = {
-            key: described[key] for key in ("source_field", "target_field") if key in described
+            key: described[key] for key in ("source_field", "target_field", "delimiter") if key in described
         }
         facts = {
             "kind": "recordings",
@@ -89,6 +92,14 @@ def open_recordings(
             **kept,
         }
         return _gathered(inputs, verdict, facts, features, 0)
+    if (table := table_of(data, f"the {role} table")) is not None:
+        fields = {"source_field": source_field, "target_field": target_field}
+        names = choose_columns(table.name, table.names, SPOKEN, fields)
+        data = (
+            tuple(_sound(table.cell(record.values, name)) for name in names) for record in table.records()
+        )
+    elif is_xy(data):
+        data = together(*data)
     if not isinstance(data, Iterable):
         raise DataError(
             f"A {type(data).__name__} cannot be read as recordings; give a list of files, or pairs of sound and text."
@@ -149,6 +160,13 @@ def reopen_recordings(
         )
     check_same(opened, description, place)
     return opened
+
+
+def _sound(value: Any) -> Any:
+    """What Hugging Face calls an audio: samples with their rate; anything else as it is."""
+    if isinstance(value, Mapping) and "array" in value:
+        return np.asarray(value["array"], dtype=np.float32), int(value["sampling_rate"])
+    return value
 
 
 def _gathered(

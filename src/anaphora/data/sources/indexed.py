@@ -162,6 +162,12 @@ def _columns(
         names = [str(number + 1) for number in range(len(roles))]
         table.need(len(roles))
         return names, {"columns_left_out": max(table.width - len(roles), 0)}
+    if (
+        table.facts.get("header") is False
+        and len(roles) == 2
+        and not any(given.get(field) for field in fields)
+    ):
+        given = {fields[0]: "1", fields[1]: table.names[-1]}
     names = choose_columns(table.name, table.names, roles, given, learnt)
     return names, {**table.facts, **dict(zip(fields, names, strict=True))}
 

@@ -11,41 +11,24 @@ from typing import Any
 from anaphora.errors import DataError
 
 MANY_LABELS = (list, tuple, set, frozenset)
-INPUTS = (
-    "source",
-    "src",
-    "text",
-    "sentence",
-    "input",
-    "message",
-    "review",
-    "question",
-    "document",
-    "content",
-    "tokens",
-    "words",
-    "sequence",
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+INPUTS = _names(
+    "source src text sentence input message review question document content tokens words sequence"
 )
-OUTPUTS = (
-    "target",
-    "tgt",
-    "label",
-    "labels",
-    "class",
-    "category",
-    "output",
-    "answer",
-    "sentiment",
-    "intent",
-    "y",
-    "tags",
-    "ner_tags",
-    "pos_tags",
+OUTPUTS = _names(
+    "target tgt label labels class category output answer sentiment intent y tags ner_tags pos_tags"
 )
-PICTURES = ("image", "picture", "path", "file", "filename", "file_name", "image_path", "image_name", "img")
-SOUNDS = ("path", "audio", "file", "filename", "file_name", "audio_path", "wav", "recording", "clip")
-TEXTS = ("transcript", "transcription", "text", "sentence", "normalized_text", "target")
-CAPTIONS = ("caption", "captions", "text", "comment", "description")
+PICTURES = _names("image picture path file filename file_name image_path image_name img")
+SOUNDS = _names("path audio file filename file_name audio_path wav recording clip id")
+TEXTS = _names("transcript transcription text sentence normalized_text target")
+CAPTIONS = _names("caption captions text comment description")
+USUAL = frozenset({*INPUTS, *OUTPUTS, *PICTURES, *SOUNDS, *TEXTS, *CAPTIONS} - {"id", "y"})
+"""Names by which a first row is known as a header."""
 _PAIRS = (("source", "target"), ("src", "tgt"), ("text", "label"), ("path", "label"))
 
 
@@ -88,6 +71,7 @@ def choose_columns(
     ``learnt``: what `describe` said of the data a model was trained on. Anything else is an error: a guess would train
     on the wrong columns without a word.
     """
+    learnt = learnt.get("of", learnt) if learnt else learnt
     named = [name for name in names if name.strip()]  # columns without a name are for nobody
     if len(named) < len(roles):
         what = "a pair needs two" if len(roles) == 2 else f"{len(roles)} are needed"

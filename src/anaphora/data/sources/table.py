@@ -142,7 +142,8 @@ def leaves(row: Mapping[str, Any], before: str = "") -> list[str]:
     found = []
     for name, value in row.items():
         whole = f"{before}{name}"
-        found += leaves(value, f"{whole}.") if isinstance(value, Mapping) and value else [whole]
+        inner = isinstance(value, Mapping) and value and not {"array", "bytes"} & value.keys()  # a sound, a picture
+        found += leaves(value, f"{whole}.") if inner else [whole]
     return found
 
 

@@ -161,12 +161,21 @@ class Answerer(PictureEstimator):
         return probabilities(self._scores(rows_of(inputs, self.size)))
 
     @whatever_the_batch
-    def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:
+    def score(
+        self,
+        data: Any,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        bad_rows: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
         """Accuracy in percent: of all questions, and of each kind of question (named by a fourth column of the data,
         else by the question's first two words). ``majority`` is that of always giving the commonest answer."""
         self._check_trained()
         build(AnswerOptions, options, owner="score")
-        pictures = self._open_test(data, bad_rows)
+        fields = {"source_field": source_field, "target_field": target_field}
+        pictures = self._open_test(data, bad_rows, **fields)
         self.model_.eval()
         scores = score_questions(self.model_, self._asked(pictures))
         check_finite(scores, "question")

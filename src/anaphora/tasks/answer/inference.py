@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from anaphora.data.asked import list_lines
+from anaphora.data.files import beside
 from anaphora.data.pictures import Pixels, Size, read_picture
-from anaphora.data.sources.roles import text_problem
-from anaphora.data.streams import line_batches
+from anaphora.data.pictures_readers import ROOMS
+from anaphora.data.sources.roles import QUESTIONS, text_problem
 from anaphora.errors import DataError
 from anaphora.tasks.answer.objective import Asked, Ids
 from anaphora.tasks.given import given_picture
@@ -69,7 +71,7 @@ def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator
     folder = Path() if source == "-" else Path(source).parent
     name = "standard input" if source == "-" else source
     number = wrong = 0
-    for lines in line_batches(source):
+    for lines in list_lines(source, QUESTIONS[:2], model._trained_on):
         read: list[Row | str] = []
         first = number + 1
         problem = None
@@ -120,4 +122,4 @@ def _row(line: str, folder: Path, size: Size) -> Row:
     name, *rest = line.split("\t")
     if not rest or not rest[0].strip() or not name.strip():
         raise DataError("a row needs a picture and a question; write path⇥question.")
-    return Row(name, read_picture(folder / name, size=size), rest[0])
+    return Row(name, read_picture(beside(folder, name, ROOMS), size=size), rest[0])

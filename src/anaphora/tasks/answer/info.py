@@ -120,6 +120,5 @@ ANSWER = TaskInfo(
     default_preset="lstm-attention",
     home="anaphora.tasks.answer.estimator",
     predicting=AnswerOptions,
-    fields=(),
     example="questions.tsv",
 )

@@ -134,14 +134,23 @@ class Captioner(PictureEstimator):
         )
         return outputs_of(found, self.tokenizer_.decode)
 
-    def score(self, data: Any, *, bad_rows: str | None = None, **options: Any) -> dict[str, Any]:
+    def score(
+        self,
+        data: Any,
+        *,
+        source_field: str | None = None,
+        target_field: str | None = None,
+        bad_rows: str | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
         """BLEU and exact match with any reference (in percent) and CIDEr-D (0 to 10) of the captions for ``data``.
 
         Where the data are an embedded corpus that knows the places of objects, and the model has attention: of the
         words that name an object in exact captions, the share during which the strongest place lay on that object.
         """
         self._check_trained()
-        rows = self._open_test(data, bad_rows)
+        fields = {"source_field": source_field, "target_field": target_field}
+        rows = self._open_test(data, bad_rows, **fields)
         pictures = [rows.load(i) for i in range(len(rows))]
         references = [
             [self.tokenizer_.normalized(text) for text in _texts(rows, i)] for i in range(len(rows))
@@ -181,7 +190,7 @@ class Captioner(PictureEstimator):
         given = dict(options)
         skip, n_best = given.pop("bad_rows", "strict") == "skip", given.pop("n_best", 1)
         number = bad = 0
-        for some in picture_batches(source, self.size):
+        for some in picture_batches(source, self.size, self._trained_on):
             for _, seen in some:
                 if isinstance(seen, DataError) and not skip:
                     raise seen

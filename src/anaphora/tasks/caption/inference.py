@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from anaphora.data.asked import list_lines
+from anaphora.data.files import beside
 from anaphora.data.pictures import PICTURE_ENDINGS, Pixels, Size, read_picture
 from anaphora.data.pictures_batches import images_of
+from anaphora.data.pictures_readers import ROOMS
 from anaphora.data.sending import padded
-from anaphora.data.streams import line_batches
+from anaphora.data.sources.formats import format_of
+from anaphora.data.sources.roles import CAPTIONED
 from anaphora.data.symbols import BOS
 from anaphora.errors import DataError
 from anaphora.models.packed import packed
@@ -68,19 +72,21 @@ def _seed(seed: int, picture: Pixels) -> int:
     return int.from_bytes(digest.digest())
 
 
-_LISTS = (".tsv", ".txt")
 _TOGETHER = 64
 
 
-def picture_batches(source: str, size: Size) -> Iterator[list[tuple[str, Pixels | DataError]]]:
+def picture_batches(
+    source: str, size: Size, learnt: Mapping[str, Any]
+) -> Iterator[list[tuple[str, Pixels | DataError]]]:
     """Names and pixels of the pictures that ``source`` names, some at a time; in place of pixels the reason why there
     are none.
 
     source: a picture; a folder, of which the pictures are taken in order of their names; a list (``.tsv``, ``.txt``)
-    whose first column has paths, counted from the list's folder; ``-`` for such a list on standard input.
+    whose first column has paths, counted from the list's folder; ``-`` for such a list on standard input; or a table with
+    a column of paths. ``learnt``: what `describe` said of the training data.
     """
     some: list[tuple[str, Pixels | DataError]] = []
-    for name, path in _named(source):
+    for name, path in _named(source, learnt):
         try:
             some.append((name, read_picture(path, size=size)))
         except DataError as error:
@@ -92,7 +98,7 @@ def picture_batches(source: str, size: Size) -> Iterator[list[tuple[str, Pixels 
         yield some
 
 
-def _named(source: str) -> Iterator[tuple[str, Path]]:
+def _named(source: str, learnt: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     path = Path(source)
     if source != "-" and path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)
@@ -101,10 +107,10 @@ def _named(source: str) -> Iterator[tuple[str, Path]]:
                 f"{source} holds no pictures ({', '.join(PICTURE_ENDINGS[:4])} …); give another folder."
             )
         yield from ((file.name, file) for file in found)
-    elif source == "-" or path.suffix.lower() in _LISTS:
+    elif source == "-" or (path.suffix.lower() not in ("", *PICTURE_ENDINGS) and format_of(path) is not None):
         folder = Path() if source == "-" else path.parent
-        for lines in line_batches(source):
+        for lines in list_lines(source, CAPTIONED[:1], learnt):
             names = (line.split("\t")[0].strip() for line in lines)
-            yield from ((name, folder / name) for name in names if name)
+            yield from ((name, beside(folder, name, ROOMS)) for name in names if name)
     else:
         yield source, path

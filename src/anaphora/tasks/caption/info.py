@@ -145,7 +145,6 @@ CAPTION = TaskInfo(
     default_preset="lstm-attention",
     home="anaphora.tasks.caption.estimator",
     predicting=CaptionOptions,
-    fields=(),
     folders=True,
     example="captions.tsv",
     next_steps=(

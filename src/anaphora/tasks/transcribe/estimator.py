@@ -214,7 +214,7 @@ class Transcriber(Estimator):
         Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1 ``path⇥score⇥text``.
         """
         asked = self._options(options)
-        listening, files = self._listening(asked), sources(source)
+        listening, files = self._listening(asked), sources(source, self._trained_on)
         skipped = 0
         for number, file in enumerate(files, start=1):
             try:
@@ -246,7 +246,7 @@ class Transcriber(Estimator):
         return x, dev.transcripts[number]
 
     def _all(self, inputs: Any) -> list[Any]:
-        given = sources(inputs) if isinstance(inputs, str | Path) else list(inputs)
+        given = sources(inputs, self._trained_on) if isinstance(inputs, str | Path) else list(inputs)
         return [self._hear(x, number) for number, x in enumerate(given, start=1)]
 
     def _hear(self, x: Any, number: int = 1) -> Any:

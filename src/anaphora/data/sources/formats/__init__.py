@@ -58,10 +58,10 @@ def format_of(path: str | Path) -> Format | None:
             return form
     ending = ending_of(path)
     named = [form for form in formats() if ending in form.endings]
-    if len(named) > 1 or ending in (".txt", ""):
+    if ending in (".txt", ""):
         if packed_ending(path):
             head = TextFile(path).at(0, _HEAD)
-        looked = [form for form in named or formats() if form.looks is not None and form.looks(head)]
+        looked = [form for form in formats() if form.looks is not None and form.looks(head)]
         named = looked or named
     return named[0] if named else None
 

@@ -15,14 +15,13 @@ from typing import Any, BinaryIO
 
 from anaphora.data.files import LONGEST_ROW, TextFile
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.roles import CAPTIONS, INPUTS, OUTPUTS, PICTURES, SOUNDS, TEXTS
+from anaphora.data.sources.roles import USUAL
 from anaphora.data.sources.table import CutTable, Hints, Record
 from anaphora.errors import DataError
 
 LOOK = 1 << 16
 """Bytes below the first row that are compared with it."""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-_USUAL = {*INPUTS, *OUTPUTS, *PICTURES, *SOUNDS, *TEXTS, *CAPTIONS}
 
 
 class CsvTable(CutTable):
@@ -115,13 +114,15 @@ class CsvTable(CutTable):
         if set(named) & set(self.names):
             return True
         numbered = bool(named) and all(name.isdecimal() for name in named)
-        usual = [title for title in self.names if title.lower() in _USUAL]
+        usual = [title for title in self.names if title.lower() in USUAL]
         if numbered and usual:
             raise DataError(
                 f"{self.name}:1: the first row is a header ({_one_line(', '.join(self.names[:20]))}); name the columns by it, "
                 "since numbers are for files without one."
             )
         if not numbered and (reason := self._looks_like_data(below)) is not None:
+            if self.delimiter == "|":  # speech corpora have no headers: name, text, text as it is read
+                return False
             raise DataError(
                 f"{self.name}:1: the first row looks like data, not like a header ({_one_line(reason)}); add a row of names, or "
                 "give the columns by number, from 1: --source-field 2 --target-field 1."
@@ -255,7 +256,7 @@ def _looks(head: bytes) -> bool:
     """A first line without tabs that has usual names between commas: ``image,caption``."""
     first = head.partition(b"\n")[0].decode("utf-8-sig", errors="replace").strip().lower()
     names = {title.strip(' "') for title in re.split("[,;|]", first)}
-    return "\t" not in first and len(names & _USUAL) > 1
+    return "\t" not in first and len(names & USUAL) > 1
 
 
 FORMAT = Format("csv", (".csv",), CsvTable, looks=_looks, about="named columns")

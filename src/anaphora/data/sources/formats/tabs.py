@@ -10,7 +10,7 @@ import numpy as np
 from anaphora.data.files import TextFile
 from anaphora.data.lines import SPACE, TAB, Lines, chunks
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.roles import INPUTS, OUTPUTS
+from anaphora.data.sources.roles import USUAL
 from anaphora.data.sources.table import CutTable, Hints, Record
 from anaphora.errors import DataError
 
@@ -18,8 +18,8 @@ _LOOK = 1 << 16
 
 
 class TsvTable(CutTable):
-    """Lines cut at tabs. Columns are numbered, unless the first line names those that are asked for, or has one usual
-    name of an input and one of an output."""
+    """Lines cut at tabs. Columns are numbered, unless the first line names those that are asked for, or has two usual
+    names."""
 
     kind = "tsv"
 
@@ -37,11 +37,10 @@ class TsvTable(CutTable):
             self.header = bool(hints.facts.get("header"))
         else:
             known = {str((hints.learnt or {}).get(key)) for key in ("source_field", "target_field")}
-            lower = [title.lower() for title in titles]
             self.header = (
                 bool(set(hints.named) & set(titles))
                 or known <= set(titles)
-                or sum(title in INPUTS for title in lower) == sum(title in OUTPUTS for title in lower) == 1
+                or len({title.lower() for title in titles} & USUAL) > 1
             )
         self.names = titles if self.header else [str(number + 1) for number in range(self.width)]
         named = [name for name in hints.named if name not in self.names and not name.isdecimal()]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from anaphora.data.asked import list_lines
 from anaphora.data.audio.files import AUDIO_ENDINGS
+from anaphora.data.audio.recordings_readers import ROOMS
+from anaphora.data.files import beside
+from anaphora.data.sources.formats import format_of
+from anaphora.data.sources.roles import SPOKEN
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
@@ -16,9 +22,10 @@ from anaphora.tasks.transcribe.inference.words import Transcript
 LISTS = (".tsv", ".txt", ".lst")
 
 
-def sources(name: str | Path) -> list[Path]:
+def sources(name: str | Path, learnt: Mapping[str, Any]) -> list[Path]:
     """The files that ``name`` means: itself; those of a folder, by name; or those of a list (``.tsv``, ``.txt``, or
-    standard input for ``-``), one per line, paths counting from the list's folder, further columns not mattering."""
+    standard input for ``-``, or a table with a column of
+    paths), one per line, paths counting from the list's folder, further columns not mattering."""
     path = Path(name)
     if path.is_dir():
         endings = (*AUDIO_ENDINGS, *ENDINGS)
@@ -28,14 +35,25 @@ def sources(name: str | Path) -> list[Path]:
                 f"{name} is a folder without recordings ({', '.join(endings)}); name another one."
             )
         return found
-    if str(name) == "-" or path.suffix.lower() in LISTS:
-        lines = [line for batch in line_batches(str(name)) for line in batch if line.strip()]
+    if str(name) == "-" or path.suffix.lower() in LISTS or _is_list(path, learnt):
+        batches = list_lines(str(name), SPOKEN[:1], learnt) if str(name) != "-" else line_batches("-")
+        lines = [line for batch in batches for line in batch if line.strip()]
         if not lines:
             raise DataError(f"{name} names no recordings; write one path per line.")
         folder = Path() if str(name) == "-" else path.parent
-        return [folder / line.split("\t")[0].strip() for line in lines]
+        return [beside(folder, line.split("\t")[0].strip(), ROOMS, AUDIO_ENDINGS) for line in lines]
     check_readable(str(path))
     return [path]
+
+
+def _is_list(path: Path, learnt: Mapping[str, Any]) -> bool:
+    """Whether a table names recordings; a CSV file does where the training data were such a list, and holds frames
+    otherwise."""
+    learnt = learnt.get("of", learnt)
+    form = format_of(path)
+    if form is None or path.suffix.lower() in (".npy", *AUDIO_ENDINGS):
+        return False
+    return form.name != "csv" or "source_field" in learnt
 
 
 def response(file: str, found: Sequence[Transcript], seconds: float, *, several: bool) -> Response:
