@@ -383,3 +383,20 @@ def test_series_come_from_every_table_and_texts_beside_them_are_left_out(tmp_pat
         assert found.columns == ("load",)
         assert len(found.series[0].times) == 6
         np.testing.assert_array_equal(found.series[0].values[:, 0], [1, 2, np.nan, 4, 5, 6])
+
+
+def test_a_language_model_and_a_tagger_answer_the_tables_they_were_trained_on(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"n": i, "body": f"line {i}\nmore"}) + "\n" for i in range(20)))
+    an.LanguageModel("ngram").fit(path, out=tmp_path / "lm", source_field="body")
+    answers = [one.record["input"] for one in an.load(tmp_path / "lm").respond(str(path), {})]
+    assert answers[:4] == ["line 0", "more", "line 1", "more"]
+    tagged = tmp_path / "tags.jsonl"
+    rows = [
+        {"tokens": ["a", "b c"] if i % 2 else ["b c"], "tags": ["X", "Y"] if i % 2 else ["Y"]}
+        for i in range(12)
+    ]
+    tagged.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    an.Tagger("hmm", holdout=0.25).fit(tagged, out=tmp_path / "tagger")
+    found = [json.loads(one.text) for one in an.load(tmp_path / "tagger").respond(str(tagged), {})]
+    assert [row["prediction"] for row in found] == [" ".join(row["tags"]) for row in rows]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.roles import Role, choose_columns, choose_input
+from anaphora.data.sources.roles import KINDS, Role, choose_columns, choose_input
 from anaphora.data.sources.table import Hints, Record, Table, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
@@ -24,13 +24,13 @@ class Asked:
 
 
 def asked_batches(
-    source: str, learnt: Mapping[str, Any], field: str | None = None, most: int = 256
+    source: str, learnt: Mapping[str, Any], field: str | None = None, most: int = 256, kind: str = "text"
 ) -> Iterator[list[Asked]]:
     """The inputs of the file ``source`` (``-``: standard input) in order, in batches of at most ``most``.
 
     ``learnt`` is what `describe` said of the training data, so that the column that was the input there is the input here;
     ``field`` names another one. A table gets its answers as a further column or field; so does a line with tabs, whose
-    first column is read. Anything else is one input per line.
+    first column is read. Anything else is one input per line. ``kind`` is what the column holds (see `KINDS`).
     """
     learnt = learnt.get("of", learnt)
     table = _table(source, learnt, field)
@@ -38,7 +38,7 @@ def asked_batches(
         columns = ending_of(source) == ".tsv" or learnt.get("kind", "tsv") == "tsv"
         yield from _lines(source, field or _number(learnt), columns, most)
         return
-    rows = _rows(table, choose_input(table.name, table.names, learnt, field))
+    rows = _rows(table, choose_input(table.name, table.names, learnt, field), kind)
     while batch := list(itertools.islice(rows, most)):
         yield batch
 
@@ -103,7 +103,7 @@ def _number(learnt: Mapping[str, Any]) -> str | None:
     return trained if learnt.get("kind") == "tsv" and trained.isdecimal() else None
 
 
-def _rows(table: Table, name: str) -> Iterator[Asked]:
+def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
     heading = table.heading(free_name(table.names))
     ahead = "" if heading is None else f"{heading}\n"
     for record in table.records():
@@ -112,11 +112,11 @@ def _rows(table: Table, name: str) -> Iterator[Asked]:
             reason, detail = record.problem
             raise DataError(f"{where}: {reason} ({detail}); correct the row.")
         try:
-            text = table.cell(record.values, name)
+            text = KINDS[kind](table.cell(record.values, name))
         except LookupError:
             raise DataError(f"{where} has no field {name}; give every row the same fields.") from None
-        if not isinstance(text, str):
-            raise DataError(f"{where}: {name} is not text; give a text in every row.")
+        except ValueError:
+            raise DataError(f"{where}: {name} is not text; give a text in every row.") from None
         yield Asked(text, _beside(table, ahead, record.values))
         ahead = ""
 

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import difflib
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from anaphora.data.files import TextFile
+from anaphora.data.sources.formats import ending_of, format_of
 from anaphora.errors import DataError
-from anaphora.files import streamed
-from anaphora.files.unpacking import pieces
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The columns of CoNLL-U."""
-_PAIRS = {".csv": "csv", ".jsonl": "jsonl"}
 _OPEN = (".tsv", ".txt", "")  # endings that do not tell columns from pairs of texts
 _ASIDE = re.compile(r"\d+[-.]\d+\t")  # a range of CoNLL-U (1-2 don't) or an empty node (5.1)
 _COMMENT = re.compile(r"#\s*[\w.:-]+\s*=\s")  # "# sent_id = 3": no row of words looks like it
@@ -177,17 +175,16 @@ class Columns:
 
 
 def form_of(path: str | Path) -> str:
-    """``conllu``, ``conll``, or what else holds pairs of texts: ``tsv``, ``csv``, ``jsonl``.
+    """``conllu``, ``conll``, or the format of a table of sentences: ``tsv``, ``csv``, ``jsonl`` and others.
 
     The ending tells. A ``.tsv`` or ``.txt`` file holds pairs where a first column has several words in it, and
     columns otherwise.
     """
-    name = Path(path).name.lower().removesuffix(".gz")
-    ending = Path(name).suffix
+    ending = ending_of(path)
     if ending in (".conllu", ".conllup"):
         return "conllu"
-    if ending in _PAIRS:
-        return _PAIRS[ending]
+    if ending not in _OPEN and (form := format_of(path)) is not None:
+        return form.name
     if ending in _OPEN and _holds_pairs(path):
         return "tsv"
     return "conll"
@@ -195,12 +192,8 @@ def form_of(path: str | Path) -> str:
 
 def _holds_pairs(path: str | Path) -> bool:
     try:
-        if str(path).endswith(".gz"):
-            rows = next(pieces(path), b"")[:_LOOK].split(b"\n")
-        else:
-            with streamed(path) as file:
-                rows = file.read(_LOOK).split(b"\n")
-    except (OSError, EOFError, zlib.error):
+        rows = TextFile(path).at(0, _LOOK).split(b"\n")
+    except DataError:
         return False  # reading it reports why it cannot be read
     firsts = (row.split(b"\t")[0] for row in rows if b"\t" in row and not row.startswith(b"#"))
     return any(b" " in first.strip() for first in firsts)

@@ -37,7 +37,7 @@ def spill_sentences(sentences: Iterable[Sentence], verdict: Verdict, path: Path)
 def split_words(sentence: object) -> list[str] | None:
     """The words of a text with spaces, or of a list of texts; None where it is neither."""
     if isinstance(sentence, str):
-        return sentence.split("\t") if "\t" in sentence else sentence.split()
+        return sentence.removesuffix("\t").split("\t") if "\t" in sentence else sentence.split()
     if isinstance(sentence, Sequence) and all(isinstance(word, str) for word in sentence):
         return list(sentence)
     return None

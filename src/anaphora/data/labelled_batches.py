@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.pooled import HeldBatches, cut_by_size
+from anaphora.data.pooled import POOL, HeldBatches, PooledBatches, Rows, cut_by_size
 from anaphora.data.sending import send
+from anaphora.data.sources.source import Source
 from anaphora.data.symbols import EOS, PAD
 
 Input = Any
@@ -77,6 +78,50 @@ def labelled_batches(
     return HeldBatches(
         [len(x) for x in inputs], make, batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed
     )
+
+
+class ReadBatches(PooledBatches[LabelledBatch]):
+    """The same stream for texts that do not fit into memory: each pool is read and encoded when it has its turn.
+
+    ``encode`` takes texts and gives what `labelled_batches` takes.
+    """
+
+    def __init__(
+        self,
+        data: Source,
+        encode: Callable[[Sequence[str]], list[Input]],
+        targets: np.ndarray[Any, Any],
+        *,
+        batch_tokens: int,
+        max_tokens: int,
+        seed: int,
+        pool: int = POOL,
+    ):
+        super().__init__(len(data), batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed, pool=pool)
+        self._data, self._encode, self._targets = data, encode, targets
+
+    @property
+    def dropped(self) -> int:
+        """Examples met so far in this epoch that are longer than ``max_tokens``."""
+        return self._dropped
+
+    def _sizes(self, chosen: Rows) -> tuple[Rows, Sequence[Rows], Callable[[Rows], LabelledBatch]]:
+        inputs = self._encode([text for text, _ in self._data.read(chosen.tolist())])
+        lengths = np.array([len(x) for x in inputs], dtype=np.int64)
+
+        def make(places: Rows) -> LabelledBatch:
+            rows = chosen[places]
+            return LabelledBatch([inputs[i] for i in places.tolist()], self._targets[rows], rows.tolist())
+
+        return lengths, [lengths], make
+
+
+def labels_of(data: Any) -> list[str]:
+    """The labels of all examples, equal ones held once; of rows on disk a few are read at a time."""
+    known: dict[str, str] = {}
+    if not isinstance(data, Source):
+        return [known.setdefault(label, label) for _, label in data.read(range(len(data)))]
+    return [known.setdefault(label, label) for _, label in data]
 
 
 def in_order(inputs: Sequence[Input], batch_tokens: int) -> list[list[int]]:

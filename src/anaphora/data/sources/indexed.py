@@ -201,7 +201,9 @@ def _places(
             continue
         starts.append(record.start)
         sizes.append(record.size)
-    return np.array(starts, dtype=np.int64), np.array(sizes, dtype=np.int32)
+    if not starts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return np.frombuffer(starts, dtype=np.int64), np.frombuffer(sizes, dtype=np.int32)
 
 
 def _counted(lines: Iterator[str], verdict: Verdict) -> Iterator[bytes]:

@@ -166,9 +166,10 @@ def as_text(value: Any) -> str:
 
 
 def as_words(value: Any) -> str:
-    """Words of a sentence: a text with spaces, or a list, whose words are then parted by tabs."""
+    """Words of a sentence: a text with spaces, or a list, whose words then each end with a tab (but the last, if there
+    are several), since a word may hold spaces."""
     if isinstance(value, MANY_LABELS) or hasattr(value, "tolist"):
-        return "\t".join(label_text(one) for one in value)
+        return "\t".join(label_text(one) for one in value) + ("\t" if len(value) == 1 else "")
     return as_text(value)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 Values = tuple[str, ...]
 """One value for each column of a source."""
-READ_AHEAD = 4096
+READ_AHEAD = 1024
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,9 @@ def leaves(row: Mapping[str, Any], before: str = "") -> list[str]:
     found = []
     for name, value in row.items():
         whole = f"{before}{name}"
-        inner = isinstance(value, Mapping) and value and not {"array", "bytes"} & value.keys()  # a sound, a picture
+        inner = (
+            isinstance(value, Mapping) and value and not {"array", "bytes"} & value.keys()
+        )  # a sound, a picture
         found += leaves(value, f"{whole}.") if inner else [whole]
     return found
 

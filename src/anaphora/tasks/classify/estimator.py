@@ -13,10 +13,12 @@ import numpy as np
 from torch import Tensor
 
 from anaphora.data.asked import asked_batches
+from anaphora.data.batching import HELD_TEXT
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
-from anaphora.data.labelled_batches import Input, labelled_batches
+from anaphora.data.labelled_batches import Input, ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError, RunError
@@ -120,7 +122,7 @@ class Classifier(Estimator):
                 self.settings_, self.inputs_ = begin_with(self.task(), self._given, s, donors)
             symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
-        self.targets_ = Targets.learn(s.target, [label for _, label in data.read(range(len(data)))])
+        self.targets_ = Targets.learn(s.target, labels_of(data))
 
     def _inherited(self) -> dict[str, Tensor]:
         assert isinstance(self.model_, SequenceClassifier)
@@ -148,16 +150,17 @@ class Classifier(Estimator):
 
     def _lesson(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
         s = self.settings_
-        sources, labels = zip(*data.read(range(len(data))), strict=True)
-        truth = self.targets_.encode(labels)
-        batches = labelled_batches(
-            self._encode(sources),
-            truth,
-            batch_tokens=s.batch_tokens,
-            max_tokens=self._longest,
-            seed=s.seed,
-        )
-        return self._objective(truth, dev), batches
+        truth = self.targets_.encode(labels_of(data))
+        cut_by: dict[str, Any] = {
+            "batch_tokens": s.batch_tokens,
+            "max_tokens": self._longest,
+            "seed": s.seed,
+        }
+        objective = self._objective(truth, dev)
+        if isinstance(data, Source) and data.text_bytes > HELD_TEXT:
+            return objective, ReadBatches(data, self._encode, truth, **cut_by)
+        sources, _ = zip(*data.read(range(len(data))), strict=True)
+        return objective, labelled_batches(self._encode(sources), truth, **cut_by)
 
     def _solve(self, data: Labelled, dev: Labelled, reporter: Reporter | None) -> dict[str, float]:
         self.model_ = self._fresh_model()

@@ -79,6 +79,7 @@ class LanguageModel(Estimator):
             seed=s.seed,
             bad_rows=s.bad_rows,
             spill=spill,
+            **fields,
         )
 
     def _learn(self, data: Text) -> None:
@@ -244,12 +245,16 @@ class LanguageModel(Estimator):
         return sorted(self.read(alternatives), key=lambda line: -line.log_prob)
 
     @whatever_the_batch
-    def score(self, data: Data, *, bad_rows: str | None = None) -> dict[str, Any]:
+    def score(
+        self, data: Data, *, bad_rows: str | None = None, source_field: str | None = None
+    ) -> dict[str, Any]:
         """Loss in nats per symbol, perplexity and bits per character of ``data``; for ``masked`` how well hidden
         symbols are guessed."""
         self._check_trained()
         s = self.settings_
-        text = open_text(data, role="test", bad_rows=bad_rows or s.bad_rows)
+        learnt = self._trained_on.get("of", self._trained_on)
+        named = source_field or (learnt.get("source_field") if isinstance(data, str | Path) else None)
+        text = open_text(data, role="test", bad_rows=bad_rows or s.bad_rows, source_field=named)
         rows, characters = self._encoded(text)
         if s.model == "masked":
             return dict(masked_measures(self.model_.eval(), rows, s, self.tokenizer_.size))
@@ -305,7 +310,7 @@ class LanguageModel(Estimator):
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """For each line ``log p⇥perplexity⇥line``, in order; an empty line has no answer but an empty line."""
-        return judge_lines(source, self.read)
+        return judge_lines(source, self.read, self._trained_on)
 
     def _check_one_way(self, what: str) -> None:
         self._check_trained()

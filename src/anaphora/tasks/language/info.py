@@ -127,7 +127,7 @@ LANGUAGE = TaskInfo(
     default_preset="lstm",
     home="anaphora.tasks.language.estimator",
     predicting=ReadOptions,
-    fields=(),
+    fields=("source_field",),
     example="train.txt",
     next_steps=(
         ("New text:", "sample {run} --prompt '…'"),

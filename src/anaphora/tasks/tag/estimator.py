@@ -248,7 +248,11 @@ class Tagger(Estimator):
         """One response for each sentence; see `answers`."""
         self._check_trained()
         return answers(
-            lambda sentences: self._tag(sentences, probabilities=True), source, options, self.learnt_.origin
+            lambda sentences: self._tag(sentences, probabilities=True),
+            source,
+            options,
+            self.learnt_.origin,
+            self._trained_on,
         )
 
     @whatever_the_batch

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.asked import Asked, asked_batches
 from anaphora.data.conll import Block, Columns, form_of
+from anaphora.data.conll_examples import split_words
 from anaphora.data.streams import line_batches
 from anaphora.data.tag_learnt import Origin
-from anaphora.errors import DataError
 from anaphora.tasks.response import Response
 
 
@@ -30,8 +31,11 @@ class Tagging:
 Tag = Callable[[Sequence[Sequence[str]]], list[Tagging]]
 
 
-def answers(tag: Tag, source: str, options: Mapping[str, Any], origin: Origin) -> Iterator[Response]:
-    """One response for each sentence of ``source``, a file's name or ``-``."""
+def answers(
+    tag: Tag, source: str, options: Mapping[str, Any], origin: Origin, learnt: Mapping[str, Any]
+) -> Iterator[Response]:
+    """One response for each sentence of ``source``, a file's name or ``-``. A table gets the tags of its sentences as a
+    further column; ``learnt`` says which one had the words in training."""
     form = options.get("form") or "auto"
     if form == "auto":
         form = "text" if source == "-" else _form_to_tag(source)
@@ -40,16 +44,28 @@ def answers(tag: Tag, source: str, options: Mapping[str, Any], origin: Origin) -
         columns = Columns("standard input" if source == "-" else source, form, **fields)
         width = origin.columns if form == origin.kind else 2
         return _columns(tag, line_batches(source), columns, width)
+    if form == "table":
+        learnt = learnt.get("of", learnt)
+        return _rows(
+            tag, asked_batches(source, learnt.get("pairs", {}), options.get("source_field"), kind="words")
+        )
     return _lines(tag, line_batches(source))
+
+
+def _rows(tag: Tag, batches: Iterable[list[Asked]]) -> Iterator[Response]:
+    number = 0
+    for batch in batches:
+        taggings = tag([split_words(one.text) or [] for one in batch])
+        for one, tagging in zip(batch, taggings, strict=True):
+            number += 1
+            yield Response(one.with_answer(" ".join(tagging.tags)), tagging.record(number))
 
 
 def _form_to_tag(source: str) -> str:
     """Files without a telling ending hold text here, as there need be no second column."""
     form = form_of(source)
-    if form in ("csv", "jsonl"):
-        raise DataError(
-            f"{source}: predict reads lines of words or columns; write the words of {form} to a .txt file."
-        )
+    if form not in ("tsv", "conll", "conllu"):
+        return "table"
     return "text" if form == "tsv" or Path(source).suffix.lower() in ("", ".txt") else form
 
 
