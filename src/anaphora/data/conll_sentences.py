@@ -1,12 +1,13 @@
-"""Sentences with a tag for every word, from whatever names them, as `Pairs` of words and tags parted by tabs.
+"""Sentences with a tag for every word, from whatever names them, as a `Source` of words and tags separated by tabs.
 
-Words may hold spaces (as CoNLL-U allows) but neither tabs nor line breaks, so a tab always parts two of them.
+Words may hold spaces (as CoNLL-U allows) but neither tabs nor line breaks, so a tab always separates two of them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from anaphora.data.conll import Columns, form_of
 from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentences
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import scan
-from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
-from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import is_xy, peeked, table_of, together
 from anaphora.data.sources.opening import open_source, reopen_source, two_paths
 from anaphora.data.sources.roles import TAGGED
@@ -128,26 +129,17 @@ def open_training_sentences(
     data: Tagged, valid: Tagged | None, *, seed: int, holdout: float = 0, **read: Any
 ) -> tuple[Source, Source]:
     """``(train, dev)``: dev data are those given, an embedded corpus's own, or some sentences held out."""
-    return open_both(
-        data,
-        valid,
-        lambda one, role: open_sentences(one, role=role, **read),
-        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
-    )
+    return open_parts(data, valid, partial(open_sentences, **read), seed=seed, holdout=holdout)
 
 
 def reopen_training_sentences(
     descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None
 ) -> tuple[Source, Source]:
     """``(train, dev)`` of a run again, as its config describes them."""
-    return reopen_both(
-        descriptions,
-        lambda one: _reopen(one, spill),
-        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held.get("count", 0)),
-    )
+    return reopen_parts(descriptions, partial(_reopen, spill=spill))
 
 
-def _reopen(description: dict[str, Any], spill: Path | None) -> Source:
+def _reopen(description: Mapping[str, Any], spill: Path | None) -> Source:
     kind = description["kind"]
     if "pairs" in description:
         pairs = reopen_source(description["pairs"], roles=TAGGED, spill=spill)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anaphora.data import vectors_readers as arrays
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.vector_corpus import VectorCorpus
-from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.reopening import check_kept, check_same, found_again
 from anaphora.data.sources.formats import format_of, open_file
-from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
@@ -78,21 +79,12 @@ def open_training(
     data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
 ) -> tuple[Labelled, Labelled]:
     """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the rows held out."""
-    return open_both(
-        data,
-        valid,
-        lambda one, role: open_labelled(one, role=role, **read),
-        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
-    )
+    return open_parts(data, valid, partial(open_labelled, **read), seed=seed, holdout=holdout)
 
 
 def reopen_training(descriptions: Mapping[str, Any], *, spill: Path | None) -> tuple[Labelled, Labelled]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    return reopen_both(
-        descriptions,
-        lambda one: _reopen(one, spill),
-        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held.get("count", 0)),
-    )
+    return reopen_parts(descriptions, partial(_reopen, spill=spill))
 
 
 def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = None, **read: Any) -> Labelled:

@@ -18,10 +18,10 @@ from anaphora.data.corpora import CORPORA, CORPUS_SEED, find
 from anaphora.data.files import Verdict, beside
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.pictures_list import PictureList, Texts
-from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.reopening import check_kept, check_same, found_again
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.formats.tabs import TsvTable
-from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import table_of
 from anaphora.data.sources.opening import SPLITS
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, BadRow, checked, choose_columns, text_problem
@@ -85,23 +85,14 @@ def open_training_pictures(
     data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
 ) -> tuple[PictureList, PictureList]:
     """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the pictures held out."""
-    return open_both(
-        data,
-        valid,
-        lambda one, role: open_pictures(one, role=role, **read),
-        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
-    )
+    return open_parts(data, valid, partial(open_pictures, **read), seed=seed, holdout=holdout)
 
 
 def reopen_training_pictures(
     descriptions: dict[str, Any], *, spill: Path | None
 ) -> tuple[PictureList, PictureList]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    return reopen_both(
-        descriptions,
-        lambda one: _reopen(one, spill),
-        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held["count"]),
-    )
+    return reopen_parts(descriptions, partial(_reopen, spill=spill))
 
 
 def reopen_dev_pictures(descriptions: dict[str, Any], *, spill: Path | None) -> PictureList:
@@ -111,7 +102,7 @@ def reopen_dev_pictures(descriptions: dict[str, Any], *, spill: Path | None) -> 
     return _reopen(descriptions["valid"], spill)
 
 
-def _reopen(description: dict[str, Any], spill: Path | None) -> PictureList:
+def _reopen(description: Mapping[str, Any], spill: Path | None) -> PictureList:
     kind, size = description["kind"], (description["size"][0], description["size"][1])
     check_kept(kind, "examples")
     if kind == "corpus":

@@ -17,8 +17,8 @@ from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
 from anaphora.data.files import Verdict, beside
-from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
-from anaphora.data.sources.holdout import hold_out, open_both
+from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
 from anaphora.data.sources.roles import SPOKEN, choose_columns
@@ -120,7 +120,7 @@ def open_training_recordings(
         made.append(found.features)  # dev recordings are heard as the training recordings are
         return found
 
-    return open_both(data, valid, opened, lambda whole: hold_out(whole, seed=seed, holdout=holdout))
+    return open_parts(data, valid, opened, seed=seed, holdout=holdout)
 
 
 def reopen_training_recordings(
@@ -129,18 +129,16 @@ def reopen_training_recordings(
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
     made: list[LogMel | None] = []
 
-    def again(one: dict[str, Any]) -> Recordings:
+    def again(one: Mapping[str, Any]) -> Recordings:
         found = reopen_recordings(one, features=made[0] if made else features, spill=spill)
         made.append(found.features)
         return found
 
-    return reopen_both(
-        descriptions, again, lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held["count"])
-    )
+    return reopen_parts(descriptions, again)
 
 
 def reopen_recordings(
-    description: dict[str, Any], *, features: Features = None, spill: Path | None = None
+    description: Mapping[str, Any], *, features: Features = None, spill: Path | None = None
 ) -> Recordings:
     """The very recordings that `Recordings.describe` described, or a `DataError` that says what changed."""
     form = description["form"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -85,24 +86,31 @@ def splits_of(data: Any, valid: Any | None) -> tuple[Any, Any]:
     return data["train"], valid if valid is not None or dev is None else data[dev]
 
 
+def open_parts(
+    data: Any, valid: Any | None, open_: Callable[..., P], *, seed: int, holdout: float = 0
+) -> tuple[P, P]:
+    """`open_both` for data of which examples are held out by `hold_out`."""
+    return open_both(data, valid, open_, lambda whole: hold_out(whole, seed=seed, holdout=holdout))
+
+
+def reopen_parts(descriptions: Mapping[str, Any], reopen: Callable[[Mapping[str, Any]], P]) -> tuple[P, P]:
+    """``(train, dev)`` of a run again, as its config describes them; ``reopen`` opens one description."""
+    return reopen_both(
+        descriptions,
+        reopen,
+        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held.get("count", 0)),
+    )
+
+
 def open_training(
     data: Any, valid: Any | None, *, seed: int, holdout: float = 0, **read: Any
 ) -> tuple[Source, Source]:
     """``(train, dev)`` of rows; for ``read`` see `open_source`."""
-    return open_both(
-        data,
-        valid,
-        lambda one, role: open_source(one, role=role, **read),
-        lambda whole: hold_out(whole, seed=seed, holdout=holdout),
-    )
+    return open_parts(data, valid, partial(open_source, **read), seed=seed, holdout=holdout)
 
 
 def reopen_training(
     descriptions: Mapping[str, Any], *, roles: Any = TEXT_PAIR, spill: Path | None = None
 ) -> tuple[Source, Source]:
     """``(train, dev)`` of a run again, as its config describes them; for ``spill`` see `reopen_source`."""
-    return reopen_both(
-        descriptions,
-        lambda one: reopen_source(one, roles=roles, spill=spill),
-        lambda whole, held: hold_out(whole, seed=held["seed"], holdout=held.get("count", 0)),
-    )
+    return reopen_parts(descriptions, partial(reopen_source, roles=roles, spill=spill))
