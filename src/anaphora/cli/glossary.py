@@ -24,6 +24,7 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.tasks.registry import TaskInfo
@@ -31,6 +32,7 @@ from anaphora.tasks.registry import TaskInfo
 GROUPS: dict[type[Settings], str] = {
     TextSettings: "Text",
     SoundSettings: "Sound",
+    FrameSettings: "Frames",
     PictureSettings: "Pictures",
     LookingSettings: "Pictures",
     EmbeddingSettings: "Model",

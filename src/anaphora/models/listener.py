@@ -90,11 +90,11 @@ class ConvolutionListener(nn.Module):
 class Listener(nn.Module):
     """A front end that leaves fewer frames, and an encoder of vectors above it."""
 
-    def __init__(self, front: Stacking | Subsampling, body: nn.Module):
+    def __init__(self, front: nn.Module, body: nn.Module):
         super().__init__()
         self.front = front
         self.body = body
-        self.factor = front.factor
+        self.factor = int(front.factor)  # type: ignore[arg-type]
         self.width = int(body.width)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, lengths: Tensor) -> Memory:

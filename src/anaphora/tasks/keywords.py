@@ -232,6 +232,15 @@ class PretrainedKeywords(TypedDict, total=False):
     """Every place of a Transformer sees only the places before it, as in GPT; a language model that init names decides it. Default: False."""
 
 
+class FrameKeywords(TypedDict, total=False):
+    """Frame; a preset may change the defaults."""
+
+    frontend: Literal["none", "dense", "conv"]
+    """What reads each frame of vectors before the layers that read them in order (lip reading, video): nothing, a feed-forward layer, or convolutions over the frame. Texts have none. Default: 'none'."""
+    frame: str
+    """Rows and columns of a frame that is a picture, such as 24x32, for frontend = conv; empty: a frame is a row of numbers. Default: ''."""
+
+
 class LookingKeywords(TypedDict, total=False):
     """Looking; a preset may change the defaults."""
 
@@ -357,7 +366,7 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -517,7 +526,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, SoundKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, FrameKeywords, SoundKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int

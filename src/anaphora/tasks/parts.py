@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.frontend import ConvolvedFrames, DenseFrames
 from anaphora.models.seeing import PictureEncoder
 from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, transformer
 from anaphora.nn.attention import MultiHead
@@ -16,6 +17,7 @@ from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings
+from anaphora.settings.frames import FrameSettings
 from anaphora.settings.network import LSTM_ONLY, RecurrentStack, TransformerStack
 
 _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
@@ -135,6 +137,17 @@ def transformer_encoder(
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     return TransformerEncoder(
         embedding, stack, positions=make_positions(s, places), dropout=s.dropout, causal=causal
+    )
+
+
+def frame_network(s: FrameSettings, features: int, width: int) -> DenseFrames | ConvolvedFrames | None:
+    """What reads each frame of ``features`` numbers by itself, as ``frontend`` says; None where nothing does."""
+    if s.frontend == "none":
+        return None
+    return (
+        DenseFrames(features, width)
+        if s.frontend == "dense"
+        else ConvolvedFrames(features, width, s.frame_size)
     )
 
 

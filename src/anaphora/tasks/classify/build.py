@@ -30,7 +30,14 @@ from anaphora.nn.positions import NoPositions
 from anaphora.nn.transformer import TransformerEncoder
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
-from anaphora.tasks.parts import ENDS, encoder_layer, make_positions, make_recurrent, transformer_encoder
+from anaphora.tasks.parts import (
+    ENDS,
+    encoder_layer,
+    frame_network,
+    make_positions,
+    make_recurrent,
+    transformer_encoder,
+)
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -114,16 +121,21 @@ def _encoder(
     if s.model == "bow":
         words = VectorInput(features, s.embedding) if features else Embedding(symbols, s.embedding)
         return BagEncoder(words, width=s.embedding, dropout=s.dropout), s.embedding
+    frames = frame_network(s, features, s.hidden) if features else None
     if s.model == "transformer":
         room = s.hidden - sum(one.width for one in context)
-        wide: Any = VectorInput(features, s.hidden) if features else Embedding(symbols, room, scaled=True)
+        wide: Any = (
+            (frames or VectorInput(features, s.hidden)) if features else Embedding(symbols, room, scaled=True)
+        )
         if context:
             wide = ContextualWords(wide, [context_reader(one, symbols) for one in context])
         return transformer_encoder(s, wide, places=s.max_tokens + ENDS, causal=s.causal), s.hidden
     # Vectors of rare words that begin small cannot fill a max over time; recurrent layers take those of a language
     # model, which are scaled.
     scaled = s.model != "conv"
-    embedding: Any = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=scaled)
+    embedding: Any = (
+        (frames or VectorInput(features)) if features else Embedding(symbols, s.embedding, scaled=scaled)
+    )
     if context:
         embedding = ContextualWords(embedding, [context_reader(one, symbols) for one in context])
     noise = (

@@ -107,6 +107,8 @@ class Classifier(Estimator):
                     f"the preset {s.model} reads texts, but the data are vectors; choose another."
                 )
             self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
+        elif s.frontend != "none":
+            raise DataError("frontend reads frames of vectors, but the data are texts; leave it out.")
         elif s.model in PICTURES:
             raise DataError(
                 f"the preset {s.model} looks at pictures, but the data are texts; give arrays (rows, columns) with "

@@ -19,6 +19,7 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo, Uses
@@ -84,6 +85,7 @@ class ClassifierSettings(
     TextSettings,
     NetworkSettings,
     LookingSettings,
+    FrameSettings,
     PretrainedSettings,
     HoldoutSettings,
     TrainingSettings,
@@ -167,7 +169,7 @@ _READING: Uses = (*_LEARNT, TextSettings, "scan", "word_dropout", "embeddings")
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),
-    *("pooling", "init", "init_as"),
+    *(FrameSettings, "pooling", "init", "init_as"),
 )
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
@@ -255,7 +257,16 @@ _PRESETS = (
             "dropout": 0.2,
             "lr": 1e-3,
         },
-        (*_READING, StackSettings, TransformerSettings, "pooling", "init", "init_as", "causal"),
+        (
+            *_READING,
+            StackSettings,
+            TransformerSettings,
+            FrameSettings,
+            "pooling",
+            "init",
+            "init_as",
+            "causal",
+        ),
     ),
     Preset(
         "glimpse",

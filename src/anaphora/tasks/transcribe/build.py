@@ -19,6 +19,7 @@ from anaphora.models.classifier import VectorInput
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel
 from anaphora.models.decoders import BahdanauDecoder
 from anaphora.models.encoders import RecurrentEncoder
+from anaphora.models.frontend import Framed
 from anaphora.models.listener import ConvolutionListener, Listener, Stacking, Subsampling
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import Additive, Bilinear
@@ -26,7 +27,7 @@ from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
-from anaphora.tasks.parts import make_recurrent, transformer_encoder
+from anaphora.tasks.parts import frame_network, make_recurrent, transformer_encoder
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
 Model = CTCModel | Seq2Seq
@@ -53,7 +54,9 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
             front,
             transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=-(-s.max_tokens // s.subsample)),
         )
-    stacked = Stacking(features, s.subsample)
+    network = frame_network(s, features, s.hidden)
+    plain = Stacking(network.width if network else features, s.subsample)
+    stacked = Framed(network, plain) if network else plain
     layers = make_recurrent(s, stacked.width, bidirectional=s.bidirectional)
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))
 

@@ -18,6 +18,7 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.frames import FrameSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -78,7 +79,9 @@ class TranscribeOptions(Settings):
         return self
 
 
-class TranscriberSettings(SoundSettings, TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings):
+class TranscriberSettings(
+    SoundSettings, FrameSettings, TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings
+):
     model: str = Field("bilstm-ctc", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
@@ -159,7 +162,7 @@ _ALWAYS: Uses = (
     *(SoundSettings, TextSettings, TrainingSettings, StackSettings),
     *("subsample", "valid_examples", "metric"),
 )
-_RECURRENT: Uses = (RecurrentSettings, DirectionSettings)
+_RECURRENT: Uses = (RecurrentSettings, DirectionSettings, FrameSettings)
 _WRITING: Uses = (
     *(*_ALWAYS, *_RECURRENT, EmbeddingSettings),
     *("attention", "order_weight", "label_smoothing", "teacher_forcing"),
