@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+import urllib.parse
 
 import pytest
 from studio_names import BAD_NAME, TEXT
@@ -98,6 +99,27 @@ def test_foreign_hosts_are_refused(client, host):
 def test_foreign_origins_are_refused(client, origin):
     """S1: pages of others may not ask."""
     assert client.get("/api/runs", headers={"Origin": origin})[0] == 403
+
+
+def test_a_foreign_origin_is_not_hidden_by_a_second_one(client):
+    own = f"http://127.0.0.1:{client.port}"
+    for pair in (("http://evil.example", own), (own, "http://evil.example")):
+        lines = "".join(f"Origin: {origin}\r\n" for origin in pair)
+        head = (
+            f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Anaphora-Token: {client.token}\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", client.port), timeout=30) as asking:
+            asking.sendall(f"{head}{lines}Connection: close\r\n\r\n".encode())
+            assert b" 403 " in asking.recv(4096).split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "-1", "1e3", "٣", ""])
+def test_a_number_of_no_picture_is_refused(client, ids, number):
+    query = urllib.parse.urlencode(
+        {"view": "curves", "run": ids["attentive"], "form": "svg", "number": number}
+    )
+    status, found = client.json(f"/api/save?{query}")
+    assert (status, found["error"]) == (422, "there is no such picture.")
 
 
 def test_its_own_page_may_ask(client):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib import resources
@@ -102,7 +103,8 @@ class Studio:
                 raise AnaphoraError(f"a picture is saved as one of {', '.join(_FORMS)}.")
             wanted = read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
             chosen = self.pictures.made(wanted)
-            number = int(plain.get("number", "0")) if plain.get("number", "0").isdigit() else 0
+            wanted_number = plain.get("number", "0")
+            number = int(wanted_number) if re.fullmatch("[0-9]{1,4}", wanted_number) else len(chosen)
             if number >= len(chosen):
                 raise AnaphoraError("there is no such picture.")
             drawn = chosen[number][1]

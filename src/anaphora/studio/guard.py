@@ -81,8 +81,8 @@ class Guard:
         names = {f"{name}:{self._port()}".encode() for name in ("127.0.0.1", "localhost")}
         if len(hosts) != 1 or hosts[0].lower() not in names:
             return 400, "this page answers to 127.0.0.1 only."
-        origin = headers.get(b"origin")
-        if origin is not None and origin.lower() not in {b"http://" + name for name in names}:
+        origins = [value.lower() for key, value in scope["headers"] if key.lower() == b"origin"]
+        if not set(origins) <= {b"http://" + name for name in names}:
             return 403, "another page may not ask this one."
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "this page can only be read."
