@@ -18,14 +18,14 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SEEDS = HERE / "seeds"
-RUN = HERE.parent / "tasks" / "golden_runs" / "format-1"
-CHECKPOINT = RUN / "checkpoints" / "step-00000004"
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from fuzz_targets import targets  # noqa: E402
+
 LONGEST, ROOM = 5.0, 1 << 30
 WORDS = [
     b"NaN",
@@ -60,84 +60,6 @@ NUMBERS = [
     (1 << 63) - 1,
     (1 << 64) - 1,
 ]
-
-Reader = Callable[[Path], Any]
-
-
-def targets() -> dict[str, tuple[list[Path], Reader]]:
-    """Name → (seeds, reader)."""
-    from anaphora.data.audio.files import audio_length, read_audio
-    from anaphora.data.conll_sentences import open_sentences
-    from anaphora.data.labelled import open_labelled
-    from anaphora.data.pictures import read_picture
-    from anaphora.data.series_readers import open_series
-    from anaphora.data.sources.opening import open_source
-    from anaphora.data.streams import line_batches
-    from anaphora.data.text_readers import open_text
-    from anaphora.data.tokenizers import PairTokenizer, Tokenizer
-    from anaphora.files import parse_json
-    from anaphora.settings.files import read_toml
-    from anaphora.studio.runs import Run
-    from anaphora.tasks.config import read_config
-    from anaphora.training.checkpoint import _manifest, _state
-    from anaphora.training.journal import read_journal
-    from anaphora.training.lock import Holder
-    from anaphora.training.weights import load_weights
-
-    def seeds(*names: str) -> list[Path]:
-        return [SEEDS / name for name in names]
-
-    def in_folder(name: str, reader: Reader) -> Reader:
-        """Reads a folder in which the case stands under ``name``."""
-
-        def read(path: Path) -> Any:
-            os.replace(path, path.with_name(name))
-            return reader(path.parent)
-
-        return read
-
-    def text(reader: Callable[[str], Any]) -> Reader:
-        return lambda path: reader(path.read_bytes().decode("utf-8", errors="replace"))
-
-    def pairs(path: Path) -> Any:
-        found = open_source(path)
-        return found.read(range(len(found)))
-
-    def wave(path: Path) -> Any:
-        audio_length(path)
-        return read_audio(path, rate=16_000)
-
-    return {
-        "npy": (seeds("a.npy"), open_series),
-        "npz": (seeds("series.npz"), open_series),
-        "labelled npz": (seeds("labelled.npz"), open_labelled),
-        "rolls": (seeds("rolls.json"), open_series),
-        "series csv": (seeds("series.csv"), open_series),
-        "sequences": (seeds("sequences.jsonl"), open_labelled),
-        "tsv": (seeds("pairs.tsv"), pairs),
-        "gz": (seeds("pairs.tsv.gz"), pairs),
-        "csv": (seeds("pairs.csv"), pairs),
-        "jsonl": (seeds("pairs.jsonl"), pairs),
-        "text": (seeds("text.txt"), open_text),
-        "conllu": (seeds("a.conllu"), open_sentences),
-        "lines": (seeds("text.txt", "pairs.tsv"), lambda path: list(line_batches(str(path)))),
-        "wav": (seeds("a.wav"), wave),
-        "flac": (seeds("a.flac"), wave),
-        "png": (seeds("a.png", "a.gif"), lambda path: read_picture(path, size=(4, 4))),
-        "json": (seeds("rolls.json", "pairs.jsonl"), lambda path: parse_json(path.read_bytes())),
-        "toml": (seeds("settings.toml"), read_toml),
-        "config.json": ([RUN / "config.json"], in_folder("config.json", read_config)),
-        "studio": ([RUN / "config.json"], in_folder("config.json", lambda folder: Run("x", "x", folder).facts())),
-        "studio metrics": ([RUN / "metrics.jsonl"], in_folder("metrics.jsonl", lambda folder: Run("x", "x", folder).facts())),
-        "metrics.jsonl": ([RUN / "metrics.jsonl"], in_folder("metrics.jsonl", lambda folder: list(read_journal(folder / "metrics.jsonl")))),
-        "timings.jsonl": ([RUN / "timings.jsonl"], in_folder("timings.jsonl", lambda folder: list(read_journal(folder / "timings.jsonl")))),
-        "manifest.json": ([CHECKPOINT / "manifest.json"], in_folder("manifest.json", _manifest)),
-        "state.json": ([CHECKPOINT / "state.json"], lambda path: _state(path.read_bytes())),
-        "safetensors": ([RUN / "model.safetensors", CHECKPOINT / "optimizer.safetensors"], load_weights),
-        "tokenizer.json": ([RUN / "tokenizer.json"], text(Tokenizer.from_json)),
-        "pair tokenizer": ([HERE.parent / "tasks" / "golden" / "format-1" / "tokenizer.json"], text(PairTokenizer.from_json)),
-        "lock": (seeds("lock"), lambda path: Holder.parse(path.read_bytes())),
-    }  # fmt: skip
 
 
 def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
@@ -293,6 +215,5 @@ def main() -> int:
     return 1 if bad else 0
 
 
-sys.path[:0] = [str(HERE.parent)]
 if __name__ == "__main__":
     sys.exit(main())
