@@ -38,6 +38,9 @@ class Call:
     counts: tuple[int, ...]
     lengths: Tensor | None
     reverse: bool
+    fixed: int = (
+        0  # not 0: products in one order for any number of rows, of which so many in each group are real
+    )
 
     def arguments(self, tensors: Sequence[Tensor]) -> Arguments:
         """The flat list in its groups again."""

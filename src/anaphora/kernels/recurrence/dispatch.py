@@ -34,6 +34,7 @@ from anaphora.kernels.recurrence.backends.c import compiled as c
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
 from anaphora.kernels.recurrence.backends.persistent import run as persistent
 from anaphora.kernels.recurrence.backends.torch_ops import bptt as torch_ops
+from anaphora.kernels.recurrence.backends.torch_ops import fixed
 from anaphora.kernels.recurrence.backends.triton import run as triton
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine, Prepared
@@ -84,6 +85,8 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
     def faster(region: Region) -> bool:
         return region.holds(case.hidden, case.batch)
 
+    if name == "cudnn" and case.outputs_on_cpu and "torch" not in cannot:
+        return "its products depend on the number of rows, and no output may depend on its batch"
     if name in ("persistent", "triton") and case.thresholds is None and "cudnn" not in cannot:
         return "nothing was measured on this GPU (anaphora doctor --tune), so PyTorch's own layer comes first"
     if name == "persistent":
@@ -119,8 +122,8 @@ def decide(engine: Engine | None, run: LayerRun) -> tuple[Decision, Prepared | N
         if x.is_cuda:
             capturing = torch.cuda.is_current_stream_capturing()
             first, shortened = capturing and not triton.compiled_before(plan, run), tf32_allowed()
-        uncompiled = ready.compiled is None
-        key = ("decision", x.shape, x.dtype, x.device, run.native is None, first, shortened, uncompiled)
+        state = (first, shortened, ready.compiled is None, torch.is_grad_enabled())
+        key = ("decision", x.shape, x.dtype, x.device, run.native is None, *state)
         decision = plan.cache.get(key, lambda: choose(_case(run, ready, None, None, first)))
     name = _forced.get()
     if name is not None and not barred:
@@ -149,6 +152,7 @@ def _case(
         barred,
         thresholds(x.device) if x.is_cuda else None,
         first,
+        fixed.wanted(x),
     )
 
 

@@ -72,6 +72,7 @@ class Case:
     capturing_first: bool = (
         False  # a CUDA graph is being captured and Triton's kernels have not been compiled yet
     )
+    outputs_on_cpu: bool = False  # no gradient is wanted, so rows must have the same bits in every batch
 
 
 class Job(NamedTuple):

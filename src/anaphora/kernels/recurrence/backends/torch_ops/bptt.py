@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.kernels.invariant import in_groups
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Result, States, no_plan
+from anaphora.kernels.recurrence.backends.torch_ops import fixed
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes, forward_loop
 from anaphora.kernels.recurrence.front.plan import Plan
 
@@ -24,8 +26,23 @@ def why_not(case: Case) -> str | None:
 
 
 def run(job: Job) -> Result:
-    """Run a plan by torch operations, one by one."""
-    return run_bptt(*job.plan_and_tensors(), job.run.lengths, job.run.reverse)
+    """Run a plan by torch operations, one by one; outputs on the CPU do not depend on the batch, bit for bit."""
+    plan, given = job.plan_and_tensors()
+    lengths, reverse = job.run.lengths, job.run.reverse
+    if not fixed.wanted(given.initial[0]):
+        return run_bptt(plan, given, lengths, reverse)
+
+    left = given.steps[0].shape[0]
+
+    def group(steps: States, rows: States, initial: States, ends: Tensor | None) -> Result:
+        nonlocal left
+        part = Arguments(given.matrices, given.vectors, steps, rows, initial)
+        call = Call(given.counts(), ends, reverse, fixed=min(left, fixed.ROWS))
+        left -= fixed.ROWS
+        y, last, _ = forward_loop(plan, call, part, keep=False)
+        return y, last
+
+    return in_groups(group, tuple(given.steps), tuple(given.rows), given.initial, lengths, fixed.ROWS)
 
 
 def run_bptt(

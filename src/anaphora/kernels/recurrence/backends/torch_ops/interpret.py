@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.kernels.recurrence.backends.torch_ops.fixed import product as fixed_product
 from anaphora.kernels.recurrence.front.graph import Node, until
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -39,10 +40,15 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 class Evaluator:
-    """Computes nodes for some rows; ``order`` is found once and used at every step."""
+    """Computes nodes for some rows; ``order`` is found once and used at every step.
 
-    def __init__(self, roots: Sequence[Node], given: Collection[int]):
-        self.roots = list(roots)
+    ``fixed``: products on the CPU add up in an order that does not depend on the number of rows; that many rows of
+    each group are real. 0: torch multiplies.
+    """
+
+    def __init__(self, roots: Sequence[Node], given: Collection[int], fixed: int = 0):
+        self.roots, self.fixed = list(roots), fixed
+        self.dense: dict[int, Tensor] = {}  # factors of fixed products, by number
         self.order = [node for node in until(roots, given) if node.number not in given]
         self.zeros: dict[int, Tensor] = {}  # by width
 
@@ -60,9 +66,12 @@ class Evaluator:
             return torch.full((), node.value, dtype=like.dtype, device=like.device)
         if node.op == "product":
             value = wide(args[0], node.args[0].width, like)
-            return self._product(
-                value, matrices[node.index].t() if node.index >= 0 else matrices[-1 - node.index]
-            )
+            matrix = matrices[node.index].t() if node.index >= 0 else matrices[-1 - node.index]
+            if self.fixed:
+                if node.index not in self.dense:
+                    self.dense[node.index] = matrix.contiguous()
+                return fixed_product(value, self.dense[node.index], self.fixed)
+            return self._product(value, matrix)
         if node.op == "slice":
             return wide(args[0], node.args[0].width, like)[:, node.index : node.index + node.width]
         if node.op == "cat":

@@ -35,8 +35,8 @@ def forward_loop(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
     schedule = forward_schedule(plan)
     steps = [_time_first(s, call) for s in given.steps]
     like = given.initial[0]
-    still = _once(schedule, given, like)
-    ahead = values_ahead(schedule.ahead, given, steps, {})
+    still = _once(schedule, given, like, call.fixed)
+    ahead = values_ahead(schedule.ahead, given, steps, {}, call.fixed)
     inner = leaves(schedule.loop)
     reads = {node.number: steps[i].unbind(0) for (kind, i), node in inner.items() if kind == "step"}
     reads |= {number: value.unbind(0) for number, value in ahead.items()}
@@ -44,7 +44,8 @@ def forward_loop(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
     collect = (
         [n for n in schedule.collected if n.number not in reads and n.number not in still] if keep else []
     )
-    evaluate = Evaluator([*schedule.loop, *collect], {*still, *reads, *(number for _, number in places)})
+    known = {*still, *reads, *(number for _, number in places)}
+    evaluate = Evaluator([*schedule.loop, *collect], known, call.fixed)
     live = live_rows(given.steps[0], call.lengths)
     count = len(schedule.loop)
     states, outputs = tuple(given.initial), []
@@ -174,20 +175,22 @@ def _time_first(value: Tensor, call: Call) -> Tensor:
     return value.transpose(0, 1).contiguous()
 
 
-def _once(schedule: Schedule, given: Arguments, like: Tensor) -> Values:
+def _once(schedule: Schedule, given: Arguments, like: Tensor, fixed: int = 0) -> Values:
     """Values that are the same at every step."""
     values = _leaf_values(schedule.once, given, [])
-    Evaluator(schedule.once, values)(values, given.matrices, like)
+    Evaluator(schedule.once, values, fixed)(values, given.matrices, like)
     return {n.number: values[n.number] for n in schedule.once}
 
 
-def values_ahead(nodes: Sequence[Node], given: Arguments, steps: list[Tensor], known: Kept) -> Kept:
+def values_ahead(
+    nodes: Sequence[Node], given: Arguments, steps: list[Tensor], known: Kept, fixed: int = 0
+) -> Kept:
     """Values of every step that are known before the loop, all steps at once: ``(T, B, ·)``."""
     time, batch = steps[0].shape[:2]
     values = {number: value.reshape(time * batch, -1) for number, value in known.items()}
     values.update(_leaf_values(nodes, given, steps))
     like = steps[0].reshape(time * batch, -1)
-    found = Evaluator(nodes, values)(values, given.matrices, like)
+    found = Evaluator(nodes, values, fixed)(values, given.matrices, like)
     return {n.number: v.reshape(time, batch, -1) for n, v in zip(nodes, found, strict=True)}
 
 
