@@ -44,11 +44,19 @@ if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger as Tagger
     from anaphora.tasks.transcribe.estimator import Transcriber as Transcriber
     from anaphora.tasks.translate.estimator import Translator as Translator
+    from anaphora.training.callbacks import STOP as STOP
+    from anaphora.training.callbacks import Callback as Callback
+    from anaphora.training.fit import fit as fit
+    from anaphora.views.own import view as view
 
 _cpu.avoid_broken_amx()
 
 _HOMES = {
     "AnaphoraError": "anaphora.errors",
+    "Callback": "anaphora.training.callbacks",
+    "STOP": "anaphora.training.callbacks",
+    "fit": "anaphora.training.fit",
+    "view": "anaphora.views.own",
     "NGram": "anaphora.models.classical.ngram",
     "Kalman": "anaphora.models.classical.kalman",
     "HMM": "anaphora.models.classical.hmm",
@@ -74,9 +82,11 @@ _ROOMS = ("nn", "search")
 
 __all__ = [
     "HMM",
+    "STOP",
     "VAR",
     "AnaphoraError",
     "Answerer",
+    "Callback",
     "Captioner",
     "Classifier",
     "Forecaster",
@@ -93,10 +103,12 @@ __all__ = [
     "Word2Vec",
     "WordVectors",
     "__version__",
+    "fit",
     "history",
     "load",
     "nn",
     "search",
+    "view",
 ]
 
 

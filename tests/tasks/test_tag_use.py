@@ -14,6 +14,7 @@ from anaphora.data.symbols import UNK
 from anaphora.data.tag_vocabulary import hiding_rates
 from anaphora.errors import DataError, SettingsError
 from anaphora.tasks.registry import TASKS
+from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.objective import TagObjective
 
 SIZES = {"hidden": 24, "lr": 1e-2, "dropout": 0.0, "warmup": 0, "ema": 0.0}
@@ -209,7 +210,9 @@ def test_rare_words_are_hidden_more_often_than_frequent_ones():
     words = np.array([[4, 7]] + [[5, 8]] * 99, dtype=np.int32)
     rates = hiding_rates([words[:60], words[60:]], 7, alpha=1.0)
     np.testing.assert_allclose(rates, [0, 0, 0, 0, 0.5, 0.01, 0], rtol=1e-6)
-    objective = TagObjective(["X", "Y"], [], hiding=rates, metric="accuracy", spans=False)
+    objective = TagObjective(
+        ["X", "Y"], [], hiding=rates, settings=TaggerSettings(), metric="accuracy", spans=False
+    )
     source = torch.tensor([[[4, 7], [5, 8], [0, 0]]]).repeat(20_000, 1, 1)
     found = objective._with_words_hidden(source)
     assert (found[..., 1] == source[..., 1]).all()

@@ -11,6 +11,23 @@ def option_of(key: str) -> str:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+
+
+def _trust(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        from anaphora.settings.own import trust_parts
+
+        trust_parts()
+
+
+trust_option = click.option(
+    "--trust-parts",
+    is_flag=True,
+    expose_value=False,
+    callback=_trust,
+    help="Import the own parts (module:Name) that RUN names, from the current folder or installed packages.",
+)
+"""A run folder may come from anyone, and what it names would be executed: so only on request."""
 skip_bad_option = click.option(
     "--skip-bad", is_flag=True, help="Leave out what cannot be read and count it, instead of stopping there."
 )

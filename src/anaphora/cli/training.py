@@ -67,6 +67,7 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
         "finished": "Trained for {} step" if ended.steps == 1 else "Trained for {} steps",
         "patience": "Stopped early at step {}, as the dev metric no longer improved",
         "interrupted": "Interrupted at step {}",
+        "callback": "Stopped by a callback at step {}",
     }
     if ended.trained:
         say(f"{reasons[ended.stopped].format(number(ended.steps))} ({duration(seconds)}).")

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from anaphora.data.symbols import PAD
 from anaphora.kernels.crf.paths import viterbi
-from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.nn import CRF
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
@@ -102,7 +101,7 @@ class Tagger(nn.Module):
 
     def __init__(
         self,
-        encoder: RecurrentEncoder | TransformerEncoder,
+        encoder: nn.Module,
         output: Output,
         *,
         rules: tuple[Tensor, Tensor, Tensor],

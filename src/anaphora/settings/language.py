@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from anaphora.settings import HoldoutSettings, NetworkSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings.own import Own
 from anaphora.settings.search import DrawSettings
 
 
@@ -31,7 +32,7 @@ class ReadOptions(Settings):
 
 
 class LanguageSettings(TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings, SampleSettings):
-    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    model: Annotated[str, Own()] = Field("lstm", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
         description="What one symbol is: a character, a word between spaces, or a piece learnt by byte pair "
@@ -129,6 +130,10 @@ class LanguageSettings(TextSettings, NetworkSettings, HoldoutSettings, TrainingS
 
     @model_validator(mode="after")
     def _fits(self) -> LanguageSettings:
+        if self.metrics:
+            raise ValueError(
+                "metrics compare answers with the truth, but a language model gives none: leave them out"
+            )
         if self.bidirectional:
             raise ValueError(
                 "a model of the next symbol cannot be bidirectional, since reading backwards it would see the very "

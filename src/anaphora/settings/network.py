@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from anaphora.settings.base import Settings, suggestion, written
+from anaphora.settings.own import Own, Part
 
 CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu")
 """The cells by name; `tasks.parts` makes them."""
@@ -40,10 +41,11 @@ class StackSettings(Settings):
 class RecurrentSettings(Settings):
     """Recurrent layers."""
 
-    cell: str = Field(
+    cell: Annotated[str, Own()] = Field(
         "lstm",
         description="The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), "
-        "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity.",
+        "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. "
+        "Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell.",
         json_schema_extra={"words": list(CELLS)},
     )
     forget: bool = Field(
@@ -77,7 +79,7 @@ class RecurrentSettings(Settings):
     @field_validator("cell")
     @classmethod
     def _known(cls, cell: str) -> str:
-        if cell not in CELLS:
+        if cell not in CELLS and not isinstance(cell, Part):
             raise ValueError(
                 f"it must be one of {', '.join(CELLS)}.{suggestion(cell, CELLS, otherwise='')}".rstrip(".")
             )

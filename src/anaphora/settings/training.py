@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from anaphora.settings.base import Settings
+from anaphora.settings.own import Own, OwnMany
 
 HARMLESS = frozenset(
     {"accumulate", "batch_invariant", "device", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "threads"}
@@ -27,7 +28,11 @@ class TrainingSettings(Settings):
         ge=1,
         description="Work through each batch in this many parts, to save memory; the result is the same.",
     )
-    optimizer: Literal["adam", "adamw", "sgd"] = Field("adamw", description="How weights follow gradients.")
+    optimizer: Annotated[Literal["adam", "adamw", "sgd"], Own()] = Field(
+        "adamw",
+        description="How weights follow gradients; or your own: a class called with (groups, lr=…), or a function of the "
+        "parameter groups.",
+    )
     lr: float = Field(
         1e-3, gt=0, allow_inf_nan=False, description="Learning rate: the peak value of the schedule."
     )
@@ -35,11 +40,11 @@ class TrainingSettings(Settings):
         0.0, ge=0, allow_inf_nan=False, description="Shrinks weight matrices each step (not biases or norms)."
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of sgd; ignored by adam and adamw.")
-    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle"] = Field(
+    schedule: Annotated[Literal["constant", "noam", "cosine", "plateau", "one-cycle"], Own()] = Field(
         "cosine",
         description="How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau "
         "(halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise "
-        "linearly over `warmup` steps.",
+        "linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr.",
     )
     warmup: int = Field(0, ge=0, description="Steps over which lr rises from 0 to its peak.")
     clip: float = Field(
@@ -64,6 +69,20 @@ class TrainingSettings(Settings):
         ge=0,
         description="After this many evaluations without a better dev metric, begin to use the mean of all later weights "
         "for evaluation and export (NT-ASGD, with optimizer = sgd); 0 = off. Takes the place of ema.",
+    )
+    loss: Annotated[Literal["auto"], Own()] = Field(
+        "auto",
+        description="What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one "
+        "number per item; the loop sums and weights them.",
+    )
+    metrics: Annotated[dict[str, str], OwnMany(named=True)] = Field(
+        {},
+        description="Your own dev measures by name, functions of (truth, answers); `metric` may name one, with a minus "
+        "before it where less is better.",
+    )
+    callbacks: Annotated[tuple[str, ...], OwnMany()] = Field(
+        (),
+        description="Your own objects that are called while training (see `an.Callback`), and may stop it.",
     )
     valid_every: int = Field(500, ge=1, description="Steps between evaluations on the dev data.")
     save_every: int = Field(500, ge=1, description="Steps between checkpoints.")

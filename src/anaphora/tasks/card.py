@@ -19,7 +19,7 @@ def model_card(
 ) -> str:
     """Markdown with a YAML head: task, data, numbers, seed, versions. No clock in it: equal runs, equal cards."""
     task, settings = config.task, meaningful(config.task, config.settings)
-    preset = task.presets[settings["model"]]
+    preset = task.preset_of(config.settings)
     metrics = dict(result.metrics) if result else {}
     trained = f"; {result.steps} steps" if result else ""
     head = {

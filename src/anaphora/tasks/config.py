@@ -11,6 +11,7 @@ from anaphora._version import __version__
 from anaphora.errors import RunError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.settings.base import Settings
+from anaphora.settings.own import parts_of
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 
 FORMAT = 1
@@ -27,12 +28,18 @@ class RunConfig:
     settings: Settings
     data: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def parts(self) -> dict[str, str | None]:
+        """The SHA-256 of the source of each own part, by its place in the settings."""
+        return {key: part.sha256 for key, part in parts_of(self.settings).items()}
+
     def to_json(self) -> str:
         document = {
             "format": FORMAT,
             "anaphora": __version__,
             "task": self.task.command,
             "settings": meaningful(self.task, self.settings),
+            **({"parts": self.parts} if self.parts else {}),
             "data": self.data,
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -64,6 +71,11 @@ def _parse(path: Path, document: Any) -> RunConfig:
         raise RunError(
             f"{path} has format {version!r}, newer than this Anaphora {__version__} reads ({FORMAT}); upgrade Anaphora."
         )
+    if document.get("task") == "fit":
+        raise RunError(
+            f"{path.parent} was trained by an.fit, without a task: call an.fit with its module and resume=True, or read its "
+            "model.safetensors."
+        )
     task = TASKS.get(str(document.get("task")))
     if task is None:
         raise RunError(
@@ -74,7 +86,9 @@ def _parse(path: Path, document: Any) -> RunConfig:
         raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
     try:
         settings = {_RENAMED.get(key, key): value for key, value in document["settings"].items()}
-        return RunConfig(task, resolve(task, settings), data)
+        config = RunConfig(task, resolve(task, settings), data)
+        _note_sources(config, document.get("parts"))
+        return config
     except SettingsError as error:
         count = len(error.problems)
         many = (
@@ -83,3 +97,10 @@ def _parse(path: Path, document: Any) -> RunConfig:
             else "settings that cannot be used"
         )
         raise RunError(f"{path} holds {many}: {error.problems[0]}") from None
+
+
+def _note_sources(config: RunConfig, recorded: Any) -> None:
+    """Give the own parts of the settings, which are texts so far, the hashes they were trained with."""
+    for key, part in parts_of(config.settings).items():
+        found = recorded.get(key) if isinstance(recorded, dict) else None
+        part.sha256 = found if isinstance(found, str) else None

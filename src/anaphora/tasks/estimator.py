@@ -22,11 +22,13 @@ from torch import Tensor, nn
 from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
 from anaphora.kernels.invariant import batch_invariant
 from anaphora.kernels.toolchain.driver import check_kernels
+from anaphora.settings.own import Part
 from anaphora.tasks import signatures
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.given import NotFiniteError
+from anaphora.tasks.own import brought_back, settled
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 from anaphora.tasks.skipped import warn_of_skipped
@@ -98,9 +100,11 @@ class Estimator(Task):
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{signatures.describe(task)}\n"
             cls.__signature__ = signatures.signature(task)
 
-    def __init__(self, model: str | None = None, **settings: Any):
-        self._given: dict[str, Any] = dict(settings) if model is None else {"model": model, **settings}
-        self.settings_: Any = resolve(self.task(), self._given)
+    def __init__(self, model: Any = None, **settings: Any):
+        given = dict(settings) if model is None else {"model": model, **settings}
+        self._given: dict[str, Any]
+        self.settings_: Any
+        self._given, self.settings_ = settled(self.task(), given)
         self._trained_on = {}
 
     @classmethod
@@ -114,9 +118,7 @@ class Estimator(Task):
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings; the preset's defaults apply anew where nothing was given."""
-        given = {**self._given, **settings}
-        self.settings_ = resolve(self.task(), given)
-        self._given = given
+        self._given, self.settings_ = settled(self.task(), {**self._given, **settings})
         return self
 
     def __repr__(self) -> str:
@@ -262,11 +264,16 @@ class Estimator(Task):
         steps: int | None = None,
         checkpoint: int | None = None,
         reporter: Reporter | None = None,
+        trust: bool = False,
+        force: bool = False,
+        **parts: Any,
     ) -> Self:
         """Go on with a run that was interrupted; the result is that of a run that never was.
 
         ``steps`` makes a run longer, also one that is finished; ``config.json`` then says so. ``checkpoint`` goes back
-        to the checkpoint of that step; those after it are removed.
+        to the checkpoint of that step; those after it are removed. Own parts of the run are
+        given again as ``parts``, or imported by name with ``trust``; one whose source changed since is an error
+        unless ``force``.
         """
         folder = RunFolder.open(Path(run))
         config = read_config(folder.path)
@@ -275,7 +282,8 @@ class Estimator(Task):
         if checkpoint is not None:
             checkpoint_path(folder, checkpoint)  # one that is not there is a mistake already
         longer = {} if steps is None else {"steps": steps}
-        self = cls(**{**meaningful(config.task, config.settings), **longer})
+        back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
+        self = cls(**{**back, **longer})
         return self._go_on(folder, config, reporter, checkpoint)
 
     def _go_on(
@@ -327,7 +335,7 @@ class Estimator(Task):
     ) -> TrainingResult:
         self.model_ = self._fresh_model()
         if not (resume and run.has_checkpoints()):
-            self.model_.load_state_dict({**snapshot(self.model_), **self._inherited()})
+            self.model_.load_state_dict({**snapshot(self.model_), **self._first_weights()})
         objective, batches = self._lesson(data, dev)
         trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
         if resume:
@@ -335,14 +343,19 @@ class Estimator(Task):
             trainer.group.on_main(lambda: self._record_length(run, reached))
         return trainer.run()
 
+    def _first_weights(self) -> dict[str, Tensor]:
+        """What `_inherited` gives; an own model begins as it was made."""
+        return {} if isinstance(self.settings_.model, Part) else self._inherited()
+
     def _record_length(self, run: RunFolder, reached: int) -> None:
         """Write into ``config.json`` that ``resume`` was asked for another number of steps."""
         config = read_config(run.path)
-        if config.settings == self.settings_:
+        now = RunConfig(config.task, self.settings_, config.data)
+        if now == config and now.parts == config.parts:
             return
-        if self.settings_.steps <= reached:
+        if self.settings_.steps <= reached and self.settings_.steps != config.settings.steps:  # type: ignore[attr-defined]
             raise RunError(f"{run.path}: has trained for {reached} steps already; ask for more than that.")
-        run.write_text("config.json", RunConfig(config.task, self.settings_, config.data).to_json())
+        run.write_text("config.json", now.to_json())
 
     def _folder(self, out: str | Path | None) -> Path:
         if out is not None:
@@ -369,12 +382,21 @@ class Estimator(Task):
         run.write_text("README.md", self._card(config))
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto", checkpoint: int | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        device: str = "auto",
+        checkpoint: int | None = None,
+        trust: bool = False,
+        **parts: Any,
+    ) -> Self:
         """The trained estimator of this task in ``folder``; ``an.load`` finds the task by itself.
 
             m = an.Classifier.load("runs/reviews")
 
-        Raises a `RunError` where the folder holds no run, a damaged one, or one of another task.
+        ``trust`` and ``parts`` are about own parts, as in `an.load`. Raises a `RunError` where the folder holds no run,
+        a damaged one, or one of another task.
         """
         path = Path(folder)
         config = read_config(path)
@@ -382,14 +404,21 @@ class Estimator(Task):
             raise RunError(
                 f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
             )
-        return cls.from_folder(path, config, device=device, checkpoint=checkpoint)
+        return cls.from_folder(path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts)
 
     @classmethod
     def from_folder(
-        cls, folder: Path, config: RunConfig, *, device: str = "auto", checkpoint: int | None = None
+        cls,
+        folder: Path,
+        config: RunConfig,
+        *,
+        device: str = "auto",
+        checkpoint: int | None = None,
+        trust: bool = False,
+        parts: Mapping[str, Any] | None = None,
     ) -> Self:
         """The trained estimator in a run folder; ``an.load`` calls this."""
-        self = cls(**meaningful(config.task, config.settings))
+        self = cls(**brought_back(config, folder, parts or {}, trust=trust, training=False))
         run = RunFolder(folder)
         # first the weights: that verifies the files the rest is built from
         tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)

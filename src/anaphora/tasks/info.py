@@ -58,7 +58,9 @@ class TaskInfo:
     """What to do with a trained run: a word, and the command after ``anaphora``."""
 
     def used(self, preset: str) -> dict[str, FieldInfo]:
-        """The settings that mean something to a preset, in the order of the settings."""
+        """The settings that mean something to a preset, in the order of the settings; to an own model all may."""
+        if preset not in self.presets:
+            return dict(self.settings.model_fields)
         words = {"model", "holdout"}  # dev data are held out for every model
         for one in self.presets[preset].uses:
             words |= {one} if isinstance(one, str) else one.model_fields.keys()
@@ -69,5 +71,10 @@ class TaskInfo:
         return frozenset(self.settings.model_fields) - self.used(preset).keys()
 
     def preset_of(self, settings: Any) -> Preset:
-        """The preset that complete settings name."""
-        return self.presets[settings.model]
+        """The preset that complete settings name; of an own model, one with the usual defaults."""
+        return self.presets.get(settings.model) or own_preset(self, settings.model)
+
+
+def own_preset(task: TaskInfo, model: str) -> Preset:
+    """What stands for a preset where the model is the user's own: any setting may mean something to it."""
+    return Preset(model, "A model of your own.", task.presets[task.default_preset].defaults, ())

@@ -5,7 +5,8 @@ Write it anew with ``python -m anaphora.tasks.signatures`` after a setting or a 
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 
 class DrawKeywords(TypedDict, total=False):
@@ -59,16 +60,16 @@ class TrainingKeywords(TypedDict, total=False):
     """Number of optimizer steps to train for. Default: 4000."""
     accumulate: int
     """Work through each batch in this many parts, to save memory; the result is the same. Default: 1."""
-    optimizer: Literal["adam", "adamw", "sgd"]
-    """How weights follow gradients. Default: 'adamw'."""
+    optimizer: Literal["adam", "adamw", "sgd"] | Callable[..., Any]
+    """How weights follow gradients; or your own: a class called with (groups, lr=…), or a function of the parameter groups. Default: 'adamw'."""
     lr: float
     """Learning rate: the peak value of the schedule. Default: 0.001."""
     weight_decay: float
     """Shrinks weight matrices each step (not biases or norms). Default: 0.0."""
     momentum: float
     """Momentum of sgd; ignored by adam and adamw. Default: 0.0."""
-    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle"]
-    """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise linearly over `warmup` steps. Default: 'cosine'."""
+    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle"] | Callable[..., Any]
+    """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr. Default: 'cosine'."""
     warmup: int
     """Steps over which lr rises from 0 to its peak. Default: 0."""
     clip: float
@@ -79,6 +80,10 @@ class TrainingKeywords(TypedDict, total=False):
     """Decay of a moving average of the weights, used for evaluation and export; 0 = off. Default: 0.0."""
     average_after: int
     """After this many evaluations without a better dev metric, begin to use the mean of all later weights for evaluation and export (NT-ASGD, with optimizer = sgd); 0 = off. Takes the place of ema. Default: 0."""
+    metrics: dict[str, str] | Mapping[str, Any] | Sequence[Any] | Callable[..., Any]
+    """Your own dev measures by name, functions of (truth, answers); `metric` may name one, with a minus before it where less is better. Default: {}."""
+    callbacks: tuple[str, ...] | Mapping[str, Any] | Sequence[Any] | Callable[..., Any]
+    """Your own objects that are called while training (see `an.Callback`), and may stop it. Default: ()."""
     valid_every: int
     """Steps between evaluations on the dev data. Default: 500."""
     save_every: int
@@ -133,8 +138,8 @@ class StackKeywords(TypedDict, total=False):
 class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
-    cell: str
-    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. Default: 'lstm'."""
+    cell: str | Callable[..., Any]
+    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
     forget: bool
     """A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997. Default: True."""
     forget_bias: float
@@ -219,6 +224,13 @@ class TextKeywords(TypedDict, total=False):
     """What to do with a broken row (wrong columns, broken UTF-8, an empty side): stop and name it, or skip it and report how many were skipped, and why. Default: 'strict'."""
 
 
+class EncoderKeywords(TypedDict, total=False):
+    """Encoder; a preset may change the defaults."""
+
+    encoder: Literal["auto"] | Callable[..., Any]
+    """What reads the sequence: the preset's network, or your own: a function of a spec that makes a module with forward(x, lengths) from (batch, time, spec.inputs) to (batch, time, width). Default: 'auto'."""
+
+
 class PretrainedKeywords(TypedDict, total=False):
     """Pretrained; a preset may change the defaults."""
 
@@ -269,7 +281,7 @@ class TargetKeywords(TypedDict, total=False):
     """Of several classes (target = classes) those whose probability is at least this are given. Default: 0.5."""
     tolerance: float
     """A number nearer to the true one than this counts as right. Default: 0.04."""
-    metric: Literal["auto", "accuracy", "macro_f1", "loss"]
+    metric: Literal["auto", "accuracy", "macro_f1", "loss"] | str
     """The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy. Default: 'auto'."""
 
 
@@ -339,14 +351,14 @@ class PictureKeywords(TypedDict, total=False):
     """A safetensors file whose weights the network that sees pictures begins with: the model.safetensors of a run with the same channels, halvings and hidden will do. Default: ''."""
 
 
-TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "transformer"]
-"""The presets of `an.Translator`."""
+TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "transformer"] | Callable[..., Any]
+"""The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
-    metric: Literal["chrf", "bleu", "exact_match", "loss"]
+    metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
     """The dev measure that decides which weights are best. chrF also tells outputs of few words apart, where BLEU is 0 for lack of four-word sequences. Default: 'chrf'."""
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"]
     """How sacrebleu splits text before counting; `none` for text that is tokenized already. Default: '13a'."""
@@ -356,17 +368,19 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """Most symbols in an output; 0 = 3 × the source’s symbols + 20. Default: 0."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 4096."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
     """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"]
-"""The presets of `an.Classifier`."""
+ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
+"""The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -383,12 +397,14 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     """Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature (of pictures each channel) by itself, all with the same numbers (as suits images), or not at all. Default: 'features'."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 2048."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
     """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
 
 
-LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "transformer", "masked"]
-"""The presets of `an.LanguageModel`."""
+LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "transformer", "masked"] | Callable[..., Any]
+"""The presets of `an.LanguageModel`, or a model of your own."""
 
 
 class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TextKeywords, total=False):
@@ -438,15 +454,17 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """auto lets torch compile a Transformer's training step on an NVIDIA GPU: a minute of waiting, then faster steps. Default: 'auto'."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 2048."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "transformer"]
-"""The presets of `an.Tagger`."""
+TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "transformer"] | Callable[..., Any]
+"""The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, EncoderKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -469,19 +487,23 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, Embe
     """Longer training sentences are left out (and counted); at prediction sentences may have any length. Default: 256."""
     bad_rows: Literal["strict", "skip"]
     """What to do with a sentence that has a broken row (wrong columns, no tag, broken UTF-8): stop and name the row, or leave the sentence out and report how many were, and why. Default: 'strict'."""
-    metric: Literal["auto", "accuracy", "f1", "loss"]
+    metric: Literal["auto", "accuracy", "f1", "loss"] | str
     """The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, else accuracy. Default: 'auto'."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
 
 
-ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "transformer"]
-"""The presets of `an.Forecaster`."""
+ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "transformer"] | Callable[..., Any]
+"""The presets of `an.Forecaster`, or a model of your own."""
 
 
 class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, total=False):
     """The settings of `an.Forecaster`; ``help(an.Forecaster)`` shows the defaults."""
 
+    loss: Literal["mse", "mae"] | Callable[..., Any]
+    """What is minimised for continuous targets: the mean squared or the mean absolute error; or your own, a function of (outputs, targets) that gives one number per value. Default: 'mse'."""
     horizon: int
     """Steps ahead, all forecast at once. 0 = aligned: the targets of each step are told from the other columns up to that step. Default: 24."""
     window: int
@@ -492,8 +514,6 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Recur
     """Columns whose future is known in advance (a calendar, a plan, a control), separated by commas. Default: ''."""
     output: Literal["continuous", "count", "binary"]
     """What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), such as the notes of a piano roll. Default: 'continuous'."""
-    loss: Literal["mse", "mae"]
-    """What is minimised for continuous targets: the mean squared or the mean absolute error. Default: 'mse'."""
     normalize: Literal["none", "last", "window"]
     """What is taken out of each window of the targets and put back into its forecasts: nothing, its last value, or its mean and deviation. Helps where the level wanders. Default: 'none'."""
     apart: bool
@@ -514,7 +534,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Recur
     """Most steps of expectation and maximisation. Default: 50."""
     period: int
     """Steps of a season; 0 = found in the training data, 1 = there is none. Default: 0."""
-    metric: Literal["loss", "mse", "mae"]
+    metric: Literal["loss", "mse", "mae"] | str
     """The dev measure that decides which weights are best; loss is what training minimises. Default: 'loss'."""
     valid_examples: int
     """Most dev windows forecast at each evaluation while training, evenly spread. Default: 1000."""
@@ -522,11 +542,11 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Recur
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
 
 
-TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attention", "joint"]
-"""The presets of `an.Transcriber`."""
+TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attention", "joint"] | Callable[..., Any]
+"""The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, FrameKeywords, SoundKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -551,12 +571,14 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, 
     """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own. Default: 1.0."""
     valid_examples: int
     """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
-    metric: Literal["wer", "cer", "loss"]
+    metric: Literal["wer", "cer", "loss"] | str
     """The dev measure that decides which weights are best; the smaller the better. Default: 'wer'."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
 
 
-CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"]
-"""The presets of `an.Captioner`."""
+CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] | Callable[..., Any]
+"""The presets of `an.Captioner`, or a model of your own."""
 
 
 class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
@@ -564,7 +586,7 @@ class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutK
 
     max_length: int
     """Most symbols in a caption. Default: 60."""
-    metric: Literal["cider", "bleu", "exact_match", "loss"]
+    metric: Literal["cider", "bleu", "exact_match", "loss"] | str
     """The dev measure that decides which weights are best. Default: 'cider'."""
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"]
     """How sacrebleu splits text before counting; `none` for text that is tokenized already. Default: '13a'."""
@@ -576,14 +598,16 @@ class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutK
     """Most dev pictures captioned at each evaluation while training. Default: 500."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
     """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'word'."""
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-AnswererModel = Literal["lstm-attention", "transformer", "question-only"]
-"""The presets of `an.Answerer`."""
+AnswererModel = Literal["lstm-attention", "transformer", "question-only"] | Callable[..., Any]
+"""The presets of `an.Answerer`, or a model of your own."""
 
 
 class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, total=False):
@@ -599,7 +623,9 @@ class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, Embed
     """Share of the target probability spread over all answers. Default: 0.0."""
     answers: int
     """Most answers that can be given: the commonest of the training data; other questions teach nothing. Default: 3000."""
-    metric: Literal["accuracy", "loss"]
+    metric: Literal["accuracy", "loss"] | str
     """The dev measure that decides which weights are best. Default: 'accuracy'."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""

@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from anaphora.errors import SettingsError
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.frontend import ConvolvedFrames, DenseFrames
+from anaphora.models.own import OwnEncoder, Spec, made
 from anaphora.models.seeing import PictureEncoder
 from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, transformer
 from anaphora.nn.attention import MultiHead
@@ -19,6 +21,7 @@ from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.network import LSTM_ONLY, RecurrentStack, TransformerStack
+from anaphora.settings.own import Part
 
 _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
     "elman": (Elman, {}),
@@ -37,13 +40,32 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F
 
 
 def make_cell(s: RecurrentStack, inputs: int) -> Cell:
-    """The recurrent cell that ``cell`` names, from ``inputs`` to ``hidden`` values, with the variants that are set."""
+    """The recurrent cell that ``cell`` names or makes, from ``inputs`` to ``hidden`` values, with the variants that are set."""
+    if isinstance(s.cell, Part):
+        if s.connections == "shortcut":
+            raise SettingsError(
+                [f"connections = 'shortcut' cannot be put round the own cell {s.cell}; leave it out."]
+            )
+        return own_cell(s.cell, inputs, s.hidden)
     kind, options = _CELLS[s.cell]
     variants = {key: getattr(s, key) for key, usual in LSTM_ONLY.items() if getattr(s, key) != usual}
     options = {**options, **variants}
     if s.connections == "shortcut":
         return Shortcut(inputs, s.hidden, cell=kind, by=s.skip, **options)
     return kind(inputs, s.hidden, **options)
+
+
+def own_cell(part: Part, inputs: int, hidden: int) -> Cell:
+    """What a user's class or function makes of ``(inputs, hidden)``: a `Cell` of these widths."""
+    cell = part.object(inputs, hidden)
+    if not isinstance(cell, Cell):
+        raise SettingsError([f"cell = {part} must make an an.nn.Cell, but made a {type(cell).__name__}."])
+    if (cell.inputs, cell.hidden) != (inputs, hidden):
+        made_of = f"{cell.inputs} and {cell.hidden}"
+        raise SettingsError(
+            [f"cell = {part} was asked for widths {inputs} and {hidden}, but made {made_of}."]
+        )
+    return cell
 
 
 def make_recurrent(s: RecurrentStack, inputs: int, *, bidirectional: bool, **noise: Any) -> Recurrent:
@@ -119,6 +141,18 @@ def decoder_layer(s: TransformerStack) -> transformer.DecoderLayer:
 def decoder_stack(s: TransformerStack) -> transformer.TransformerDecoder:
     """``layers`` of `decoder_layer`."""
     return transformer.TransformerDecoder(decoder_layer(s), s.layers)
+
+
+def own_encoder(task: str, s: Any, embedding: nn.Module, *, dropout: float) -> OwnEncoder | None:
+    """The encoder that the user's ``encoder`` makes, or None where the preset's is wanted."""
+    if not isinstance(s.encoder, Part):
+        return None
+    for key in ("init", "embeddings"):
+        if getattr(s, key, ""):
+            raise SettingsError([f"{key} has no place in encoder = {s.encoder}; leave one of the two out."])
+    inputs = width_of(embedding)
+    module = made(s.encoder, Spec(task, inputs, 0, s), "encoder")
+    return OwnEncoder(embedding, module, inputs=inputs, dropout=dropout)
 
 
 def recurrent_encoder(

@@ -21,6 +21,6 @@ def plan_training(settings: TrainingSettings, model: nn.Module, symbols: float, 
         "parameters": parameters,
         "steps": settings.steps,
         "epochs": round(settings.steps / max(per_epoch, 1e-9), 1),
-        "memory_mb": round(parameters * _STATE_BYTES[settings.optimizer] / 1e6, 1),
+        "memory_mb": round(parameters * _STATE_BYTES.get(settings.optimizer, 16) / 1e6, 1),
         "memory_note": "weights, gradients and optimizer; activations come on top and grow with batch_tokens",
     }

@@ -9,12 +9,13 @@ from typing import Any
 
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, build, suggestion, written
+from anaphora.settings.own import is_part
 from anaphora.settings.training import HARMLESS
 from anaphora.tasks.answer.info import ANSWER
 from anaphora.tasks.caption.info import CAPTION
 from anaphora.tasks.classify.info import CLASSIFY
 from anaphora.tasks.forecast.info import FORECAST
-from anaphora.tasks.info import Preset, TaskInfo
+from anaphora.tasks.info import Preset, TaskInfo, own_preset
 from anaphora.tasks.language.info import LANGUAGE
 from anaphora.tasks.tag.info import TAG
 from anaphora.tasks.transcribe.info import TRANSCRIBE
@@ -33,6 +34,8 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     given = dict(values)
     name = given.setdefault("model", task.default_preset)
     preset = task.presets.get(name) if isinstance(name, str) else None
+    if preset is None and is_part(name):
+        preset = own_preset(task, str(name))
     problems: list[str] = []
     if preset is None:
         place = f"{where['model']}: " if "model" in where else ""
@@ -71,8 +74,8 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
 
 def meaningful(task: TaskInfo, settings: Settings) -> dict[str, Any]:
     """The settings that mean something to the chosen preset: what ``resolve`` takes back unchanged."""
-    values = settings.model_dump()
-    return {key: values[key] for key in task.used(values["model"])}
+    # not model_dump, which copies: scikit-learn's clone compares by identity
+    return {key: getattr(settings, key) for key in task.used(settings.model)}  # type: ignore[attr-defined]
 
 
 def estimator(command: str) -> Any:

@@ -166,7 +166,7 @@ def source(tasks: Sequence[TaskInfo]) -> str:
             if home not in bases or name not in shared[home]
         ]
         words = ", ".join(f'"{name}"' for name in task.presets)
-        text += f'{task.name}Model = Literal[{words}]\n"""The presets of `an.{task.name}`."""\n\n\n'
+        text += f'{task.name}Model = Literal[{words}] | Callable[..., Any]\n"""The presets of `an.{task.name}`, or a model of your own."""\n\n\n'
         above = (
             ", ".join(f"{home.__name__.removesuffix('Settings')}Keywords" for home in bases) or "TypedDict"
         )
@@ -191,9 +191,9 @@ def _class(name: str, bases: str, doc: str, home: type[Settings], usual: Mapping
 def _type_of(settings: type[Settings], name: str) -> str:
     field = settings.model_fields[name]
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    return " | ".join(
-        dict.fromkeys([type_text(field.annotation), *([str(extra["also"])] if "also" in extra else [])])
-    )
+    also = [str(extra["also"])] if "also" in extra else []
+    also += [str(mark.also) for mark in field.metadata if hasattr(mark, "also")]  # own parts
+    return " | ".join(dict.fromkeys([type_text(field.annotation), *also]))
 
 
 def type_text(kind: Any) -> str:

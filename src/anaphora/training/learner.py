@@ -13,11 +13,14 @@ from torch import Tensor, nn
 from anaphora.errors import RunError
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.settings import TrainingSettings
+from anaphora.settings.own import Part
 from anaphora.training.averaging import average_of
+from anaphora.training.callbacks import Callbacks
 from anaphora.training.distributed import Group
 from anaphora.training.health import Health
 from anaphora.training.objective import Batches, Objective, carried_state
 from anaphora.training.optimizers import optimizer_tensors, restore_optimizer
+from anaphora.training.own import group_numbers, unsaved
 from anaphora.training.precision import Precision, autocast, choose_precision, fallback
 from anaphora.training.schedules import Progress, learning_rate
 from anaphora.training.seeding import seed_everything
@@ -48,13 +51,15 @@ class Learner:
         self.carried_lost = (
             False  # what was carried from step to step could not be divided among these processes
         )
+        self.callbacks = Callbacks(settings.callbacks)
 
     def lr(self, step: int) -> float:
         return learning_rate(self.settings, step, self.progress.halvings)
 
     def over(self) -> bool:
         """Whether nothing is left to train."""
-        return self.standing.step >= self.settings.steps or self.out_of_patience()
+        stopped = self.callbacks.stopped is not None
+        return stopped or self.standing.step >= self.settings.steps or self.out_of_patience()
 
     def out_of_patience(self) -> bool:
         return 0 < self.settings.patience <= self.progress.since_best
@@ -130,6 +135,7 @@ class Learner:
             "optimizer": optimizer_tensors(self.model, self.stepper.optimizer),
             "ema": self.average.tensors if self.average else {},
             "objective": {f"{rank}/{k}": v for rank, mine in enumerate(carried) for k, v in mine.items()},
+            "callbacks": self.callbacks.tensors(),
         }
         return TrainingState(
             standing=dict(vars(self.standing)),
@@ -140,12 +146,35 @@ class Learner:
             journals=journals,
             made_with=self.made_with(),
             settings=json.loads(self.settings.model_dump_json()),
+            own=self._own(),
             tensors=tensors,
             exported=exported,
         )
 
+    def _own(self) -> dict[str, Any]:
+        """What own parts keep besides tensors."""
+        kept: dict[str, Any] = {}
+        if len(self.callbacks):
+            kept |= {"callbacks": self.callbacks.state(), "stopped": self.callbacks.stopped}
+        if isinstance(self.settings.optimizer, Part):
+            optimizer = self.stepper.optimizer
+            kept |= {"groups": group_numbers(optimizer), "lost": unsaved(optimizer)}
+        return kept
+
+    def _restore_own(self, state: TrainingState, now: TrainingState) -> None:
+        if state.own.get("lost"):
+            raise RunError(f"cannot be resumed, as {state.own['lost']}.")
+        for group, noted in zip(
+            self.stepper.optimizer.param_groups, state.own.get("groups", ()), strict=False
+        ):
+            group.update(noted)
+        self.callbacks.restore(state.own.get("callbacks", []), state.tensors.get("callbacks", {}))
+        if state.settings.get("steps") == now.settings["steps"]:  # a run that is made longer goes on
+            self.callbacks.stopped = state.own.get("stopped")
+
     def restore(self, state: TrainingState, now: TrainingState) -> None:
         """Continue from ``state``; ``now`` is this training before its first step."""
+        self._restore_own(state, now)
         self.model.load_state_dict(state.tensors["model"])
         restore_optimizer(self.model, self.stepper.optimizer, state.tensors["optimizer"])
         if self.average:

@@ -13,6 +13,7 @@ from anaphora.errors import RunError, TrainingError
 from anaphora.settings import TrainingSettings
 from anaphora.training import distributed, saving
 from anaphora.training.bad_steps import BadSteps
+from anaphora.training.callbacks import Moment
 from anaphora.training.health import Finding
 from anaphora.training.interrupts import Interrupts
 from anaphora.training.journal import Journal
@@ -22,7 +23,10 @@ from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Clock, Reporter
 from anaphora.training.resuming import Resumed, go_back, take_up
 from anaphora.training.run import RunFolder
+from anaphora.training.step import Outcome
 from anaphora.training.weights import snapshot
+
+Ending = Literal["finished", "patience", "interrupted", "callback"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class TrainingResult:
     best: float | None  # the dev metric
     best_step: int
     metrics: dict[str, float]
-    stopped: Literal["finished", "patience", "interrupted"]
+    stopped: Ending
     trained: bool = True  # whether there was anything left to do
 
 
@@ -71,6 +75,7 @@ class Trainer:
         self._resumed = Resumed()
         self._named: int | None = None  # the checkpoint that `resume` was asked for
         self._new = True  # until `resume` is called
+        self._last: Outcome | None = None
 
     def resume(self, checkpoint: int | None = None) -> int:
         """Take up the newest verified checkpoint, or that of step ``checkpoint``; the step, or 0 where there is none.
@@ -93,7 +98,11 @@ class Trainer:
                 standing = self.learner.standing
                 self.clock = Clock(standing.step, self.settings.steps, standing.symbols)
                 over = self.learner.over()
+                if not over:
+                    self._call("on_start")
                 stopped = self._loop()
+                if not over:
+                    self._call("on_end")
                 if not over:
                     self._note_time(event=stopped)
             except KeyboardInterrupt:
@@ -144,7 +153,28 @@ class Trainer:
         self.timings.append({"event": "resume" if step else "start", **facts, **self.learner.made_with()})
         self.reporter.started(facts)
 
-    def _loop(self) -> Literal["finished", "patience", "interrupted"]:
+    def _call(self, hook: str) -> None:
+        """Let the callbacks know; one that stops in any process stops all."""
+        learner, last = self.learner, self._last
+        if not len(learner.callbacks):
+            return
+        standing, best = learner.standing, learner.standing.best
+        now = Moment(
+            standing.step,
+            self.settings.steps,
+            learner.model,
+            self.folder.path,
+            loss=last.loss if last else None,
+            grad_norm=last.norm if last else None,
+            lr=learner.lr(standing.step) if standing.step else None,
+            metrics=dict(standing.metrics),
+            best=bool(best and best["step"] == standing.step),
+        )
+        learner.callbacks.call(hook, now)
+        if self.group.world > 1:
+            learner.callbacks.stopped = next(filter(None, self.group.gather(learner.callbacks.stopped)), None)
+
+    def _loop(self) -> Ending:
         settings, learner = self.settings, self.learner
         while not learner.over():
             asked = self._step()
@@ -158,7 +188,7 @@ class Trainer:
                 self._evaluate()
             asked = asked or (self.group.world == 1 and self.interrupts.asked)
             due = step % settings.save_every == 0 or step in learner.ranked_steps()
-            if last or asked or due or learner.out_of_patience():
+            if last or asked or due or learner.over():
                 self._save()
             if asked and not last:
                 self._finish_saving()
@@ -167,6 +197,8 @@ class Trainer:
                 )
                 return "interrupted"
         self._finish_saving()
+        if learner.callbacks.stopped:
+            return "callback"
         return "patience" if learner.standing.step < settings.steps else "finished"
 
     def _step(self) -> bool:
@@ -195,6 +227,8 @@ class Trainer:
             )
         if self.group.main:
             self.reporter.stepped(self.clock.tick(number, standing.symbols, outcome.loss, lr))
+        self._last = outcome
+        self._call("on_step")
         return outcome.asked
 
     def _log(self) -> None:
@@ -216,6 +250,7 @@ class Trainer:
         if best:
             self.group.on_main(lambda: self._export("best"))
         findings = learner.health.evaluated(step, samples)
+        self._call("on_validation")
         if not self.group.main:
             return
         if metrics:
@@ -233,6 +268,7 @@ class Trainer:
 
     def _save(self) -> None:
         learner = self.learner
+        self._call("on_checkpoint")
         carried = learner.carried()
 
         def write() -> None:

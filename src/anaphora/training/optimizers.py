@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.settings import TrainingSettings
+from anaphora.settings.own import Part
+from anaphora.training.own import own_optimizer, packed, unpacked
 
 # β₂ = 0.98 as in Vaswani et al. 2017: with the usual 0.999 a rare word's first gradient moves its vector by 3 lr.
 BETAS = (0.9, 0.98)
@@ -16,7 +18,7 @@ EPSILON = 1e-9
 
 
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Adam, AdamW or SGD over all trainable parameters.
+    """Adam, AdamW, SGD or the user's own over all trainable parameters.
 
     Weight decay applies to matrices only: vectors (biases, gains and offsets of norms) are left alone, because
     pulling them to zero changes what a layer can express rather than how smooth it is.
@@ -29,6 +31,8 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     if not settings.weight_decay:
         groups = [{"params": trainable, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
+    if isinstance(settings.optimizer, Part):
+        return own_optimizer(settings.optimizer, groups, settings)
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in trainable)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, fused=fused)
@@ -36,9 +40,11 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     return kind(groups, lr=settings.lr, betas=BETAS, eps=EPSILON, fused=fused)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, peak: float) -> None:
+    """``lr`` is that of the schedule, whose peak is ``peak``; groups of an own optimizer keep their share of it."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        first = group.get("initial_lr", peak)
+        group["lr"] = lr if first == peak else first * (lr / peak)
 
 
 def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) -> None:
@@ -87,10 +93,10 @@ def _moved(group: dict[str, Any]) -> list[Tensor]:
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimizer's state as ``{"parameter name/quantity": tensor}``."""
     return {
-        f"{name}/{quantity}": value
+        f"{name}/{quantity}{kept[0]}": kept[1]
         for name, parameter in model.named_parameters()
         for quantity, value in optimizer.state.get(parameter, {}).items()
-        if isinstance(value, Tensor)
+        if (kept := packed(value)) is not None
     }
 
 
@@ -98,10 +104,11 @@ def restore_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
     """Give the optimizer back what ``optimizer_tensors`` named."""
-    by_parameter: dict[str, dict[str, Tensor]] = {}
+    by_parameter: dict[str, dict[str, Any]] = {}
     for key, value in tensors.items():
         name, _, quantity = key.rpartition("/")
-        by_parameter.setdefault(name, {})[quantity] = value
+        quantity, kept = unpacked(quantity, value)
+        by_parameter.setdefault(name, {})[quantity] = kept
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state = {

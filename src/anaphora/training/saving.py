@@ -173,9 +173,11 @@ def _check_same_model(found: TrainingState, now: TrainingState) -> None:
         raise Unusable("it was made with another setting of ema or average_after")
     if odd := mismatch(now.tensors.get("ema", {}), found.tensors.get("ema", {})):
         raise Unusable(f"ema.safetensors is of another model ({odd})")
+    any_shape = ":" in str(now.settings.get("optimizer"))  # what an own optimizer keeps is its own business
     for key, value in found.tensors["optimizer"].items():
         name = key.rpartition("/")[0]
-        if name not in model or value.shape not in (model[name].shape, ()) or not value.is_floating_point():
+        usual = name in model and value.shape in (model[name].shape, ()) and value.is_floating_point()
+        if name not in model or not (usual or any_shape):
             raise Unusable(
                 f"optimizer.safetensors is of another model ({key} is {tuple(value.shape)} {value.dtype})"
             )

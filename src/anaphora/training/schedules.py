@@ -8,7 +8,7 @@ plateau           η·min(1, n/w)·½ʰ, h = how often the dev metric did not im
 one-cycle         with u = ⌈0.3·N⌉: η/25 → η up to u, then η → η/1000, both along half a cosine
 ================  =====================================================================================
 
-Without warm-up (w = 0) the factor min(1, n/w) is 1, and noam takes w = 1.
+An own schedule gives the factor f(n, N) of η; warm-up is then its own business. Without warm-up (w = 0) the factor min(1, n/w) is 1, and noam takes w = 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from anaphora.errors import SettingsError
 from anaphora.settings import TrainingSettings
+from anaphora.settings.own import Part
 
 FLOOR = 0.01  # where cosine ends, as a share of the peak
 PATIENCE = 2  # evaluations without improvement after which plateau halves
@@ -26,6 +28,13 @@ PATIENCE = 2  # evaluations without improvement after which plateau halves
 def learning_rate(settings: TrainingSettings, step: int, halvings: int = 0) -> float:
     """The learning rate of ``step`` (counted from 1); ``halvings`` matters to plateau only."""
     peak, warmup, last = settings.lr, settings.warmup, settings.steps
+    if isinstance(settings.schedule, Part):
+        factor = float(settings.schedule.made()(step, last))
+        if not 0 <= factor < math.inf:
+            raise SettingsError(
+                [f"schedule = {settings.schedule} gave {factor} at step {step}; give 0 or more."]
+            )
+        return peak * factor
     rise = min(1.0, step / warmup) if warmup else 1.0
     if settings.schedule == "constant":
         return peak * rise

@@ -127,6 +127,7 @@ class State(Schema):
     journals: dict[Name, Mark]
     made_with: MadeWith
     settings: dict[Name, Any] = {}
+    own: dict[Name, Any] = {}
 
 
 class MetricsRow(Schema):

@@ -83,6 +83,9 @@ class TrainingState:
     settings: dict[str, Any]
     tensors: Mapping[str, Mapping[str, Tensor]]  # by part: model, optimizer, and where used ema, objective
     exported: bytes | None  # the run's model.safetensors, so that it can be put back on resume
+    own: dict[str, Any] = field(
+        default_factory=dict
+    )  # what own callbacks and optimizers keep besides tensors
 
     @property
     def step(self) -> int:

@@ -20,6 +20,7 @@ from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.nn import Recurrent
 from anaphora.nn.casting import Weights
 from anaphora.settings import TrainingSettings
+from anaphora.settings.own import Part
 from anaphora.training.distributed import Group, LossModule, local_gradients, wrap
 from anaphora.training.objective import Objective
 from anaphora.training.optimizers import build_optimizer, set_learning_rate, step_of_gpu
@@ -72,7 +73,8 @@ class Stepper:
         self.optimizer = build_optimizer(model, settings)
         self.loss = wrap(LossModule(model, objective), group)
         self.scale = LossScale(enabled=precision == "fp16")
-        fused = all(g.get("fused") for g in self.optimizer.param_groups)
+        own = isinstance(settings.optimizer, Part)
+        fused = not own and all(g.get("fused") for g in self.optimizer.param_groups)
         self._groups = clip_groups(model) if settings.clip_by == "group" and settings.clip else []
         self._ahead = fused and group.device.type == "cuda" and not self._groups
         # Apple's GPUs have no float64
@@ -124,7 +126,7 @@ class Stepper:
         if not self._ahead:
             if factor != 1.0:
                 torch._foreach_mul_(self._gradients(), factor)
-            set_learning_rate(self.optimizer, lr)
+            set_learning_rate(self.optimizer, lr, self.settings.lr)
             self.optimizer.step()
         # Fused optimizers leave the count of changes as it was, by which packed weights notice that they are old.
         torch.autograd.graph.increment_version(self._parameters)
@@ -147,7 +149,7 @@ class Stepper:
             divisor = (norm / self.settings.clip).clamp(min=least).float()
         else:
             divisor = torch.as_tensor(least, dtype=torch.float32, device=norm.device)
-        set_learning_rate(self.optimizer, lr)
+        set_learning_rate(self.optimizer, lr, self.settings.lr)
         with torch.no_grad():
             step_of_gpu(self.optimizer, divisor, found)
 

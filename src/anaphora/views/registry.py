@@ -7,6 +7,7 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
+from anaphora.settings.own import Part, is_part
 from anaphora.views import (
     alignment,
     captions,
@@ -225,7 +226,9 @@ VIEWS = {
 
 
 def view(name: str) -> View:
-    """The view of that name, or a sentence with the nearest one."""
+    """The view of that name, or a sentence with the nearest one; ``module:name`` imports a view of the user's own."""
+    if is_part(name):
+        name = getattr(Part(name).bring(where="view ").object, "view_name", name)
     if name in VIEWS:
         return VIEWS[name]
     near = difflib.get_close_matches(name, VIEWS, n=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option
+from anaphora.cli.options import json_option, trust_option
 from anaphora.cli.pictures import picture_options
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ anaphora inspect runs/book --view embeddings --svg symbols.svg
 )
 @picture_options
 @json_option
+@trust_option
 def command(
     runs: tuple[str, ...],
     view: str | None,

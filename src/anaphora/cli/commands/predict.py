@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import checkpoint_option, json_option, skip_bad_option, source_field_option
+from anaphora.cli.options import (
+    checkpoint_option,
+    json_option,
+    skip_bad_option,
+    source_field_option,
+    trust_option,
+)
 
 EXAMPLES = """
 anaphora predict runs/numbers inputs.txt > outputs.txt
@@ -33,6 +39,7 @@ anaphora predict runs/numbers inputs.txt --checkpoint 1500
 @skip_bad_option
 @checkpoint_option
 @json_option
+@trust_option
 def command(
     run: str,
     file: str,

@@ -6,7 +6,7 @@ import click
 
 from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.group import Order
-from anaphora.cli.options import checkpoint_option, json_option
+from anaphora.cli.options import checkpoint_option, json_option, trust_option
 
 EXAMPLES = """
 anaphora resume runs/numbers
@@ -18,9 +18,13 @@ anaphora resume runs/numbers --checkpoint 1500
 @click.command("resume", cls=Order, examples=EXAMPLES)
 @click.argument("run", metavar="RUN")
 @click.option("--steps", type=int, metavar="N", help="Train longer: to step N instead of the run's own.")
+@click.option(
+    "--force", is_flag=True, help="Go on although the source of an own part changed since the run began."
+)
 @checkpoint_option
 @json_option
-def command(run: str, steps: int | None, checkpoint: int | None, as_json: bool) -> int:
+@trust_option
+def command(run: str, steps: int | None, checkpoint: int | None, force: bool, as_json: bool) -> int:
     """Go on with the training of RUN from its newest whole checkpoint.
 
     With --checkpoint the run goes back to that step; the checkpoints after it are removed.
@@ -39,8 +43,9 @@ def command(run: str, steps: int | None, checkpoint: int | None, as_json: bool) 
     from anaphora.cli.reporting import make_reporter
 
     begun = time.monotonic()
-    reporter = make_reporter(config.settings)
-    model = estimator(config.task.command).resume(run, steps=steps, checkpoint=checkpoint, reporter=reporter)
+    model = estimator(config.task.command).resume(
+        run, steps=steps, checkpoint=checkpoint, force=force, reporter=make_reporter(config.settings)
+    )
     stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
     from anaphora.training.interrupts import exit_code
 

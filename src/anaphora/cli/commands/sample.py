@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option
+from anaphora.cli.options import json_option, trust_option
 
 EXAMPLES = """
 anaphora sample runs/python-lstm --length 500
@@ -36,6 +36,7 @@ anaphora sample runs/names -n 10 --seed 3 --json
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of sampling; repeatable."
 )
 @json_option
+@trust_option
 def command(run: str, assignments: tuple[str, ...], as_json: bool, **flags: Any) -> None:
     """Write new text with the language model of RUN, symbol by symbol as it is drawn.
 

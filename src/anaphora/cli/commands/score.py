@@ -14,6 +14,7 @@ from anaphora.cli.options import (
     source_field_option,
     target_field_option,
     time_field_option,
+    trust_option,
 )
 
 EXAMPLES = """
@@ -43,6 +44,7 @@ anaphora score runs/x test.en --target test.de
 @time_field_option
 @checkpoint_option
 @json_option
+@trust_option
 def command(
     run: str,
     data: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from anaphora.cli.group import Order
+from anaphora.cli.options import trust_option
 
 EXAMPLES = """
 anaphora studio
@@ -18,6 +19,7 @@ anaphora studio runs/ --port 8765 --no-open
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Any free one if not given."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@trust_option
 def command(folders: tuple[str, ...], port: int, no_open: bool) -> None:
     """Open a page over the runs below RUNS (by default ./runs): watch them train, compare them, look inside.
 

@@ -16,6 +16,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
 from anaphora.models.answerer import PictureAnswerer
+from anaphora.models.own import OwnAnswers
 from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
@@ -37,9 +38,11 @@ from anaphora.tasks.given import check_finite
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
@@ -89,8 +92,19 @@ class Answerer(PictureEstimator):
     def _symbols(self, data: PictureList) -> float:
         return sum(len(ids) + 1 for about in self._questions(data) for ids in about)
 
-    def _fresh_model(self) -> PictureAnswerer:
+    def _fresh_model(self) -> PictureAnswerer | OwnAnswers:
         seed_everything(self.settings_.seed, "model")
+        symbols = self.tokenizer_.size
+        own = own_model(
+            self.command,
+            self.settings_,
+            inputs=symbols,
+            outputs=len(self.answers_),
+            vocabulary=self.tokenizer_,
+            labels=self.answers_,
+        )
+        if own is not None:
+            return OwnAnswers(own, len(self.answers_))
         return build_answerer(self.settings_, symbols=self.tokenizer_.size, answers=len(self.answers_))
 
     def _inherited(self) -> dict[str, Tensor]:
@@ -184,6 +198,8 @@ class Answerer(PictureEstimator):
         right = [self.answers_[int(i)] == row[1] for i, row in zip(found, rows, strict=True)]
         commonest = Counter(row[1] for row in rows).most_common(1)[0][1]
         skipped = sum(pictures.facts.get("skipped", {}).values())
+        answers = [self.answers_[int(i)] for i in found]
+        own = own_measures(self.settings_, [row[1] for row in rows], answers, {"accuracy": 0.0})
         return {
             "questions": len(rows),
             "pictures": len(pictures),
@@ -191,6 +207,7 @@ class Answerer(PictureEstimator):
             "accuracy": 100.0 * float(np.mean(right)),
             "majority": 100.0 * commonest / len(rows),
             "by_kind": by_kind(rows, right),
+            **own,
         }
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:

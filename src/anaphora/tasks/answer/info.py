@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -19,11 +19,14 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, HoldoutSettings, TrainingSettings):
-    model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
+    model: Annotated[str, Own()] = Field(
+        "lstm-attention", description="The preset: `anaphora models` lists them."
+    )
     tokens: Literal["char", "word", "bpe"] = Field(
         "word",
         description="What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte "
@@ -40,7 +43,7 @@ class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, HoldoutSe
         ge=2,
         description="Most answers that can be given: the commonest of the training data; other questions teach nothing.",
     )
-    metric: Literal["accuracy", "loss"] = Field(
+    metric: Annotated[Literal["accuracy", "loss"], OwnMetric()] = Field(
         "accuracy", description="The dev measure that decides which weights are best."
     )
     max_tokens: int = Field(

@@ -23,6 +23,7 @@ from anaphora.data.pooled import HeldBatches
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.tasks.answer.info import AnswererSettings
 from anaphora.training.objective import LossSum
+from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -110,8 +111,9 @@ class AnswerObjective:
 
     def __init__(self, settings: AnswererSettings, names: Sequence[str], dev: list[Asked], texts: list[Any]):
         self.settings, self._names, self._dev = settings, list(names), dev
-        self.metric = settings.metric
-        self.greater_is_better = settings.metric != "loss"
+        self.metric, greater = chosen_metric(settings)
+        self.greater_is_better = self.metric != "loss" if greater is None else greater
+        self._own_loss = own_loss(settings)
         self.chance = math.log(len(names))
         self._rows = [row for rows in texts for row in rows]
         self._found: list[int] = []
@@ -120,16 +122,18 @@ class AnswerObjective:
         device = next(model.parameters()).device
         scores = model(*inputs_of(batch.asked, device)).float()
         smoothing = self.settings.label_smoothing if model.training else 0.0
-        return loss_of(scores, batch.answers().to(device), smoothing)
+        return loss_of(scores, batch.answers().to(device), smoothing, self._own_loss)
 
     @torch.no_grad()
     def evaluate(self, model: PictureAnswerer) -> dict[str, float]:
         scores = score_questions(model, self._dev)
         truth = np.array([answer for one in self._dev for answer in one.answers])
-        part = loss_of(torch.from_numpy(scores).float(), torch.from_numpy(truth))
+        part = loss_of(torch.from_numpy(scores).float(), torch.from_numpy(truth), 0.0, self._own_loss)
         self._found = scores.argmax(1).tolist()
         right = float((scores.argmax(1) == truth).mean())
-        return {"loss": float(part.total) / max(float(part.count), 1e-9), "accuracy": 100 * right}
+        found = {"loss": float(part.total) / max(float(part.count), 1e-9), "accuracy": 100 * right}
+        answers = [self._names[answer] for answer in self._found]
+        return found | own_measures(self.settings, [row[1] for row in self._rows], answers, found)
 
     def samples(self, model: PictureAnswerer) -> list[dict[str, str]]:
         """The first dev questions with the answers of the last evaluation."""
@@ -139,10 +143,14 @@ class AnswerObjective:
         ]
 
 
-def loss_of(scores: Tensor, truth: Tensor, smoothing: float = 0.0) -> LossSum:
-    """Cross entropy of scores ``(questions, answers)``; questions whose answer training does not know count nothing."""
+def loss_of(scores: Tensor, truth: Tensor, smoothing: float = 0.0, own: ItemLoss | None = None) -> LossSum:
+    """Cross entropy (or the user's own loss) of scores ``(questions, answers)``; questions whose answer training does
+    not know count nothing."""
+    known = truth != UNKNOWN
+    if own:
+        return LossSum(own(scores[known], truth[known]).sum(), known.sum())
     total = F.cross_entropy(scores, truth, ignore_index=UNKNOWN, label_smoothing=smoothing, reduction="sum")
-    return LossSum(total, (truth != UNKNOWN).sum())
+    return LossSum(total, known.sum())
 
 
 @torch.no_grad()

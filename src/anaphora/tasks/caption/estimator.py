@@ -13,6 +13,7 @@ from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.models.own import own_seq2seq
 from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
@@ -28,9 +29,11 @@ from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
 from anaphora.tasks.outputs import Output, check_n_best, output_response, outputs_of, search_settings
+from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
@@ -72,7 +75,11 @@ class Captioner(PictureEstimator):
 
     def _fresh_model(self) -> Seq2Seq:
         seed_everything(self.settings_.seed, "model")
-        return build_captioner(self.settings_, self.tokenizer_.size)
+        symbols = self.tokenizer_.size
+        own = own_model(self.command, self.settings_, inputs=3, outputs=symbols, vocabulary=self.tokenizer_)
+        if own is not None:
+            return own_seq2seq(own, symbols, pictures=True)
+        return build_captioner(self.settings_, symbols)
 
     def _inherited(self) -> dict[str, Tensor]:
         path = self.settings_.picture_weights
@@ -160,6 +167,7 @@ class Captioner(PictureEstimator):
         scores = caption_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
         scores |= self._looked(rows.facts, pictures, outputs, references)
         skipped = sum((rows.facts.get("skipped") or {}).values())
+        scores |= own_measures(self.settings_, references, outputs, scores)
         return scores | ({"skipped": skipped} if skipped else {})
 
     @whatever_the_batch

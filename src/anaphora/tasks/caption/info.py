@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,7 @@ from anaphora.settings import (
     TransformerSettings,
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import search_problem
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -36,8 +37,10 @@ class CaptionerSettings(
     TrainingSettings,
     SearchSettings,
 ):
-    model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
-    metric: Literal["cider", "bleu", "exact_match", "loss"] = Field(
+    model: Annotated[str, Own()] = Field(
+        "lstm-attention", description="The preset: `anaphora models` lists them."
+    )
+    metric: Annotated[Literal["cider", "bleu", "exact_match", "loss"], OwnMetric()] = Field(
         "cider", description="The dev measure that decides which weights are best."
     )
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"] = Field(

@@ -25,6 +25,7 @@ from anaphora.tasks.caption.inference import describe_pictures
 from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.caption.metrics import caption_scores
 from anaphora.training.objective import LossSum
+from anaphora.training.own import chosen_metric, own_loss, own_measures
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,9 @@ class CaptionObjective:
         samples: int = 4,
     ):
         self.settings = settings
-        self.metric = settings.metric
-        self.greater_is_better = settings.metric != "loss"
+        self.metric, greater = chosen_metric(settings)
+        self.greater_is_better = self.metric != "loss" if greater is None else greater
+        self._own_loss = own_loss(settings)
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.size)
         self._dev = list(dev)
@@ -160,6 +162,10 @@ class CaptionObjective:
 
     def _costs(self, logits: Tensor, t: CaptionTensors, *, smooth: bool) -> Tensor:
         """The loss of each symbol ``(batch, T)``, 0 at padding."""
+        if self._own_loss:
+            real = t.target_out != PAD
+            costs = logits.new_zeros(real.shape, dtype=torch.float32)
+            return costs.masked_scatter(real, self._own_loss(logits[real].float(), t.target_out[real]))
         return F.cross_entropy(
             logits.transpose(1, 2).float(),
             t.target_out,
@@ -180,6 +186,7 @@ class CaptionObjective:
         self._outputs = [self.tokenizer.decode(best[0].tokens) for best in nbest]
         scores = caption_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
         measured = {key: scores[key] for key in ("cider", "bleu", "exact_match")}
+        measured |= own_measures(self.settings, references, self._outputs, measured)
         return {"loss": self._dev_loss(model), **measured}
 
     def _dev_loss(self, model: Seq2Seq) -> float:

@@ -28,6 +28,7 @@ from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import NoPositions
 from anaphora.nn.transformer import TransformerEncoder
+from anaphora.settings.own import Part
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.parts import (
@@ -36,6 +37,7 @@ from anaphora.tasks.parts import (
     frame_network,
     make_positions,
     make_recurrent,
+    own_encoder,
     transformer_encoder,
 )
 from anaphora.tasks.pretrained import (
@@ -118,6 +120,11 @@ def _encoder(
     s: ClassifierSettings, symbols: int, features: int, context: Sequence[Context]
 ) -> tuple[nn.Module, int]:
     """What reads the sequence, and the width of its states."""
+    if isinstance(s.encoder, Part):
+        words = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=True)
+        own = own_encoder("classify", s, words, dropout=0.0 if features else s.dropout)
+        assert own is not None
+        return own, own.width
     if s.model == "bow":
         words = VectorInput(features, s.embedding) if features else Embedding(symbols, s.embedding)
         return BagEncoder(words, width=s.embedding, dropout=s.dropout), s.embedding

@@ -25,6 +25,7 @@ from anaphora.errors import AnaphoraError, DataError, RunError
 from anaphora.files import parse_json
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
+from anaphora.models.own import OwnScores
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
@@ -38,17 +39,25 @@ from anaphora.tasks.classify.build import (
 )
 from anaphora.tasks.classify.inference import answers, probabilities, score_inputs, sequence_batches
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
-from anaphora.tasks.classify.objective import ClassificationObjective, best_measure, measure, spell
+from anaphora.tasks.classify.objective import (
+    ClassificationObjective,
+    best_measure,
+    measure,
+    own_scores,
+    spell,
+)
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_inputs
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import chosen_metric
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
@@ -69,7 +78,7 @@ class Classifier(Estimator):
 
     command = "classify"
     settings_: ClassifierSettings
-    model_: SequenceClassifier | NGramClassifier
+    model_: SequenceClassifier | OwnScores | NGramClassifier
     inputs_: Inputs
     targets_: Targets
 
@@ -141,10 +150,23 @@ class Classifier(Estimator):
         lengths = [len(x) + 1 for x in self._encode([x for x, _ in rows])]
         return sum(lengths) / len(lengths) * len(data)
 
-    def _fresh_model(self) -> SequenceClassifier | NGramClassifier:
+    def _fresh_model(self) -> SequenceClassifier | OwnScores | NGramClassifier:
         if isinstance(self.inputs_, NGramInputs):
             return empty(self.targets_, self.inputs_.grams.size)
         seed_everything(self.settings_.seed, "model")
+        sizes = self.inputs_.sizes
+        inputs = sizes.get("symbols") or sizes.get("features") or sizes["channels"]
+        tokenizer = self.inputs_.tokenizer if isinstance(self.inputs_, TextInputs) else None
+        own = own_model(
+            self.command,
+            self.settings_,
+            inputs=inputs,
+            outputs=self.targets_.size,
+            vocabulary=tokenizer,
+            labels=self.targets_.names,
+        )
+        if own is not None:
+            return OwnScores(own, self.targets_.size)
         parts: dict[str, Any] = dict(self.inputs_.sizes)
         if isinstance(self.inputs_, TextInputs):
             parts |= self.inputs_.framing
@@ -173,7 +195,7 @@ class Classifier(Estimator):
         return self._objective(truth, dev).evaluate(self.model_)
 
     def _metric(self) -> str:
-        return best_measure(self.settings_)
+        return chosen_metric(self.settings_, best_measure(self.settings_))[0]
 
     def _objective(self, truth: Any, dev: Labelled) -> ClassificationObjective:
         """What is minimised, for training examples with the encoded labels ``truth``."""
@@ -269,10 +291,9 @@ class Classifier(Estimator):
         )
         given, labels = zip(*rows.read(range(len(rows))), strict=True)
         found = answers(self.targets_, self._scores(given), chosen["threshold"])
-        return {
-            "examples": len(labels),
-            **measure(self.targets_, labels, found, self.settings_.tolerance),
-        }
+        measured = measure(self.targets_, labels, found, self.settings_.tolerance)
+        own = own_scores(self.settings_, self.targets_, labels, found, measured)
+        return {"examples": len(labels), **measured, **own}
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each line of text, in order (an empty line stays empty), or for each sequence of a file.

@@ -20,6 +20,7 @@ from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
+from anaphora.models.own import OwnScores
 
 BATCH = 16_384  # symbols or vectors that are read together; results do not depend on it
 PIXELS = 1 << 17  # the same for pictures
@@ -27,7 +28,7 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @torch.no_grad()
-def score_inputs(model: SequenceClassifier | NGramClassifier, inputs: Sequence[Input]) -> Numbers:
+def score_inputs(model: SequenceClassifier | OwnScores | NGramClassifier, inputs: Sequence[Input]) -> Numbers:
     """Scores ``(n, outputs)`` of all inputs, in their order."""
     device = next(model.parameters()).device
     found = np.zeros((len(inputs), model.outputs))

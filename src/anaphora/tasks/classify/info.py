@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,8 +19,10 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -54,7 +56,7 @@ class TargetSettings(Settings):
         allow_inf_nan=False,
         description="A number nearer to the true one than this counts as right.",
     )
-    metric: Literal["auto", "accuracy", "macro_f1", "loss"] = Field(
+    metric: Annotated[Literal["auto", "accuracy", "macro_f1", "loss"], OwnMetric()] = Field(
         "auto",
         description="The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy.",
     )
@@ -80,6 +82,7 @@ class NgramSettings(Settings):
 
 
 class ClassifierSettings(
+    EncoderSettings,
     NgramSettings,
     TargetSettings,
     TextSettings,
@@ -90,7 +93,7 @@ class ClassifierSettings(
     HoldoutSettings,
     TrainingSettings,
 ):
-    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    model: Annotated[str, Own()] = Field("lstm", description="The preset: `anaphora models` lists them.")
     pooling: Literal["last", "max", "mean", "attention", "concat", "first"] = Field(
         "last",
         description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
@@ -165,7 +168,7 @@ class ClassifyOptions(InputColumn):
 
 
 _LEARNT: Uses = (TrainingSettings, TargetSettings, "dropout", "scale", "bad_rows")
-_READING: Uses = (*_LEARNT, TextSettings, "scan", "word_dropout", "embeddings")
+_READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "word_dropout", "embeddings")
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),

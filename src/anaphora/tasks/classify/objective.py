@@ -18,12 +18,14 @@ from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
+from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
 from anaphora.tasks.classify.inference import answers, score_inputs
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, number_scores, several_scores
 from anaphora.training.objective import LossSum
+from anaphora.training.own import chosen_metric, own_loss, own_measures
 
 SHOWN = 4
 
@@ -49,8 +51,9 @@ class ClassificationObjective:
         texts: Sequence[str] = (),
     ):
         self.settings, self.targets = settings, targets
-        self.metric = best_measure(settings)
-        self.greater_is_better = self.metric != "loss"
+        self.metric, greater = chosen_metric(settings, best_measure(settings))
+        self.greater_is_better = self.metric != "loss" if greater is None else greater
+        self._own_loss = own_loss(settings)
         self.chance = math.log(targets.size) if targets.kind == "class" else None
         self._weights = class_weights(targets, train) if settings.class_weight == "balanced" else None
         self._inputs, self._labels = dev
@@ -81,6 +84,8 @@ class ClassificationObjective:
         """The loss of scores ``(batch, outputs)`` where ``truth`` (see `Targets.encode`) is right."""
         kind = self.targets.kind
         weight = None if self._weights is None else self._weights.to(scores)
+        if self._own_loss:
+            return self._by_own_loss(scores, truth, weight)
         if kind == "number":
             return LossSum(F.mse_loss(scores[:, 0], truth, reduction="sum"), len(truth))
         if kind == "classes":
@@ -97,12 +102,25 @@ class ClassificationObjective:
         known = truth[truth != UNKNOWN]
         return LossSum(total, len(known) if weight is None else weight[known].sum())
 
+    def _by_own_loss(self, scores: Tensor, truth: Tensor, weight: Tensor | None) -> LossSum:
+        """The user's loss of the examples whose label is known, each times the weight of its class."""
+        assert self._own_loss is not None
+        if self.targets.kind != "class":
+            outputs = scores[:, 0] if self.targets.kind == "number" else scores
+            return LossSum(self._own_loss(outputs, truth).sum(), len(truth))
+        scores, truth = scores[truth != UNKNOWN], truth[truth != UNKNOWN]
+        each = self._own_loss(scores, truth)
+        if weight is None:
+            return LossSum(each.sum(), len(truth))
+        return LossSum((each * weight[truth]).sum(), weight[truth].sum())
+
     @torch.no_grad()
-    def evaluate(self, model: SequenceClassifier | NGramClassifier) -> dict[str, float]:
+    def evaluate(self, model: SequenceClassifier | OwnScores | NGramClassifier) -> dict[str, float]:
         scores = score_inputs(model, self._inputs)
         part = self.loss_of(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
         self._found = answers(self.targets, scores, self.settings.threshold)
         measured = measure(self.targets, self._labels, self._found, self.settings.tolerance)
+        measured |= own_scores(self.settings, self.targets, self._labels, self._found, measured)
         kept = {key: value for key, value in measured.items() if isinstance(value, float)}
         return {"loss": float(part.total) / max(float(part.count), 1e-9), **kept}
 
@@ -133,6 +151,21 @@ def measure(
     if targets.kind == "classes":
         return several_scores(truth, found, targets.names)
     return class_scores(truth, found, targets.names)
+
+
+def own_scores(
+    settings: ClassifierSettings,
+    targets: Targets,
+    labels: Sequence[str],
+    found: np.ndarray[Any, Any],
+    measured: dict[str, Any],
+) -> dict[str, float]:
+    """The user's measures of labels and answers as they are written, of numbers as they are."""
+    truth: Any = list(labels)
+    answers: Any = spell(targets, found)
+    if targets.kind == "number":
+        truth, answers = targets.numbers(targets.encode(labels)[:, None]), found
+    return own_measures(settings, truth, answers, measured)
 
 
 def spell(targets: Targets, found: np.ndarray[Any, Any]) -> list[str]:

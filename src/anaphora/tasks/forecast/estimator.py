@@ -23,6 +23,7 @@ from anaphora.models.forecaster_classical import (
     VARForecaster,
     restored,
 )
+from anaphora.models.own import OwnForecast
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
@@ -44,6 +45,7 @@ from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, e
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
+from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -123,6 +125,10 @@ class Forecaster(Estimator):
 
     def _fresh_model(self) -> nn.Module:
         seed_everything(self.settings_.seed, "model")
+        s, features, targets = self.settings_, self._features(), self.columns_.targets
+        own = own_model(self.command, s, inputs=features, outputs=len(targets), labels=targets)
+        if own is not None:
+            return OwnForecast(own, targets=len(targets), horizon=max(s.horizon, 1), aligned=not s.horizon)
         return build_forecaster(self.settings_, self.columns_, self._features())
 
     def _features(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,13 +15,14 @@ from anaphora.settings import (
     TransformerSettings,
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 DIRECT = ("var", "kalman")
 
 
 class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, TrainingSettings):
-    model: str = Field("lstm", description="The preset: `anaphora models` lists them.")
+    model: Annotated[str, Own()] = Field("lstm", description="The preset: `anaphora models` lists them.")
     horizon: int = Field(
         24,
         ge=0,
@@ -46,9 +47,10 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         description="What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), "
         "such as the notes of a piano roll.",
     )
-    loss: Literal["mse", "mae"] = Field(
+    loss: Annotated[Literal["mse", "mae"], Own()] = Field(  # type: ignore[assignment]
         "mse",
-        description="What is minimised for continuous targets: the mean squared or the mean absolute error.",
+        description="What is minimised for continuous targets: the mean squared or the mean absolute error; or your own, a "
+        "function of (outputs, targets) that gives one number per value.",
     )
     normalize: Literal["none", "last", "window"] = Field(
         "none",
@@ -83,7 +85,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
     period: int = Field(
         0, ge=0, description="Steps of a season; 0 = found in the training data, 1 = there is none."
     )
-    metric: Literal["loss", "mse", "mae"] = Field(
+    metric: Annotated[Literal["loss", "mse", "mae"], OwnMetric()] = Field(
         "loss",
         description="The dev measure that decides which weights are best; loss is what training minimises.",
     )
@@ -121,7 +123,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
             return "positions = 'learned' needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
         if not self.horizon and self.window == 1:
             return "window = 1 is too short for horizon = 0: give at least 2, or 0 for whole series"
-        if self.output != "continuous" and self.metric != "loss":
+        if self.output != "continuous" and self.metric in ("mse", "mae"):
             return f"metric = '{self.metric}' is for continuous targets; output = '{self.output}' is judged by its loss"
         return self._window_problem() if network or self.model == "linear" else None
 

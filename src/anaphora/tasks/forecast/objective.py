@@ -17,6 +17,7 @@ from anaphora.models.forecaster import LEVELS
 from anaphora.tasks.forecast.inference.running import LARGEST, Found, outputs, told
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.training.objective import LossSum
+from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
 
 Floats = NDArray[np.float64]
 
@@ -28,19 +29,20 @@ class ForecastObjective:
     the quantiles of |error| for every step ahead in the model, from which intervals are made.
     """
 
-    greater_is_better = False
     chance = None
 
     def __init__(self, settings: ForecasterSettings, columns: Columns, dev: Windows, *, samples: int = 3):
         self.settings, self.columns = settings, columns
-        self.metric = settings.metric
+        self.metric, greater = chosen_metric(settings)
+        self.greater_is_better = bool(greater)
+        self._loss: str | ItemLoss = own_loss(settings) or settings.loss
         self._dev, self._chosen = dev, dev.spread(settings.valid_examples)
         self._shown = samples
 
     def loss(self, model: Any, batch: WindowBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
         out = model(t.x, t.future, t.lengths).float()
-        each = value_losses(out, t.y, self.columns.output, self.settings.loss)
+        each = value_losses(out, t.y, self.columns.output, self._loss)
         total = each.masked_fill(~t.real, 0.0).sum()
         if self.columns.output == "continuous":
             return LossSum(total, t.real.sum())
@@ -49,7 +51,8 @@ class ForecastObjective:
     @torch.no_grad()
     def evaluate(self, model: Any) -> dict[str, float]:
         found = list(outputs(model, self._dev, self._chosen))
-        measures = dev_measures(found, self.columns, self.settings.loss)
+        measures = dev_measures(found, self.columns, self._loss)
+        measures |= own_measures(self.settings, *truth_and_forecasts(found, self.columns), measures)
         model.errors.copy_(torch.from_numpy(error_quantiles(found, self.columns)))
         return measures
 
@@ -79,8 +82,10 @@ class ForecastObjective:
         return _written(values[:12, 0])
 
 
-def value_losses(out: Tensor, y: Tensor, output: str, loss: str) -> Tensor:
+def value_losses(out: Tensor, y: Tensor, output: str, loss: str | ItemLoss) -> Tensor:
     """The loss of every value; outputs are values, logits, or logarithms of rates."""
+    if callable(loss):
+        return loss(out.flatten(), y.flatten()).view_as(out)
     if output == "binary":
         return F.binary_cross_entropy_with_logits(out, y, reduction="none")
     if output == "count":
@@ -89,7 +94,7 @@ def value_losses(out: Tensor, y: Tensor, output: str, loss: str) -> Tensor:
     return F.l1_loss(out, y, reduction="none") if loss == "mae" else F.mse_loss(out, y, reduction="none")
 
 
-def dev_measures(found: Sequence[Found], columns: Columns, loss: str) -> dict[str, float]:
+def dev_measures(found: Sequence[Found], columns: Columns, loss: str | ItemLoss) -> dict[str, float]:
     """``loss``, and for values and counts ``mse`` and ``mae`` (values in standardised units, counts as they are)."""
     total = squares = absolutes = 0.0
     count = values = 0
@@ -106,6 +111,14 @@ def dev_measures(found: Sequence[Found], columns: Columns, loss: str) -> dict[st
     if columns.output != "binary":
         measures |= {"mse": squares / max(values, 1), "mae": absolutes / max(values, 1)}
     return measures
+
+
+def truth_and_forecasts(found: Sequence[Found], columns: Columns) -> tuple[Floats, Floats]:
+    """What came and what was forecast, value by value, ``(n,)`` each; values in standardised units."""
+    real = [~np.isnan(batch.y) for _, batch in found]
+    truth = [batch.y[which] for (_, batch), which in zip(found, real, strict=True)]
+    forecast = [told(out, columns.output)[which] for (out, _), which in zip(found, real, strict=True)]
+    return np.concatenate(truth, dtype=np.float64), np.concatenate(forecast, dtype=np.float64)
 
 
 def error_quantiles(found: Sequence[Found], columns: Columns) -> Floats:

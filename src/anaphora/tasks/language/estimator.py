@@ -17,9 +17,11 @@ from anaphora.data.text_readers import Data, open_text, open_training_text, reop
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.models.own import own_language
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings
+from anaphora.settings.own import Part
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
@@ -38,6 +40,7 @@ from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective
 from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -99,7 +102,11 @@ class LanguageModel(Estimator):
 
     def _fresh_model(self) -> nn.Module:
         seed_everything(self.settings_.seed, "model")
-        return build_language(self.settings_, self.tokenizer_.size)
+        size = self.tokenizer_.size
+        own = own_model(self.command, self.settings_, inputs=size, outputs=size, vocabulary=self.tokenizer_)
+        if own is not None:
+            return own_language(own, size, self.settings_.context)
+        return build_language(self.settings_, size)
 
     def _lesson(self, data: Text, dev: Text) -> tuple[Objective, Batches]:
         s, held = self.settings_, self._encoded(dev, self.settings_.valid_symbols)
@@ -138,7 +145,7 @@ class LanguageModel(Estimator):
             rows = self._line_rows(data)
             return LineBatches(rows, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed)
         ids = encode_stream(data, self.tokenizer_)
-        whole = s.model in ("transformer", "masked")
+        whole = s.model in ("transformer", "masked") or isinstance(s.model, Part)
         steps = s.context if whole else s.bptt
         kind = WindowBatches if whole else StreamBatches
         return kind(ids, rows=max(1, s.batch_tokens // steps), steps=steps, seed=s.seed)

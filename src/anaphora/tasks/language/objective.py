@@ -19,7 +19,9 @@ from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.language import Carried, Language, Reading
 from anaphora.models.language_masked import MaskedLanguage, hide
 from anaphora.settings.language import LanguageSettings
+from anaphora.settings.own import Part
 from anaphora.training.objective import LossSum
+from anaphora.training.own import no_own_loss, own_loss, summed
 
 Measure = Callable[[Language], dict[str, float]]
 Show = Callable[[Language], list[dict[str, str]]]
@@ -41,11 +43,12 @@ class LanguageObjective:
         self._measure, self._show = measure, show
         self._carried: dict[tuple[int, int], Any] = {}
         self._compiled: Callable[[Language, Tensor, Tensor], Tensor] | None = None
+        self._own_loss = own_loss(settings)
 
     def loss(self, model: Language, batch: StreamBatch | LineBatch) -> LossSum:
-        device = model.output.bias.device
+        device = next(model.parameters()).device
         inputs, targets = batch.tensors(device)
-        if isinstance(batch, StreamBatch) and model.body.context:
+        if isinstance(batch, StreamBatch) and model.body.context and self._own_loss is None:
             return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
@@ -53,13 +56,17 @@ class LanguageObjective:
         hidden, reading = model.read(inputs, before)
         if isinstance(batch, StreamBatch):
             self._carried[batch.share] = _detached(reading.carried)
-        total = cross_entropy(model, hidden, targets)
+        if self._own_loss is None:
+            total = cross_entropy(model, hidden, targets)
+        else:
+            total = summed(self._own_loss, model.output(hidden), targets, targets != PAD)
         return LossSum(total + batch.symbols * self._penalty(hidden, reading), batch.symbols)
 
     def _windowed(
         self, model: Language, device: torch.device
     ) -> Callable[[Language, Tensor, Tensor], Tensor]:
-        if device.type != "cuda" or self.settings.compile == "off" or not model.training:
+        own = isinstance(self.settings.model, Part)
+        if device.type != "cuda" or self.settings.compile == "off" or own or not model.training:
             return window_loss
         if self._compiled is None:
             model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
@@ -156,6 +163,7 @@ class MaskedObjective:
     """−Σ log p(x_t | what is shown) over the hidden places; which they are follows from the step."""
 
     def __init__(self, settings: LanguageSettings, symbols: int, dev: Sequence[Any]):
+        no_own_loss(settings, "the preset masked guesses hidden symbols by its own loss")
         self.settings = settings
         self.metric = settings.metric
         self.greater_is_better = settings.metric == "accuracy"

@@ -15,6 +15,7 @@ from anaphora.data.tag_schemes import allowed
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.own import OwnEncoder
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.models.tagger import (
     ConvolvedSpelling,
@@ -26,7 +27,7 @@ from anaphora.models.tagger import (
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.tasks.parts import ENDS, recurrent_encoder, transformer_encoder
+from anaphora.tasks.parts import ENDS, own_encoder, recurrent_encoder, transformer_encoder
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -64,8 +65,10 @@ def build_tagger(
     spelled = CorrectedWords if begun else SpelledWords
     own = spelled(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
     embedding = ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
-    encoder: RecurrentEncoder | TransformerEncoder
-    if s.model == "transformer":
+    encoder: RecurrentEncoder | TransformerEncoder | OwnEncoder
+    if reader := own_encoder("tag", s, embedding, dropout=s.dropout):
+        encoder = reader
+    elif s.model == "transformer":
         encoder = transformer_encoder(s, embedding, places=s.max_tokens + ENDS, causal=s.causal)
     else:
         encoder = recurrent_encoder(s, embedding, bidirectional=s.bidirectional)

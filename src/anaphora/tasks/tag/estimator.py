@@ -25,19 +25,21 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
+from anaphora.models.own import OwnTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.response import Response
 from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights
 from anaphora.tasks.tag.inference import Tagging, answers
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import tag_scores
-from anaphora.tasks.tag.objective import TagObjective, decode, training_batches
+from anaphora.tasks.tag.objective import TagObjective, decode, own_scores, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -113,7 +115,19 @@ class Tagger(Estimator):
 
     def _fresh_model(self) -> models.Tagger:
         seed_everything(self.settings_.seed, "model")
-        letters = self._reader.letters
+        letters, learnt = self._reader.letters, self.learnt_
+        words, tags = self.tokenizer_.size, len(learnt.tags)
+        own = own_model(
+            self.command,
+            self.settings_,
+            inputs=words,
+            outputs=tags,
+            vocabulary=self.tokenizer_,
+            labels=learnt.tags,
+        )
+        if own is not None:
+            rules = tuple(torch.from_numpy(rule) for rule in allowed(learnt.scheme, learnt.tags))
+            return OwnTagger(own, tags, rules=rules)  # type: ignore[arg-type]
         return build_tagger(
             self.settings_,
             self.tokenizer_.size,
@@ -138,6 +152,7 @@ class Tagger(Estimator):
             learnt.tags,
             [(words, symbols, tags) for (words, tags), symbols in zip(held, read, strict=True)],
             hiding=hiding_rates(words, self.tokenizer_.size, s.hide_rare),
+            settings=s,
             metric=self._metric(),
             spans=learnt.spans,
         )
@@ -278,7 +293,8 @@ class Tagger(Estimator):
     def _scores(self, gold: list[tuple[list[str], list[str]]]) -> dict[str, Any]:
         found = self._tag([words for words, _ in gold], probabilities=False)
         predicted, wanted = [one.tags for one in found], [tags for _, tags in gold]
-        return tag_scores(predicted, wanted, spans=self.learnt_.spans)
+        scores = tag_scores(predicted, wanted, spans=self.learnt_.spans)
+        return scores | own_scores(self.settings_, wanted, predicted, scores)
 
     @whatever_the_batch
     def _tag(self, sentences: Sequence[Sequence[str]], *, probabilities: bool) -> list[Tagging]:

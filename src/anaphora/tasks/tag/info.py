@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,11 +18,15 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.encoder import EncoderSettings
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class TaggerSettings(NetworkSettings, PretrainedSettings, HoldoutSettings, TrainingSettings):
-    model: str = Field("bilstm-crf", description="The preset: `anaphora models` lists them.")
+class TaggerSettings(EncoderSettings, NetworkSettings, PretrainedSettings, HoldoutSettings, TrainingSettings):
+    model: Annotated[str, Own()] = Field(
+        "bilstm-crf", description="The preset: `anaphora models` lists them."
+    )
     vocab_size: int = Field(
         30_000, ge=8, description="Most words that have a vector; the rest becomes <unk>."
     )
@@ -66,7 +70,7 @@ class TaggerSettings(NetworkSettings, PretrainedSettings, HoldoutSettings, Train
         description="What to do with a sentence that has a broken row (wrong columns, no tag, broken UTF-8): stop and "
         "name the row, or leave the sentence out and report how many were, and why.",
     )
-    metric: Literal["auto", "accuracy", "f1", "loss"] = Field(
+    metric: Annotated[Literal["auto", "accuracy", "f1", "loss"], OwnMetric()] = Field(
         "auto",
         description="The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, "
         "else accuracy.",
@@ -106,6 +110,7 @@ class TagOptions(Settings):
 
 
 _LEARNT: Uses = (
+    EncoderSettings,
     *(
         TrainingSettings,
         StackSettings,

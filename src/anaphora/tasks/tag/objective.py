@@ -18,8 +18,10 @@ from anaphora.data.symbols import PAD, UNK
 from anaphora.data.tag_vocabulary import Words
 from anaphora.models.tagger import Tagger
 from anaphora.tasks.given import NotFiniteError
+from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import tag_scores
 from anaphora.training.objective import LossSum
+from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,15 @@ class TagObjective:
         dev: Sequence[tuple[list[str], Words, list[str]]],
         *,
         hiding: NDArray[np.float32],
+        settings: TaggerSettings,
         metric: str,
         spans: bool,
     ):
-        self.metric = metric
-        self.greater_is_better = metric != "loss"
+        self.metric, greater = chosen_metric(settings, metric)
+        self.greater_is_better = self.metric != "loss" if greater is None else greater
+        if settings.model == "bilstm-crf":
+            no_own_loss(settings, "a CRF is trained by its own; choose the preset bilstm")
+        self._settings, self._own_loss = settings, own_loss(settings)
         self.chance = math.log(max(len(tags), 2))
         self._tags, self._dev, self._spans = list(tags), list(dev), spans
         self._numbers = {tag: number for number, tag in enumerate(tags)}
@@ -130,7 +136,11 @@ class TagObjective:
     def loss(self, model: Tagger, batch: TagBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
         source = self._with_words_hidden(t.source) if model.training else t.source
-        return LossSum(model.loss(model(source, t.lengths), t.tags, t.lengths), batch.symbols)
+        emissions = model(source, t.lengths)
+        if self._own_loss is None:
+            return LossSum(model.loss(emissions, t.tags, t.lengths), batch.symbols)
+        real = torch.arange(t.tags.shape[1], device=t.tags.device) < t.lengths[:, None]
+        return LossSum(summed(self._own_loss, emissions, t.tags, real), batch.symbols)
 
     def _with_words_hidden(self, source: Tensor) -> Tensor:
         """Some symbols become UNK, each at its rate; spellings stay."""
@@ -149,7 +159,11 @@ class TagObjective:
         self._outputs = [[self._tags[number] for number in path] for path in paths]
         scores = tag_scores(self._outputs, gold, spans=self._spans)
         del scores["by_type"]
-        return {"loss": self._dev_loss(model), **scores}
+        return {
+            "loss": self._dev_loss(model),
+            **scores,
+            **own_scores(self._settings, gold, self._outputs, scores),
+        }
 
     def _dev_loss(self, model: Tagger) -> float:
         """Per word, over sentences whose tags were all seen in training: others have no probability."""
@@ -164,6 +178,14 @@ class TagObjective:
             {"source": " ".join(words), "reference": " ".join(tags), "output": " ".join(output)}
             for (words, _, tags), output in zip(self._dev[:SHOWN], self._outputs, strict=False)
         ]
+
+
+def own_scores(
+    settings: TaggerSettings, gold: Sequence[list[str]], found: Sequence[list[str]], measured: dict[str, Any]
+) -> dict[str, float]:
+    """The user's measures of the tags of all words, one after the other."""
+    truth, answers = ([tag for tags in rows for tag in tags] for rows in (gold, found))
+    return own_measures(settings, truth, answers, measured)
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import nn
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
-from anaphora.models.bridge import Bridge
+from anaphora.models.bridge import Bridge, LearntStart
 from anaphora.models.classical.ngram import NGram
 from anaphora.models.classical.ngram.text import Words
 from anaphora.models.classifier import VectorInput
@@ -27,7 +27,7 @@ from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
-from anaphora.tasks.parts import frame_network, make_recurrent, transformer_encoder
+from anaphora.tasks.parts import frame_network, make_recurrent, own_encoder, transformer_encoder
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
 Model = CTCModel | Seq2Seq
@@ -45,10 +45,10 @@ def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) ->
 
 
 def _listener(s: TranscriberSettings, features: int) -> Listener:
-    if s.model == "conv-ctc":
+    if s.model == "conv-ctc" and s.encoder == "auto":
         front = Subsampling(features, s.hidden, s.subsample)
         return Listener(front, ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout))
-    if s.model == "transformer-ctc":
+    if s.model == "transformer-ctc" and s.encoder == "auto":
         front = Subsampling(features, s.hidden, s.subsample)
         return Listener(
             front,
@@ -57,14 +57,15 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
     network = frame_network(s, features, s.hidden)
     plain = Stacking(network.width if network else features, s.subsample)
     stacked = Framed(network, plain) if network else plain
+    if own := own_encoder("transcribe", s, VectorInput(stacked.width), dropout=0.0):
+        return Listener(stacked, own)
     layers = make_recurrent(s, stacked.width, bidirectional=s.bidirectional)
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))
 
 
 def _decoder(s: TranscriberSettings, encoder: Listener, symbols: int) -> BahdanauDecoder:
     """A decoder whose state knows where it listened last: without that, a word said twice is one place too many."""
-    reader = encoder.body.recurrent
-    assert isinstance(reader, Recurrent)
+    reader = getattr(encoder.body, "recurrent", None)
     embedding = Embedding(symbols, s.embedding, scaled=True)
     single = s.model_copy(update={"layers": 1})
     layer = make_recurrent(single, s.embedding + encoder.width, bidirectional=False)
@@ -78,7 +79,7 @@ def _decoder(s: TranscriberSettings, encoder: Listener, symbols: int) -> Bahdana
         layer,
         attention,  # type: ignore[arg-type]
         Output(s.embedding, symbols, tied=embedding),
-        bridge=Bridge(reader, layer),
+        bridge=Bridge(reader, layer) if isinstance(reader, Recurrent) else LearntStart(layer),
         annotations=encoder.width,
         dropout=s.dropout,
     )

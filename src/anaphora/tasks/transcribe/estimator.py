@@ -21,12 +21,15 @@ from anaphora.data.pooled import HeldBatches
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
+from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
+from anaphora.settings.own import Part
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
+from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
 from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
 from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
@@ -38,6 +41,7 @@ from anaphora.tasks.transcribe.metrics import transcription_scores
 from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective
 from anaphora.tasks.transcribe.probing import probe_transcriber
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
@@ -103,6 +107,16 @@ class Transcriber(Estimator):
 
     def _fresh_model(self) -> Model:
         seed_everything(self.settings_.seed, "model")
+        symbols = self.tokenizer_.size
+        own = own_model(
+            self.command,
+            self.settings_,
+            inputs=self.ear_.width,
+            outputs=symbols,
+            vocabulary=self.tokenizer_,
+        )
+        if own is not None:
+            return OwnFrames(own, symbols)
         return build_transcriber(self.settings_, features=self.ear_.width, symbols=self.tokenizer_.size)
 
     def _lesson(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
@@ -124,7 +138,7 @@ class Transcriber(Estimator):
 
     def _check_room(self, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
         """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
-        if not self.settings_.model.endswith("-ctc"):
+        if not (self.settings_.model.endswith("-ctc") or isinstance(self.settings_.model, Part)):
             return
         k = self.settings_.subsample
         short = sum(-(-n // k) < len(target) for n, target in zip(lengths, targets, strict=True))
@@ -206,7 +220,8 @@ class Transcriber(Estimator):
         outputs = self._listening(asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
         skipped = {"skipped": rows.skipped} if rows.skipped else {}
-        return transcription_scores(rows.names, references, outputs) | skipped
+        scores = transcription_scores(rows.names, references, outputs) | skipped
+        return scores | own_measures(self.settings_, references, outputs, scores)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each recording that a file, a folder or a list of files names, in order.

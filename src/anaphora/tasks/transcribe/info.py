@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,9 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.sound import SoundSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -80,9 +82,17 @@ class TranscribeOptions(Settings):
 
 
 class TranscriberSettings(
-    SoundSettings, FrameSettings, TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings
+    EncoderSettings,
+    SoundSettings,
+    FrameSettings,
+    TextSettings,
+    NetworkSettings,
+    HoldoutSettings,
+    TrainingSettings,
 ):
-    model: str = Field("bilstm-ctc", description="The preset: `anaphora models` lists them.")
+    model: Annotated[str, Own()] = Field(
+        "bilstm-ctc", description="The preset: `anaphora models` lists them."
+    )
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
         description="What one symbol of the transcript is: a character, whatever stands between spaces (a word, or a "
@@ -143,7 +153,7 @@ class TranscriberSettings(
         ge=1,
         description="Of the dev recordings so many, the first ones, are transcribed at an evaluation.",
     )
-    metric: Literal["wer", "cer", "loss"] = Field(
+    metric: Annotated[Literal["wer", "cer", "loss"], OwnMetric()] = Field(
         "wer", description="The dev measure that decides which weights are best; the smaller the better."
     )
 
@@ -159,6 +169,7 @@ class TranscriberSettings(
 
 
 _ALWAYS: Uses = (
+    EncoderSettings,
     *(SoundSettings, TextSettings, TrainingSettings, StackSettings),
     *("subsample", "valid_examples", "metric"),
 )

@@ -25,6 +25,7 @@ from anaphora.tasks.transcribe.inference.words import attention_weights
 from anaphora.tasks.transcribe.info import TranscriberSettings
 from anaphora.tasks.transcribe.metrics import error_rates
 from anaphora.training.objective import LossSum
+from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
 
 SHOWN = 4
 Frames = np.ndarray[Any, np.dtype[np.float32]]
@@ -64,7 +65,6 @@ class TranscriptionObjective:
     and names. The dev metrics are ``loss`` (not smoothed) and, of greedy texts, WER, CER and the share without error.
     """
 
-    greater_is_better = False
     chance = None
 
     def __init__(
@@ -74,7 +74,11 @@ class TranscriptionObjective:
         dev: tuple[list[Frames], list[str], list[str]],
     ):
         self.settings, self.tokenizer = settings, tokenizer
-        self.metric = settings.metric
+        self.metric, greater = chosen_metric(settings)
+        self.greater_is_better = bool(greater)
+        if settings.model != "attention":
+            no_own_loss(settings, "CTC is a loss of whole texts; choose the preset attention")
+        self._own_loss = own_loss(settings)
         self._inputs, self._transcripts, self._names = dev
         self._targets = tokenizer.encode_batch(self._transcripts)
         self._texts: list[str] = []
@@ -91,7 +95,10 @@ class TranscriptionObjective:
         memory = model.encode(x, lengths)
         with inside.record() as notes:
             logits = model.decoder(target_in, memory, forcing)
-        total = _symbol_loss(logits, target_out, smoothing)
+        if self._own_loss is None:
+            total = _symbol_loss(logits, target_out, smoothing)
+        else:
+            total = summed(self._own_loss, logits, target_out, target_out != PAD)
         if model.training and self.settings.order_weight:
             weights = attention_weights(model, notes)
             total = total + self.settings.order_weight * going_back(weights, target_out != PAD)
@@ -112,7 +119,13 @@ class TranscriptionObjective:
             total, count = total + float(part.total), count + int(part.count)
         self._texts = greedy_texts(model, self._inputs, self.tokenizer)
         rates = error_rates(self._references(), self._texts)
-        return {"loss": total / max(count, 1), "wer": rates.wer, "cer": rates.cer, "exact_match": rates.exact}
+        found = {
+            "loss": total / max(count, 1),
+            "wer": rates.wer,
+            "cer": rates.cer,
+            "exact_match": rates.exact,
+        }
+        return found | own_measures(self.settings, self._references(), self._texts, found)
 
     def samples(self, model: Any) -> list[dict[str, str]]:
         """The first dev recordings with the texts of the last evaluation."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from anaphora.models.bridge import Bridge, HandOver, fits
+from anaphora.models.bridge import Bridge, HandOver, LearntStart, fits
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
+from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import Recurrent
 from anaphora.nn.attention import Additive, Attention, Bilinear, Dot
@@ -15,6 +16,7 @@ from anaphora.tasks.parts import (
     decoder_stack,
     make_positions,
     make_recurrent,
+    own_encoder,
     recurrent_encoder,
     transformer_encoder,
 )
@@ -30,11 +32,14 @@ def build_seq2seq(s: TranslatorSettings, source_symbols: int, target_symbols: in
 def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
     source, target = _embeddings(s, source_symbols, target_symbols, s.embedding)
     output = _output(s, target, width=s.embedding if s.tie else s.hidden)
-    encoder = recurrent_encoder(s, source, bidirectional=s.bidirectional, reverse=s.reverse_source)
-    reader = encoder.recurrent
+    own = own_encoder("translate", s, source, dropout=s.dropout)
+    encoder = own or recurrent_encoder(s, source, bidirectional=s.bidirectional, reverse=s.reverse_source)
 
     def writer(inputs: int) -> tuple[Recurrent, nn.Module]:
         layer = make_recurrent(s, inputs, bidirectional=False)
+        if not isinstance(encoder, RecurrentEncoder):
+            return layer, LearntStart(layer)
+        reader = encoder.recurrent
         return layer, HandOver(reader, layer) if fits(reader, layer) else Bridge(reader, layer)
 
     if not s.model.endswith("-attention"):
@@ -74,7 +79,8 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
 def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
     source, target = _embeddings(s, source_symbols, target_symbols, s.hidden)
     most = s.max_tokens + ENDS
-    encoder = transformer_encoder(s, source, places=most)
+    own = own_encoder("translate", s, source, dropout=s.dropout)
+    encoder = own or transformer_encoder(s, source, places=most)
     decoder = TransformerDecoder(
         target,
         decoder_stack(s),

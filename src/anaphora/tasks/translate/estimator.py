@@ -13,6 +13,7 @@ from anaphora.data.sources.holdout import open_training, reopen_training
 from anaphora.data.sources.opening import open_source
 from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
@@ -28,6 +29,7 @@ from anaphora.tasks.outputs import (
     outputs_of,
     search_settings,
 )
+from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.response import Response
 from anaphora.tasks.translate.build import build_seq2seq
@@ -37,6 +39,7 @@ from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.tasks.translate.probing import probe_translator
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
@@ -86,6 +89,12 @@ class Translator(Estimator):
 
     def _fresh_model(self) -> Seq2Seq:
         seed_everything(self.settings_.seed, "model")
+        source, target = self.tokenizer_.source.size, self.tokenizer_.target.size
+        own = own_model(
+            self.command, self.settings_, inputs=source, outputs=target, vocabulary=self.tokenizer_
+        )
+        if own is not None:
+            return own_seq2seq(own, target)
         return build_seq2seq(self.settings_, self.tokenizer_.source.size, self.tokenizer_.target.size)
 
     def _lesson(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
@@ -176,7 +185,8 @@ class Translator(Estimator):
         rows = list(pairs)
         outputs = self.predict([source for source, _ in rows], **search)
         references = [self.tokenizer_.target.normalized(target) for _, target in rows]
-        return translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        scores = translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        return scores | own_measures(self.settings_, references, outputs, scores)
 
     @whatever_the_batch
     def probe(self, text: str, target: str | None = None, *, beam: int | None = None) -> Trace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,14 +19,20 @@ from anaphora.settings import (
     TrainingSettings,
     TransformerSettings,
 )
+from anaphora.settings.encoder import EncoderSettings
+from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import search_problem
 from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class TranslatorSettings(TextSettings, Seq2SeqSettings, HoldoutSettings, TrainingSettings, SearchSettings):
-    model: str = Field("lstm-attention", description="The preset: `anaphora models` lists them.")
-    metric: Literal["chrf", "bleu", "exact_match", "loss"] = Field(
+class TranslatorSettings(
+    EncoderSettings, TextSettings, Seq2SeqSettings, HoldoutSettings, TrainingSettings, SearchSettings
+):
+    model: Annotated[str, Own()] = Field(
+        "lstm-attention", description="The preset: `anaphora models` lists them."
+    )
+    metric: Annotated[Literal["chrf", "bleu", "exact_match", "loss"], OwnMetric()] = Field(
         "chrf",
         description="The dev measure that decides which weights are best. chrF also tells outputs of few words apart, "
         "where BLEU is 0 for lack of four-word sequences.",
@@ -44,6 +50,11 @@ class TranslatorSettings(TextSettings, Seq2SeqSettings, HoldoutSettings, Trainin
         problem = search_problem(self)
         if problem:
             raise ValueError(problem)
+        if self.encoder != "auto" and self.model in ("rnn", "lstm"):
+            raise ValueError(
+                f"encoder = {self.encoder!r} needs a decoder that looks at what it reads: choose lstm-attention, "
+                "gru-attention or transformer"
+            )
         if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:
             raise ValueError(
                 "attention = 'dot' needs states and annotations of one width, but both directions give "
@@ -61,6 +72,7 @@ class TranslateOptions(SearchSettings, InputColumn):
 
 _SEARCH = tuple(SearchSettings.model_fields.keys() - {"coverage"})
 _ALWAYS: Uses = (
+    EncoderSettings,
     *(TextSettings, TrainingSettings, StackSettings),
     *_SEARCH,
     *("joint", "tie", "label_smoothing", "teacher_forcing"),

@@ -16,6 +16,7 @@ from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.training.objective import LossSum
+from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
 
 
 class TranslationObjective:
@@ -33,8 +34,9 @@ class TranslationObjective:
         samples: int = 4,
     ):
         self.settings = settings
-        self.metric = settings.metric
-        self.greater_is_better = settings.metric != "loss"
+        self.metric, greater = chosen_metric(settings)
+        self.greater_is_better = self.metric != "loss" if greater is None else greater
+        self._own_loss = own_loss(settings)
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.target.size)
         self._dev = list(dev)
@@ -50,6 +52,8 @@ class TranslationObjective:
             t.target_lengths,
             teacher_forcing=self.settings.teacher_forcing if model.training else 1.0,
         )
+        if self._own_loss:
+            return LossSum(summed(self._own_loss, logits, t.target_out, t.target_out != PAD), batch.symbols)
         smoothing = self.settings.label_smoothing if model.training else 0.0
         total = summed_loss(logits.flatten(0, 1), t.target_out.flatten(), ignored=PAD, smoothing=smoothing)
         return LossSum(total, batch.symbols)
@@ -70,6 +74,7 @@ class TranslationObjective:
             "bleu": scores["bleu"],
             "chrf": scores["chrf"],
             "exact_match": scores["exact_match"],
+            **own_measures(self.settings, references, self._outputs, scores),
         }
 
     def _dev_loss(self, model: Seq2Seq, sources: list[list[int]], references: list[str]) -> float:
