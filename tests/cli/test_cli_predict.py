@@ -39,7 +39,7 @@ def model(monkeypatch, tmp_path):
     import anaphora.tasks.load as load
 
     found = Reverser()
-    monkeypatch.setattr(load, "load", lambda run: found)
+    monkeypatch.setattr(load, "load", lambda run, **options: found)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text(RunConfig(found.task(), found.settings_).to_json())
