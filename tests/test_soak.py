@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import statistics
@@ -123,6 +124,10 @@ def test_s8_predicting(run, capsys):
     finally:
         process.kill()
         process.wait()
+        drain.join(30)
+        process.stdout.close()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
     assert pushed > 10
 
 
