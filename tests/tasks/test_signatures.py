@@ -97,7 +97,7 @@ def test_mypy_infers_everything_in_a_script_of_a_user(tmp_path: Path) -> None:
     assert "script.py" not in "".join(line for line in found.splitlines() if ": error:" in line), found
     wrong = typed(WRONG, tmp_path)
     assert 'Unexpected keyword argument "hiden"' in wrong
-    assert '"beam" has incompatible type "str"' in wrong
+    assert 'has incompatible type "str"; expected "int"' in wrong
 
 
 def test_a_run_of_another_task_is_not_loaded_as_one(tmp_path: Path) -> None:
