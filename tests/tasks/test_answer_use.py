@@ -304,3 +304,39 @@ def test_nothing_asked_gives_nothing():
         tiny().predict([])
     with pytest.raises(SettingsError, match="cannot be divided among heads"):
         tiny("transformer", hidden=18, heads=4)
+
+
+def test_multiple_choice_is_the_best_of_the_choices():
+    """The probabilities are those without choices, renormalised over them."""
+    model = trained("question-only")
+    ((picture_, question),) = asked(1)[:1]
+    every = model.predict_proba([(picture_, question)])[0]
+    worst = np.argsort(every)[:2]
+    names = [model.answers_[i] for i in worst]
+    shares = model.predict_proba([(picture_, question, names)])[0]
+    np.testing.assert_allclose(shares[worst], every[worst] / every[worst].sum(), rtol=1e-6)
+    assert shares.sum() == pytest.approx(1)
+    assert model.predict([(picture_, question, "|".join(names))]) == [names[1]]
+    alone, chosen = model.predict([(picture_, question), (picture_, question, names)])
+    assert alone == model.predict([(picture_, question)])[0]
+    assert chosen == names[1]
+    for bad, told in (("red", "at least two"), (["red", "octarine"], "no answer 'octarine'")):
+        with pytest.raises(DataError, match=told) as caught:
+            model.predict([(picture_, question, bad)])
+        assert is_one_sentence(caught.value)
+
+
+def test_choices_stand_in_the_third_column(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = trained("question-only")
+    model.save("run")
+    rows = write(tmp_path, "rows", scenes(1))
+    name, question = rows.read_text().splitlines()[0].split("\t")[:2]
+    first, second = model.answers_[:2]
+    (rows.parent / "choose.tsv").write_text(f"{name}\t{question}\t{first}|{second}\n")
+    order = ["predict", "run", str(rows.parent / "choose.tsv"), "--set", "choices=true", "--set", "top=5"]
+    assert main.run(order) == 0
+    assert {line.split("\t")[2] for line in capsys.readouterr().out.splitlines()} == {first, second}
+    (rows.parent / "choose.tsv").write_text(f"{name}\t{question}\n")
+    assert main.run(order) == 2
+    assert "needs its choices" in capsys.readouterr().err

@@ -35,6 +35,13 @@ def runs(tmp_path_factory):
         "backward": {"model": "lstm", "embedding": 6, "backward": True},
         "gpt": {"model": "transformer", "heads": 2, "feedforward": 16, "context": 16},
         "bert": {"model": "masked", "heads": 2, "feedforward": 16, "context": 16},
+        "peephole": {
+            "model": "lstm",
+            "embedding": 6,
+            "peephole": True,
+            "layers": 2,
+            "connections": "highway",
+        },
         "ngram": {"model": "ngram"},
         "letters": {"model": "lstm", "embedding": 6, "tokens": "char"},
     }.items():
@@ -153,6 +160,14 @@ def test_a_classifier_reads_a_text_as_the_language_model_reads_a_line(runs, dono
     assert classifier.probe("the good film").tokens["time"] == ["<s>", "▁the", "▁good", "▁film"]
 
 
+def test_a_tagger_takes_over_highways_in_one_direction(runs):
+    tagger = an.Tagger(init=str(runs / "peephole"), **TINY)
+    weights = first_step(tagger, TAGGED)
+    assert not tagger.settings_.bidirectional
+    for name, value in an.load(runs / "peephole").model_.body.state_dict().items():
+        torch.testing.assert_close(weights[f"encoder.{name}"], value, atol=1e-6, rtol=0)
+
+
 def test_a_donor_of_characters_is_warned_of(runs):
     with pytest.warns(UserWarning, match="language model of characters"):
         an.Classifier(init=str(runs / "letters"), **TINY).fit(LABELLED)
@@ -162,6 +177,7 @@ def test_a_donor_of_characters_is_warned_of(runs):
     ("names", "more"),
     [
         (("lstm",), {"model": "lstm", "embedding": 5}),
+        (("peephole",), {"model": "gru", "embedding": 5}),
         (("lstm", "backward"), {"model": "bilstm", "embedding": 5}),
         (("gru", "backward"), {"model": "transformer", "heads": 2, "hidden": 20, "feedforward": 16}),
     ],

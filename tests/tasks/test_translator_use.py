@@ -10,7 +10,9 @@ from tasks_tiny import PRESETS, is_one_sentence, pairs, tiny, words
 
 import anaphora as an
 from anaphora.errors import DataError, SettingsError
+from anaphora.models.seq2seq import Seq2Seq
 from anaphora.tasks.translate.inference import search_outputs
+from anaphora.training.schedules import teacher_forcing
 
 
 def test_it_has_learnt_its_task(copier):
@@ -205,3 +207,38 @@ def test_what_was_not_trained_cannot_be_used(use, tmp_path):
         use(tiny(), tmp_path)
     assert is_one_sentence(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("constant", [0.4, 0.4, 0.4]),
+        ("linear", [1.0, 0.7, 0.4]),
+        ("exponential", [1.0, 0.4 + 0.6 * 0.1, 0.4 + 0.6 * 0.01]),
+        ("sigmoid", [0.4 + 0.6 / (1 + math.exp(-6)), 0.7, 0.4 + 0.6 / (1 + math.exp(6))]),
+    ],
+)
+def test_scheduled_sampling_by_hand(kind, expected):
+    settings = an.Translator(model="lstm", teacher_forcing=0.4, forcing_schedule=kind, steps=11).settings_
+    found = [teacher_forcing(settings, step) for step in (1, 6, 11)]
+    assert found == pytest.approx(expected)
+
+
+def test_a_schedule_is_followed_while_training(small_corpora, tmp_path, monkeypatch):
+    """The decoder gets what the schedule says at every step; dev losses are always with the true symbols."""
+    seen = []
+    forward = Seq2Seq.forward
+
+    def watched(self, *given, teacher_forcing=1.0):
+        seen.append(teacher_forcing)
+        return forward(self, *given, teacher_forcing=teacher_forcing)
+
+    monkeypatch.setattr(Seq2Seq, "forward", watched)
+    options = {"teacher_forcing": 0.0, "forcing_schedule": "linear", "valid_every": 100, "save_every": 2}
+    tiny(model="lstm", steps=5, **options).fit("copy", out=tmp_path / "whole")
+    assert [value for value in seen if value < 1] == pytest.approx([0.75, 0.5, 0.25, 0.0])
+
+
+def test_a_schedule_without_an_end_is_refused():
+    with pytest.raises(SettingsError, match="set teacher_forcing below 1"):
+        an.Translator(model="lstm", forcing_schedule="linear")

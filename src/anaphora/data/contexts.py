@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Context:
     begin: int
     backward: bool
     token: bool = False
+    variants: dict[str, bool | int | float | str] = field(default_factory=dict)
+    """The other settings of its recurrent layers, where they are not the usual ones."""
 
     @property
     def width(self) -> int:

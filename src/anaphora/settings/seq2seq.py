@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anaphora.settings.base import Settings
 from anaphora.settings.network import NetworkSettings
 
 
-class DecoderSettings(Settings):
+class ForcingSettings(Settings):
+    """Which symbols a decoder is fed while it is trained."""
+
+    teacher_forcing: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="How often the decoder is fed the true previous symbol while training; below 1 it "
+        "sometimes gets its own (scheduled sampling).",
+    )
+    forcing_schedule: Literal["constant", "linear", "exponential", "sigmoid"] = Field(
+        "constant",
+        description="constant: teacher_forcing from the first step on; else it falls from 1 to teacher_forcing over the "
+        "steps of training: in a straight line, fast at first, or slowly, fast and slowly again (inverse sigmoid; "
+        "Bengio 2015).",
+    )
+
+    @model_validator(mode="after")
+    def _falls(self) -> Self:
+        if self.forcing_schedule != "constant" and self.teacher_forcing == 1.0:
+            raise ValueError(
+                f"forcing_schedule = '{self.forcing_schedule}' falls from 1 to teacher_forcing, which is 1: set "
+                "teacher_forcing below 1"
+            )
+        return self
+
+
+class DecoderSettings(ForcingSettings):
     """What every decoder of symbols has."""
 
     tie: bool = Field(
@@ -20,13 +47,6 @@ class DecoderSettings(Settings):
     )
     label_smoothing: float = Field(
         0.1, ge=0, lt=1, description="Share of the target probability spread over the whole vocabulary."
-    )
-    teacher_forcing: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="How often the decoder is fed the true previous symbol while training; below 1 it "
-        "sometimes gets its own (scheduled sampling).",
     )
 
 

@@ -184,6 +184,15 @@ class TransformerKeywords(TypedDict, total=False):
     """LayerNorm before each sublayer (steadier) instead of after it (as published). Default: True."""
 
 
+class ForcingKeywords(TypedDict, total=False):
+    """Forcing; a preset may change the defaults."""
+
+    teacher_forcing: float
+    """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own (scheduled sampling). Default: 1.0."""
+    forcing_schedule: Literal["constant", "linear", "exponential", "sigmoid"]
+    """constant: teacher_forcing from the first step on; else it falls from 1 to teacher_forcing over the steps of training: in a straight line, fast at first, or slowly, fast and slowly again (inverse sigmoid; Bengio 2015). Default: 'constant'."""
+
+
 class DecoderKeywords(TypedDict, total=False):
     """Decoder; a preset may change the defaults."""
 
@@ -191,8 +200,6 @@ class DecoderKeywords(TypedDict, total=False):
     """Share the target embedding with the output layer, and with the source embedding when the vocabulary is joint. Default: True."""
     label_smoothing: float
     """Share of the target probability spread over the whole vocabulary. Default: 0.1."""
-    teacher_forcing: float
-    """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own (scheduled sampling). Default: 1.0."""
 
 
 class AttentionKeywords(TypedDict, total=False):
@@ -355,7 +362,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -546,7 +553,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -567,8 +574,6 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, 
     """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
     label_smoothing: float
     """Share of the target probability that a decoder spreads over the whole vocabulary. Default: 0.1."""
-    teacher_forcing: float
-    """How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets its own. Default: 1.0."""
     valid_examples: int
     """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
     metric: Literal["wer", "cer", "loss"] | str
@@ -581,7 +586,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] |
 """The presets of `an.Captioner`, or a model of your own."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int

@@ -39,7 +39,10 @@ OF_TRANSFORMER = tuple(TransformerSettings.model_fields)
 
 def context_reader(one: Context, words: int) -> ContextReader:
     """The body that gives vectors, with fresh weights, for a vocabulary of ``words``."""
-    sizes = NetworkSettings(cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0)
+    variants: dict[str, Any] = dict(one.variants)
+    sizes = NetworkSettings(
+        cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0, **{**variants, "zoneout": 0.0}
+    )
     return ContextReader(
         Embedding(words, one.embedding, scaled=True),
         make_recurrent(sizes, one.embedding, bidirectional=False),
@@ -78,7 +81,6 @@ class Donors:
                 raise RunError(
                     f"{path} knows other words than {paths[0]}; train both on the same text with the same vocab_size."
                 )
-            _check_plain(path, model.settings_, vectors)
         return found
 
     @property
@@ -92,7 +94,16 @@ class Donors:
         if not self.vectors:
             return ()
         return tuple(
-            Context(s.cell, s.embedding, s.hidden, s.layers, model.begin, s.backward, token=True)
+            Context(
+                s.cell,
+                s.embedding,
+                s.hidden,
+                s.layers,
+                model.begin,
+                s.backward,
+                token=True,
+                variants=_variants(s),
+            )
             for model in self.models
             for s in (model.settings_,)
         )
@@ -104,16 +115,6 @@ class Donors:
             for number, model in enumerate(self.models)
             for name, value in body_weights(model, f"encoder.embedding.readers.{number}.").items()
         }
-
-
-def _check_plain(path: Path, s: Any, vectors: bool) -> None:
-    """A body that gives vectors is built again from its cell and sizes alone."""
-    for key, field in RecurrentSettings.model_fields.items() if vectors else ():
-        if key not in ("cell", "forget_bias") and getattr(s, key) != field.default:
-            raise RunError(
-                f"{path} has {key} = {written(getattr(s, key))}, but vectors in context come from plain cells; train it "
-                "without, or take its weights (init_as = weights)."
-            )
 
 
 def _language_model(path: Path, only: tuple[str, ...]) -> Any:
@@ -129,6 +130,16 @@ def _language_model(path: Path, only: tuple[str, ...]) -> Any:
             f"{path} holds the preset {preset}, whose weights fit nothing here; give one of {', '.join(only)}."
         )
     return load(path, device="cpu")
+
+
+def _variants(s: Any) -> dict[str, Any]:
+    """The settings of recurrent layers, but the cell, that are not the usual ones."""
+    fields = RecurrentSettings.model_fields
+    return {
+        key: getattr(s, key)
+        for key, one in fields.items()
+        if key != "cell" and getattr(s, key) != one.default
+    }
 
 
 def check_room(settings: Any, taken: int) -> None:

@@ -25,6 +25,23 @@ FLOOR = 0.01  # where cosine ends, as a share of the peak
 PATIENCE = 2  # evaluations without improvement after which plateau halves
 
 
+def teacher_forcing(settings: Any, step: int) -> float:
+    """How often a decoder is fed the true symbol at ``step`` (counted from 1), by ``forcing_schedule``.
+
+    With u = (step − 1)/(steps − 1) and the last value p = ``teacher_forcing``: p + (1 − p)·f, where f is 0 for constant,
+    1 − u for linear, 0.01^u for exponential and 1/(1 + exp(12·(u − ½))) for sigmoid (Bengio et al. 2015).
+    """
+    last, kind = float(settings.teacher_forcing), settings.forcing_schedule
+    u: float = min(1.0, (step - 1) / max(1, settings.steps - 1))
+    shares: dict[str, float] = {
+        "constant": 0.0,
+        "linear": 1 - u,
+        "exponential": 0.01**u,
+        "sigmoid": 1 / (1 + math.exp(12 * (u - 0.5))),
+    }
+    return last + (1 - last) * shares[kind]
+
+
 def learning_rate(settings: TrainingSettings, step: int, halvings: int = 0) -> float:
     """The learning rate of ``step`` (counted from 1); ``halvings`` matters to plateau only."""
     peak, warmup, last = settings.lr, settings.warmup, settings.steps

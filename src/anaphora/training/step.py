@@ -160,7 +160,7 @@ class Stepper:
         for part in range(self.settings.accumulate):
             shard = batch.shard(*self._share(part))
             if len(shard):
-                seed_everything(self.settings.seed, number, self.group.rank, part)
+                self._seed(number, part)
                 with autocast(self.group.device, precision or self.precision):
                     total, _ = self._module()(shard)
                 finite = finite and bool(torch.isfinite(total))
@@ -177,12 +177,19 @@ class Stepper:
                 return
             # The others wait for this process's gradient: give them zeros, computed from any one row.
             shard, empty = batch.shard(0, max(1, len(batch))), True
-        seed_everything(self.settings.seed, number, self.group.rank, part)
+        self._seed(number, part)
         with autocast(self.group.device, self.precision), self._weights():
             total, count = self.loss(shard)
         total.backward(total.new_full((), 0.0 if empty else weight))
         if not empty:
             sums.add(total.detach(), count)
+
+    def _seed(self, number: int, part: int) -> None:
+        """Random numbers of this part of step ``number``; an objective that changes with the step hears of it."""
+        seed_everything(self.settings.seed, number, self.group.rank, part)
+        begin = getattr(getattr(self._module(), "objective", None), "begin_step", None)
+        if begin is not None:
+            begin(number)
 
     def _weights(self) -> contextlib.AbstractContextManager[None]:
         """Where autocast would cast one weight after the other on a GPU, they are cast together."""

@@ -21,7 +21,7 @@ from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
-from anaphora.tasks.answer.inference import Row, group, respond_to, rows_of
+from anaphora.tasks.answer.inference import Row, among, group, respond_to, rows_of
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
 from anaphora.tasks.answer.metrics import by_kind
 from anaphora.tasks.answer.objective import (
@@ -167,12 +167,17 @@ class Answerer(PictureEstimator):
     # ------------------------------------------------------------------ use
 
     def predict(self, inputs: Iterable[Any]) -> list[str]:
-        """The answer to each ``(picture, question)``."""
-        return [self.answers_[int(i)] for i in self._scores(rows_of(inputs, self.size)).argmax(1)]
+        """The answer to each ``(picture, question)``; of ``(picture, question, choices)`` the best of the choices, a list or
+        ``a|b|c``."""
+        return [self.answers_[int(i)] for i in self._scores(self._rows(inputs)).argmax(1)]
 
     def predict_proba(self, inputs: Iterable[Any]) -> Numbers:
         """p(answer | question, picture), ``(inputs, answers)``; rows sum to 1."""
-        return probabilities(self._scores(rows_of(inputs, self.size)))
+        return probabilities(self._scores(self._rows(inputs)))
+
+    def _rows(self, inputs: Iterable[Any]) -> list[Row]:
+        self._check_trained()
+        return rows_of(inputs, self.size, self.answers_)
 
     @whatever_the_batch
     def score(
@@ -212,6 +217,7 @@ class Answerer(PictureEstimator):
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """The answer to each row ``path⇥question`` of a list; further columns do not matter, an empty line stays empty.
+        With ``choices`` the third column lists the answers to choose among.
 
         With ``top`` above 1 each answer is a line ``number⇥probability⇥answer``.
         """
@@ -244,7 +250,8 @@ class Answerer(PictureEstimator):
         asked, order = group(rows, self._cut(self._encode([row.question for row in rows])))
         found: Numbers = score_questions(self.model_, asked)[order]
         check_finite(found, "input")
-        return found
+        chosen: Numbers = among(found, rows)
+        return chosen
 
     def _encode(self, questions: list[str]) -> list[Ids]:
         return [np.array(ids, dtype=np.int32) for ids in self.tokenizer_.encode_batch(questions)]

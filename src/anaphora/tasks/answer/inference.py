@@ -30,10 +30,13 @@ class Row(NamedTuple):
     key: Any
     pixels: Pixels
     question: str
+    choices: tuple[int, ...] = ()
+    """Numbers of the answers to choose among; all of them if none is named."""
 
 
-def rows_of(inputs: Iterable[Any], size: Size) -> list[Row]:
-    """Pairs ``(picture, question)`` from Python; a picture that is given again is read once."""
+def rows_of(inputs: Iterable[Any], size: Size, answers: Sequence[str]) -> list[Row]:
+    """Pairs ``(picture, question)`` or triples ``(picture, question, choices)`` from Python; a picture that is given again
+    is read once."""
     if isinstance(inputs, str | Path):
         raise DataError("predict takes a list of pairs (picture, question): write [(picture, question)].")
     rows: list[Row] = []
@@ -41,17 +44,46 @@ def rows_of(inputs: Iterable[Any], size: Size) -> list[Row]:
     held = list(inputs)  # so that no array is freed and its identity given to another
     for number, given in enumerate(held, start=1):
         where = f"input {number}"
-        if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[1], str):
+        if not isinstance(given, tuple | list) or len(given) not in (2, 3) or not isinstance(given[1], str):
             raise DataError(f"{where} is not a pair of a picture and a question; give (picture, question).")
-        picture, question = given
+        picture, question, *rest = given
         if problem := text_problem(question):
             raise DataError(f"{where} has {problem} for a question; ask something.")
         named = isinstance(picture, str | Path)
         key = str(picture) if named else id(picture)
         if key not in seen:
             seen[key] = given_picture(picture, number, size)
-        rows.append(Row(key, seen[key], question))
+        try:
+            choices = _choices(rest[0], answers) if rest else ()
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
+        rows.append(Row(key, seen[key], question, choices))
     return rows
+
+
+def _choices(given: Any, answers: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the answers that are named: ``a|b|c`` or a list."""
+    names = [name.strip() for name in given.split("|")] if isinstance(given, str) else list(given)
+    names = [name for name in names if name]
+    if len(set(names)) < 2:
+        raise DataError("there must be at least two different answers to choose among; write them a|b|c.")
+    for name in names:
+        if name not in answers:
+            raise DataError(
+                f"the model has learned no answer {str(name)[:40]!r}; leave it out of the choices."
+            )
+    return tuple(answers.index(name) for name in names)
+
+
+def among(scores: Any, rows: Sequence[Row]) -> Any:
+    """``scores`` ``(rows, answers)`` with −∞ for the answers that a row does not let the model choose."""
+    found = scores.copy()
+    for number, row in enumerate(rows):
+        if row.choices:
+            others = np.ones(scores.shape[1], dtype=bool)
+            others[list(row.choices)] = False
+            found[number, others] = -np.inf
+    return found
 
 
 def group(rows: Sequence[Row], questions: Sequence[Ids]) -> tuple[list[Asked], Any]:
@@ -78,7 +110,8 @@ def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator
         for line in lines:
             number += 1
             try:
-                read.append(_row(line, folder, model.size) if line.strip() else "")
+                listed = model.answers_ if options.choices else None
+                read.append(_row(line, folder, model.size, listed) if line.strip() else "")
             except DataError as error:
                 problem = f"{name}:{number}: {error}"
                 if options.bad_rows == "strict":
@@ -106,7 +139,8 @@ def _answered(
             yield Response("", {**head, "input": line, "output": None, **told})
             continue
         p = next(shares)
-        best = np.argsort(-p, kind="stable")[: options.top].tolist()
+        most = min(options.top, len(row.choices) or options.top)
+        best = np.argsort(-p, kind="stable")[:most].tolist()
         names = model.answers_
         top = [{"answer": names[i], "probability": float(p[i])} for i in best]
         record = {**head, "picture": line.split("\t")[0], "question": row.question}
@@ -118,8 +152,13 @@ def _answered(
         )
 
 
-def _row(line: str, folder: Path, size: Size) -> Row:
+def _row(line: str, folder: Path, size: Size, answers: Sequence[str] | None) -> Row:
     name, *rest = line.split("\t")
     if not rest or not rest[0].strip() or not name.strip():
         raise DataError("a row needs a picture and a question; write path⇥question.")
-    return Row(name, read_picture(beside(folder, name, ROOMS), size=size), rest[0])
+    choices: tuple[int, ...] = ()
+    if answers is not None:
+        if len(rest) < 2:
+            raise DataError("a row needs its choices; write path⇥question⇥a|b|c.")
+        choices = _choices(rest[1], answers)
+    return Row(name, read_picture(beside(folder, name, ROOMS), size=size), rest[0], choices)

@@ -57,6 +57,10 @@ class AnswerOptions(Settings):
     """What ``predict`` takes."""
 
     top: int = Field(1, ge=1, le=1000, description="Answers given to each question, the most probable first.")
+    choices: bool = Field(
+        False,
+        description="Multiple choice: the third column of each row lists the answers to choose among, written a|b|c.",
+    )
     bad_rows: Literal["strict", "skip"] = Field(
         "strict",
         description="What to do with a row whose picture or question cannot be used: stop and name it, or answer "

@@ -33,7 +33,7 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
     """
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise DataError("an Answerer looks at a picture and a question; give both, (picture, question).")
-    rows = rows_of([x], m.size)
+    rows = rows_of([x], m.size, m.answers_)
     asked, _ = group(rows, m._cut(m._encode([rows[0].question])))
     inputs = inputs_of(asked, next(m.model_.parameters()).device)
     words = [*m.tokenizer_.pieces(asked[0].questions[0].tolist()), "</s>"]

@@ -94,7 +94,7 @@ _ALWAYS: Uses = (
     *(TextSettings, TrainingSettings, StackSettings),
     *_EYE,
     *_SEARCH,
-    *("tie", "label_smoothing", "teacher_forcing"),
+    *("tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "max_length", "valid_examples"),
 )
 _RECURRENT_USES: Uses = (*_ALWAYS, RecurrentSettings, "embedding", "channels")
@@ -128,7 +128,11 @@ _PRESETS = (
         "lstm-hard",
         "Before each word one place of the grid is drawn; trained by the score function with a baseline (Xu 2015).",
         _RECURRENT | {"attention": "additive"},
-        (*(one for one in _RECURRENT_USES if one != "teacher_forcing"), AttentionSettings, "soft_share"),
+        (
+            *(one for one in _RECURRENT_USES if one not in ("teacher_forcing", "forcing_schedule")),
+            AttentionSettings,
+            "soft_share",
+        ),
     ),
     Preset(
         "transformer",

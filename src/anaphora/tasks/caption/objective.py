@@ -26,6 +26,7 @@ from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.caption.metrics import caption_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
+from anaphora.training.schedules import teacher_forcing
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class CaptionObjective:
         samples: int = 4,
     ):
         self.settings = settings
+        self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = self.metric != "loss" if greater is None else greater
         self._own_loss = own_loss(settings)
@@ -140,12 +142,16 @@ class CaptionObjective:
         self._shown = samples
         self._outputs: list[str] = []
 
+    def begin_step(self, number: int) -> None:
+        """Step ``number`` begins, on which the share of true symbols fed to the decoder depends."""
+        self._step = number
+
     def loss(self, model: Seq2Seq, batch: CaptionBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
         attention = model.decoder.attentions[0] if model.decoder.attentions else None
         if isinstance(attention, Hard) and model.training:
             return LossSum(self._drawn(model, attention, t), batch.symbols)
-        forcing = self.settings.teacher_forcing if model.training else 1.0
+        forcing = teacher_forcing(self.settings, self._step) if model.training else 1.0
         logits = model.decoder(t.target_in, t.repeated(model.encoder(t.images)), forcing)
         return LossSum(self._costs(logits, t, smooth=model.training).sum(), batch.symbols)
 

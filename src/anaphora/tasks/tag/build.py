@@ -160,6 +160,8 @@ def _adopt_body(m: Estimator, donors: Donors) -> None:
     own, more = donors.models[0].settings_, {}
     if own.model in RECURRENT:
         preset = m._given.get("model", "bilstm")
+        if own.connections in ("highway", "dense"):  # what one direction has learned fits no place in two
+            more["bidirectional"] = False
         if own.backward:
             raise RunError(
                 f"{donors.paths[0]} reads lines from their end, and only gives vectors to a tagger; set init_as=vectors."

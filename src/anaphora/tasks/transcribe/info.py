@@ -21,6 +21,7 @@ from anaphora.settings import (
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.own import Own, OwnMetric
+from anaphora.settings.seq2seq import ForcingSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -87,6 +88,7 @@ class TranscriberSettings(
     FrameSettings,
     TextSettings,
     NetworkSettings,
+    ForcingSettings,
     HoldoutSettings,
     TrainingSettings,
 ):
@@ -130,13 +132,6 @@ class TranscriberSettings(
         lt=1,
         description="Share of the target probability that a decoder spreads over the whole vocabulary.",
     )
-    teacher_forcing: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="How often the decoder is fed the true previous symbol while training; below 1 it sometimes gets "
-        "its own.",
-    )
     batch_tokens: int = Field(
         4000,
         ge=1,
@@ -176,7 +171,7 @@ _ALWAYS: Uses = (
 _RECURRENT: Uses = (RecurrentSettings, DirectionSettings, FrameSettings)
 _WRITING: Uses = (
     *(*_ALWAYS, *_RECURRENT, EmbeddingSettings),
-    *("attention", "order_weight", "label_smoothing", "teacher_forcing"),
+    *("attention", "order_weight", "label_smoothing", "teacher_forcing", "forcing_schedule"),
 )
 _TRAINED: dict[str, Any] = {
     "hidden": 128,

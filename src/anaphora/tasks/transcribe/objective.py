@@ -26,6 +26,7 @@ from anaphora.tasks.transcribe.info import TranscriberSettings
 from anaphora.tasks.transcribe.metrics import error_rates
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
+from anaphora.training.schedules import teacher_forcing
 
 SHOWN = 4
 Frames = np.ndarray[Any, np.dtype[np.float32]]
@@ -74,6 +75,7 @@ class TranscriptionObjective:
         dev: tuple[list[Frames], list[str], list[str]],
     ):
         self.settings, self.tokenizer = settings, tokenizer
+        self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = bool(greater)
         if settings.model != "attention":
@@ -83,10 +85,14 @@ class TranscriptionObjective:
         self._targets = tokenizer.encode_batch(self._transcripts)
         self._texts: list[str] = []
 
+    def begin_step(self, number: int) -> None:
+        """Step ``number`` begins, on which the share of true symbols fed to the decoder depends."""
+        self._step = number
+
     def loss(self, model: CTCModel | Seq2Seq, batch: SpokenBatch) -> LossSum:
         x, lengths = tensors_of(batch.inputs, next(model.parameters()).device)
         smoothing = self.settings.label_smoothing if model.training else 0.0
-        forcing = self.settings.teacher_forcing if model.training else 1.0
+        forcing = teacher_forcing(self.settings, self._step) if model.training else 1.0
         if isinstance(model, CTCModel):
             scores, frames = model(x, lengths)
             return LossSum(_frame_loss(scores, frames, batch.targets), batch.symbols)

@@ -75,7 +75,7 @@ _ALWAYS: Uses = (
     EncoderSettings,
     *(TextSettings, TrainingSettings, StackSettings),
     *_SEARCH,
-    *("joint", "tie", "label_smoothing", "teacher_forcing"),
+    *("joint", "tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "valid_examples"),
 )
 _RECURRENT: Uses = (*_ALWAYS, EmbeddingSettings, RecurrentSettings, DirectionSettings, "reverse_source")

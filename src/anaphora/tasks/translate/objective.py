@@ -17,6 +17,7 @@ from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
+from anaphora.training.schedules import teacher_forcing
 
 
 class TranslationObjective:
@@ -34,6 +35,7 @@ class TranslationObjective:
         samples: int = 4,
     ):
         self.settings = settings
+        self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = self.metric != "loss" if greater is None else greater
         self._own_loss = own_loss(settings)
@@ -43,6 +45,10 @@ class TranslationObjective:
         self._shown = samples
         self._outputs: list[str] = []
 
+    def begin_step(self, number: int) -> None:
+        """Step ``number`` begins, on which the share of true symbols fed to the decoder depends."""
+        self._step = number
+
     def loss(self, model: Seq2Seq, batch: PairBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
         logits = model(
@@ -50,7 +56,7 @@ class TranslationObjective:
             t.source_lengths,
             t.target_in,
             t.target_lengths,
-            teacher_forcing=self.settings.teacher_forcing if model.training else 1.0,
+            teacher_forcing=teacher_forcing(self.settings, self._step) if model.training else 1.0,
         )
         if self._own_loss:
             return LossSum(summed(self._own_loss, logits, t.target_out, t.target_out != PAD), batch.symbols)
