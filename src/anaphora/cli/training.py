@@ -35,7 +35,9 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
     reporter = make_reporter(request.settings)
     try:
         with reported(say if first_process() else str):
-            model.fit(request.data, request.valid, out, force=force, reporter=reporter, **request.fields)
+            model.fit(
+                request.data, valid=request.valid, out=out, force=force, reporter=reporter, **request.fields
+            )
     except KeyboardInterrupt:  # before the first step, or twice: the run is there, and can go on
         if first_process() and Path(out, "config.json").is_file():
             say(f"Go on with it:  {command_name()} resume {shlex.quote(out)}")

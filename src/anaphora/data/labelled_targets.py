@@ -30,6 +30,8 @@ class Targets:
     names: tuple[str, ...] = ()
     mean: float = 0.0
     scale: float = 1.0
+    labels: str = "str"
+    """The type of the labels in Python: str, int, float or bool; names are their texts."""
 
     @classmethod
     def learn(cls, kind: str, labels: Sequence[str]) -> Targets:
@@ -84,7 +86,16 @@ class Targets:
         return outputs[:, 0].astype(np.float64) * self.scale + self.mean
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "names": list(self.names), "mean": self.mean, "scale": self.scale}
+        kept = {"kind": self.kind, "names": list(self.names), "mean": self.mean, "scale": self.scale}
+        return kept if self.labels == "str" else kept | {"labels": self.labels}
+
+    @property
+    def values(self) -> list[Any]:
+        """The classes in the type they had when they were given."""
+        if self.labels == "bool":
+            return [name == "True" for name in self.names]
+        turn: type = {"int": int, "float": float}.get(self.labels, str)
+        return [turn(name) for name in self.names]
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Targets:
@@ -92,6 +103,9 @@ class Targets:
         found = checked(cls, given)
         if found.kind not in ("class", "classes", "number") or (found.kind != "number" and not found.names):
             raise ValueError(f"kind: {found.kind[:20]!r} with {len(found.names)} names")
+        if found.labels not in ("str", "int", "float", "bool"):
+            raise ValueError(f"labels: {found.labels[:20]!r} is no type of labels")
+        _ = found.values  # a name that is no such value is a ValueError
         if not (math.isfinite(found.mean) and math.isfinite(found.scale) and found.scale > 0):
             raise ValueError("scale: a number above 0 is needed")
         return found

@@ -19,7 +19,7 @@ from anaphora.errors import DataError
 from anaphora.models.classical.kalman import Kalman
 from anaphora.models.classical.kalman.builders import from_lags, structural
 from anaphora.models.classical.kalman.parameters import MATRICES, NAMES
-from anaphora.models.classical.var import VAR
+from anaphora.models.classical.var import VAR, UndeterminedError
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -59,7 +59,11 @@ class VARForecaster(Ancestor):
 
     @classmethod
     def fit(cls, series: Sequence[Floats], columns: Columns, *, lags: int, max_lags: int) -> VARForecaster:
-        """By least squares; ``lags`` 0 lets Schwarz's criterion choose among 1 … ``max_lags``."""
+        """By least squares; ``lags`` 0 lets Schwarz's criterion choose among 1 … ``max_lags``.
+
+        Series that follow from few lags without an error (a line, a sine) do not determine the coefficients of more:
+        then the most lags that are determined are taken.
+        """
         pieces = [piece for values in series for piece in _whole_stretches(values)]
         if not pieces:
             raise DataError(
@@ -68,7 +72,14 @@ class VARForecaster(Ancestor):
         longest = max(len(piece) for piece in pieces)
         most = max(1, min(max_lags, longest // (ROWS * len(columns.names))))
         order = lags or max(1, VAR("bic", max_lags=most).select_order(pieces).best["bic"])
-        model = VAR(order).fit(pieces)
+        model = VAR(order)
+        for fewer in range(order, 0, -1):
+            try:
+                model = VAR(fewer).fit(pieces)
+                break
+            except UndeterminedError:
+                if lags or fewer == 1:
+                    raise
         return cls(columns, model.coefficients, model.intercept, model.covariance)
 
     def forecast(self, values: Floats, ends: Places, horizon: int) -> Floats:

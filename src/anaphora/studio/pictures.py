@@ -160,9 +160,11 @@ class Pictures:
                 if wanted.target:
                     given["target"] = wanted.target
                 probe = _asked(model, "probe", run)
-                taken = inspect.signature(probe).parameters
+                taken = {"target", "beam"} if hasattr(model, "search") else {"target"}
+                if model.command in ("language", "forecast"):  # nothing can be given for them to put out
+                    taken = set()
                 given = {name: value for name, value in given.items() if name in taken}
-                if wanted.view.what and "what" in taken:
+                if wanted.view.what:
                     given["what"] = wanted.view.what
                 x, facts = asked.find(wanted.text)
                 made = probe(x, **given)

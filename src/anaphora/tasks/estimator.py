@@ -28,9 +28,11 @@ from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.given import NotFiniteError
+from anaphora.tasks.learning import paired, sklearn_tags
 from anaphora.tasks.own import brought_back, settled
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
+from anaphora.tasks.result import html_table
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.task import Task
 from anaphora.training import distributed
@@ -121,6 +123,27 @@ class Estimator(Task):
         self._given, self.settings_ = settled(self.task(), {**self._given, **settings})
         return self
 
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self._given)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        return sklearn_tags(self._estimator_type)
+
+    _estimator_type: ClassVar[str] = ""
+    """``classifier`` or ``regressor``, as scikit-learn's tools ask."""
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook: the settings that were given, and what training came to."""
+        facts: dict[str, Any] = {**self._given, "model": self.settings_.model}
+        if hasattr(self, "model_"):
+            facts |= {"parameters": self._parameters(), **self._vocabulary()}
+        if hasattr(self, "result_"):
+            facts |= {"steps": self.result_.steps, **{f"dev {k}": v for k, v in self.result_.metrics.items()}}
+        return html_table(facts, type(self).__name__)
+
     def __repr__(self) -> str:
         """The settings that differ from the preset's own, as a call that makes the same estimator."""
         name = self._given.get("model")
@@ -155,14 +178,15 @@ class Estimator(Task):
     def fit(
         self,
         data: Any,
+        y: Any | None = None,
+        *,
         valid: Any | None = None,
         out: str | Path | None = None,
-        *,
         force: bool = False,
         reporter: Reporter | None = None,
         **fields: str | None,
     ) -> Self:
-        """Train on ``data`` and keep the weights that were best on ``valid``.
+        """Train on ``data``, or on inputs ``data`` with their targets ``y``, and keep the weights that were best on ``valid``.
 
         ``anaphora models`` says what data the task takes. Without ``valid``, an embedded corpus gives its dev
         split, and of other data a part is held out. ``out`` is the run folder; without it the run lives in a
@@ -170,6 +194,9 @@ class Estimator(Task):
         prepares the folder. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
         """
         self._check_fields(fields)
+        if y is not None:
+            data = self._join(data, y)
+        self._note(data, fields)
 
         def opened(run: RunFolder) -> tuple[Any, Any]:
             train, dev = self._open(data, valid, spill=run.path / "data", **fields)
@@ -177,6 +204,13 @@ class Estimator(Task):
             return train, dev
 
         return self._fit(opened, out, force, reporter)
+
+    def _join(self, X: Any, y: Any) -> Any:
+        """What ``fit(X, y)`` is trained on."""
+        return paired(X, y)
+
+    def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
+        """Look at data from Python before they are opened, which makes text of them."""
 
     def plan(self, data: Any, valid: Any | None = None, **fields: str | None) -> dict[str, Any]:
         """What ``fit`` would do: rows, vocabulary, parameters, steps, epochs, an estimate of memory. Trains nothing."""

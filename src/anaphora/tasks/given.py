@@ -33,10 +33,11 @@ def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
         _, data, table = peeked(data, "the table")
     if table is None:
         return list(data)
-    return _column(table, choose_input("the table", table.names, learnt, None))
+    return column_of(table, choose_input("the table", table.names, learnt, None))
 
 
-def _column(table: Table, name: str) -> list[Any]:
+def column_of(table: Table, name: str) -> list[Any]:
+    """The values of one column; a missing one is an error that names its row."""
     found = []
     for record in table.records():
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 
 from anaphora.data.symbols import SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError
+from anaphora.errors import DataError, SettingsError
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.trace import Trace
@@ -38,6 +39,29 @@ def symbol_vectors(estimator: Any, model: nn.Module, tokenizer: Tokenizer) -> Tr
     if len(names) < 2:
         raise DataError("the model knows fewer than two symbols, so there is nothing to compare.")
     return probe_vectors(names, as_numpy(embedding.weight)[first:], facts=facts_of(estimator, ""))
+
+
+def no_beam(estimator: Any, beam: int | None) -> None:
+    """A `SettingsError` where ``probe`` of a task that searches for nothing is given a beam."""
+    if beam is not None:
+        raise SettingsError(
+            [f"beam has no meaning for a {type(estimator).__name__}, which searches for nothing."]
+        )
+
+
+def no_target(estimator: Any, target: Any) -> None:
+    """A `DataError` where ``probe`` of a task without given outputs is given one."""
+    if target is not None:
+        raise DataError(f"a {type(estimator).__name__} has no output to be given; leave the target out.")
+
+
+def only_what(estimator: Any, what: Sequence[str], known: Sequence[str] = ()) -> None:
+    """A `DataError` for what ``probe`` of this task cannot be asked to look at."""
+    for one in what:
+        if one not in known:
+            raise DataError(
+                f"the {one} of a {type(estimator).__name__} cannot be looked at; leave what={one!r} out."
+            )
 
 
 class Asked:

@@ -12,16 +12,20 @@ from anaphora.search import NBest
 from anaphora.settings import SearchSettings, build
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.response import Response
+from anaphora.tasks.result import Result
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Result):
     """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
 
     text: str
     score: float
     log_prob: float
     finished: bool
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def outputs_of(found: Iterable[NBest], decode: Callable[[Sequence[int]], str]) -> list[list[Output]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -21,7 +21,7 @@ from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
-from anaphora.tasks.answer.inference import Row, among, group, respond_to, rows_of
+from anaphora.tasks.answer.inference import Answer, Row, among, group, respond_to, rows_of
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
 from anaphora.tasks.answer.metrics import by_kind
 from anaphora.tasks.answer.objective import (
@@ -37,7 +37,7 @@ from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.response import Response
@@ -166,10 +166,23 @@ class Answerer(PictureEstimator):
 
     # ------------------------------------------------------------------ use
 
-    def predict(self, inputs: Iterable[Any]) -> list[str]:
-        """The answer to each ``(picture, question)``; of ``(picture, question, choices)`` the best of the choices, a list or
-        ``a|b|c``."""
-        return [self.answers_[int(i)] for i in self._scores(self._rows(inputs)).argmax(1)]
+    @overload
+    def predict(self, inputs: Iterable[Any], *, details: Literal[False] = False) -> list[str]: ...
+
+    @overload
+    def predict(self, inputs: Iterable[Any], *, details: Literal[True]) -> list[Answer]: ...
+
+    def predict(self, inputs: Iterable[Any], *, details: bool = False) -> list[str] | list[Answer]:
+        """The answer to each ``(picture, question)``; with ``details`` each is an `Answer` with its probability.
+
+        Of ``(picture, question, choices)`` the best of the choices, a list or ``a|b|c``.
+        """
+        scores = self._scores(self._rows(inputs))
+        found = [self.answers_[int(i)] for i in scores.argmax(1)]
+        if not details:
+            return found
+        best = probabilities(scores).max(1).tolist() if found else []
+        return [Answer(text, chance) for text, chance in zip(found, best, strict=True)]
 
     def predict_proba(self, inputs: Iterable[Any]) -> Numbers:
         """p(answer | question, picture), ``(inputs, answers)``; rows sum to 1."""
@@ -225,9 +238,12 @@ class Answerer(PictureEstimator):
         return respond_to(self, source, build(AnswerOptions, dict(options), owner="predict"))
 
     @whatever_the_batch
-    def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
+    def probe(
+        self, x: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """Where the model looks while it reads one ``(picture, question)``."""
         self._check_trained()
+        no_beam(self, beam)
         return probe_answerer(self, x, target, what)
 
     def probe_embeddings(self) -> Trace:

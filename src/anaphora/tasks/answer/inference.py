@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,10 +19,22 @@ from anaphora.errors import DataError
 from anaphora.tasks.answer.objective import Asked, Ids
 from anaphora.tasks.given import given_picture
 from anaphora.tasks.response import Response
+from anaphora.tasks.result import Result
 
 if TYPE_CHECKING:
     from anaphora.tasks.answer.estimator import Answerer
     from anaphora.tasks.answer.info import AnswerOptions
+
+
+@dataclass(frozen=True)
+class Answer(Result):
+    """An answer and p(answer | question, picture)."""
+
+    answer: str
+    probability: float
+
+    def __str__(self) -> str:
+        return self.answer
 
 
 class Row(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from torch import Tensor
 
@@ -27,7 +27,7 @@ from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_picture, named_when_not_finite
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import read_tokenizer
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import Output, check_n_best, output_response, outputs_of, search_settings
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
@@ -121,10 +121,21 @@ class Captioner(PictureEstimator):
 
     # ------------------------------------------------------------------ use
 
-    def predict(self, pictures: Iterable[Any], **options: Any) -> list[str]:
+    @overload
+    def predict(
+        self, pictures: Iterable[Any], *, details: Literal[False] = False, **options: Any
+    ) -> list[str]: ...
+
+    @overload
+    def predict(self, pictures: Iterable[Any], *, details: Literal[True], **options: Any) -> list[Output]: ...
+
+    def predict(
+        self, pictures: Iterable[Any], *, details: bool = False, **options: Any
+    ) -> list[str] | list[Output]:
         """The best caption of each picture (a path, or an array); ``options`` are search settings, ``beam`` first of
-        all. What is not given is as in training."""
-        return [captions[0].text for captions in self.search(pictures, **options)]
+        all. What is not given is as in training. With ``details`` each is an `Output` with its score."""
+        found = [captions[0] for captions in self.search(pictures, **options)]
+        return found if details else [output.text for output in found]
 
     def search(self, pictures: Iterable[Any], *, n_best: int = 1, **options: Any) -> list[list[Output]]:
         """The ``n_best`` captions of each picture with their scores, best first; options are those of `predict`."""
@@ -218,8 +229,11 @@ class Captioner(PictureEstimator):
         return dev.load(number), _texts(dev, number)[0]
 
     @whatever_the_batch
-    def probe(self, picture: Any, target: str | None = None, *, beam: int | None = None) -> Trace:
+    def probe(
+        self, picture: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """What happens inside while a picture becomes the best caption, or the ``target`` given."""
+        only_what(self, what)
         (pixels,) = self._see([picture])
         return probe_captioner(
             self, pixels, str(picture) if isinstance(picture, str | Path) else "", target, beam

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -37,7 +37,13 @@ from anaphora.tasks.classify.build import (
     fitted,
     learn_ngrams,
 )
-from anaphora.tasks.classify.inference import answers, probabilities, score_inputs, sequence_batches
+from anaphora.tasks.classify.inference import (
+    Classification,
+    answers,
+    probabilities,
+    score_inputs,
+    sequence_batches,
+)
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
@@ -51,7 +57,8 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_inputs
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.learning import given_labels, label_kind, paired
+from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import Donors, with_width
@@ -81,6 +88,8 @@ class Classifier(Estimator):
     model_: SequenceClassifier | OwnScores | NGramClassifier
     inputs_: Inputs
     targets_: Targets
+    _estimator_type = "classifier"
+    _labels = "str"
 
     def __init__(
         self, model: ClassifierModel | str | None = None, **settings: Unpack[ClassifierKeywords]
@@ -133,7 +142,11 @@ class Classifier(Estimator):
                 self.settings_, self.inputs_ = begin_with(self.task(), self._given, s, donors)
             symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
-        self.targets_ = Targets.learn(s.target, labels_of(data))
+        targets = Targets.learn(s.target, labels_of(data))
+        self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
+
+    def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
+        self._labels = label_kind(given_labels(data, dict(fields)))
 
     def _inherited(self) -> dict[str, Tensor]:
         assert isinstance(self.model_, SequenceClassifier)
@@ -245,21 +258,56 @@ class Classifier(Estimator):
     # ------------------------------------------------------------------ use
 
     @property
-    def classes_(self) -> list[str]:
-        """The labels, in the order of the columns of `predict_proba`."""
+    def classes_(self) -> list[Any]:
+        """The labels, in the order of the columns of `predict_proba` and of the type they had in Python."""
         self._check_trained()
-        return list(self.targets_.names)
+        return self.targets_.values
 
-    def predict(self, inputs: Iterable[Any], *, threshold: float | None = None) -> list[Any]:
-        """The label of each input; a list of labels where there may be several; a number where that is the target."""
+    @property
+    def n_features_in_(self) -> int:
+        """Features of each step, where sequences are vectors."""
+        if not hasattr(self, "inputs_") or not isinstance(self.inputs_, VectorInputs):
+            raise AttributeError("n_features_in_: this Classifier reads no vectors")
+        return len(self.inputs_.mean)
+
+    @overload
+    def predict(
+        self, inputs: Iterable[Any], *, threshold: float | None = None, details: Literal[False] = False
+    ) -> list[Any]: ...
+
+    @overload
+    def predict(
+        self, inputs: Iterable[Any], *, threshold: float | None = None, details: Literal[True]
+    ) -> list[Classification]: ...
+
+    def predict(
+        self, inputs: Iterable[Any], *, threshold: float | None = None, details: bool = False
+    ) -> list[Any] | list[Classification]:
+        """The label of each input; a list of labels where there may be several; a number where that is the target.
+
+        With ``details`` each is a `Classification` with the probabilities of all classes. Raises a `DataError` for
+        an input that is neither a text nor a sequence as in training.
+        """
         scores = self._scores(inputs)
-        found = answers(self.targets_, scores, self._options(threshold=threshold)["threshold"])
+        found = self._labelled(scores, self._options(threshold=threshold)["threshold"])
+        if not details:
+            return found
+        if self.targets_.kind == "number":
+            return [Classification(value, {}) for value in found]
+        rows = probabilities(self.targets_, scores).tolist()
+        return [
+            Classification(label, dict(zip(self.targets_.values, row, strict=True)))
+            for label, row in zip(found, rows, strict=True)
+        ]
+
+    def _labelled(self, scores: Any, threshold: float) -> list[Any]:
+        found = answers(self.targets_, scores, threshold)
         if self.targets_.kind == "number":
             return [float(value) for value in found]
+        names = self.targets_.values
         if self.targets_.kind == "class":
-            return spell(self.targets_, found)
-        names = np.array(self.targets_.names)
-        return [names[row.astype(bool)].tolist() for row in found]
+            return [names[int(i)] for i in found]
+        return [[name for name, there in zip(names, row, strict=True) if there] for row in found]
 
     def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""
@@ -268,17 +316,30 @@ class Classifier(Estimator):
             raise AnaphoraError("a Classifier trained on numbers has no probabilities; use predict.")
         return probabilities(self.targets_, self._scores(inputs))
 
+    @overload
+    def score(self, data: Any, y: None = None, **options: Any) -> dict[str, Any]: ...
+
+    @overload
+    def score(self, data: Any, y: Any, **options: Any) -> float: ...
+
     def score(
         self,
         data: Any,
+        y: Any | None = None,
         *,
         source_field: str | None = None,
         target_field: str | None = None,
         bad_rows: str | None = None,
         **options: Any,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | float:
         """Accuracy, macro F1, precision, recall and F1 of each class and the confusion matrix (its rows are the true
-        classes), in percent; for numbers the errors and how many are within ``tolerance``."""
+        classes), in percent; for numbers the errors and how many are within ``tolerance``.
+
+        ``score(X, y)`` is one number as in scikit-learn: the accuracy from 0 to 1, or R² of numbers.
+        """
+        if y is not None:
+            measures = self.score(paired(data, y), **options)
+            return float(measures["r2"] if self.targets_.kind == "number" else measures["accuracy"] / 100)
         chosen = self._options(**options)
         rows = open_labelled(
             data,
@@ -326,11 +387,14 @@ class Classifier(Estimator):
         return "numbers" if self.inputs_.size is None else "file"
 
     @whatever_the_batch
-    def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
+    def probe(
+        self, x: Any, target: Any | None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """What happens inside while one input is read; the loss looked back from is that of the class ``target``, or of
         the answer. ``what`` may ask for ``gradients`` and ``ablation`` of heads."""
         self._check_trained()
-        return probe_classifier(self, x, target, what)
+        no_beam(self, beam)
+        return probe_classifier(self, x, target if target is None else str(target), what)
 
     def probe_embeddings(self) -> Trace:
         """The vectors of the symbols, for the view embeddings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,28 @@ from anaphora.files import parse_json
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores
+from anaphora.tasks.result import Result
 
 BATCH = 16_384  # symbols or vectors that are read together; results do not depend on it
 PIXELS = 1 << 17  # the same for pictures
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Classification(Result):
+    """A label (several, or a number) with the probability of every class, which is empty for a number."""
+
+    label: Any
+    probabilities: dict[Any, float]
+
+    @property
+    def probability(self) -> float:
+        """Of the label; of several the least; 1 for a number or no label."""
+        labels = self.label if isinstance(self.label, list) else [self.label]
+        return min((self.probabilities[one] for one in labels if one in self.probabilities), default=1.0)
+
+    def __str__(self) -> str:
+        return str(self.label)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 import torch
@@ -40,12 +40,15 @@ from anaphora.tasks.forecast.inference.ahead import (
 from anaphora.tasks.forecast.inference.running import outputs
 from anaphora.tasks.forecast.inference.tables import responses
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
-from anaphora.tasks.forecast.metrics import score_windows
+from anaphora.tasks.forecast.metrics import r_squared, score_windows
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
+from anaphora.tasks.learning import TARGET, aligned_columns
+from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.own import own_model
+from anaphora.tasks.registry import resolve
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -68,6 +71,7 @@ class Forecaster(Estimator):
     command = "forecast"
     settings_: ForecasterSettings
     columns_: Columns
+    _estimator_type = "regressor"
 
     def __init__(
         self, model: ForecasterModel | str | None = None, **settings: Unpack[ForecasterKeywords]
@@ -75,6 +79,28 @@ class Forecaster(Estimator):
         super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
+
+    def _join(self, X: Any, y: Any) -> Any:
+        """Columns x1 … of X and y (or y1 …) of the targets: an aligned forecaster, which tells y from X step by step."""
+        columns, targets = aligned_columns(X, y)
+        given = {"horizon": 0, **self._given, "targets": ",".join(targets)}
+        if given["horizon"]:
+            raise SettingsError(
+                [
+                    "fit(X, y) tells y from X step by step; set horizon=0, or give X and y in one table to forecast."
+                ]
+            )
+        chosen = resolve(self.task(), given)
+        assert isinstance(chosen, ForecasterSettings)
+        self.settings_ = chosen
+        return columns
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns that an aligned forecaster reads, or all columns of the series."""
+        if not hasattr(self, "columns_"):
+            raise AttributeError("n_features_in_: this Forecaster has not been trained")
+        return len(self.columns_.others if not self.settings_.horizon else self.columns_.names)
 
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
@@ -210,27 +236,51 @@ class Forecaster(Estimator):
     # ------------------------------------------------------------------ use
 
     def predict(
-        self, data: Any, *, horizon: int = 0, interval: float = 0.0, sample: bool = False, seed: int = 1
+        self,
+        data: Any,
+        *,
+        horizon: int = 0,
+        interval: float = 0.0,
+        sample: bool = False,
+        seed: int = 1,
+        details: bool = False,
     ) -> Any:
         """The steps after the end of ``data``: an array (steps, targets) for one series, a list of them for a list.
 
         ``data`` is whatever ``fit`` takes. With columns known in advance its last ``horizon`` rows hold those alone.
         ``horizon`` beyond the one trained for feeds a network its own forecasts. With ``interval`` (0.95, say) each is
-        a `Prediction` with ``mean``, ``low`` and ``high``. An aligned forecaster (horizon 0) gives (time, targets).
+        a `Prediction` with ``mean``, ``low`` and ``high``. An aligned forecaster (horizon 0) gives (time, targets),
+        and (time,) where ``fit(X, y)`` had one value for each step. ``details`` is ``interval=0.95``.
         """
+        interval = interval or (0.95 if details else 0.0)
         opened = self._opened(data, role="test")
         found = self._predicted(opened, horizon, interval, sample, seed)
         listed = isinstance(data, list | tuple) and not isinstance(data[0], int | float | np.number)
         several = len(opened.series) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3)
-        return found if several else found[0]
+        if several:
+            return found
+        flat = self.columns_.targets == (TARGET,) and not self.settings_.horizon
+        return found[0][:, 0] if flat and isinstance(found[0], np.ndarray) else found[0]
+
+    @overload
+    def score(self, data: Any, y: None = None, **fields: str | None) -> dict[str, Any]: ...
+
+    @overload
+    def score(self, data: Any, y: Any, **fields: str | None) -> float: ...
 
     @whatever_the_batch
-    def score(self, data: Any, *, bad_rows: str | None = None, **fields: str | None) -> dict[str, Any]:
+    def score(
+        self, data: Any, y: Any | None = None, *, bad_rows: str | None = None, **fields: str | None
+    ) -> dict[str, Any] | float:
         """Forecasts from every place of ``data`` against what came: MSE and MAE in standardised units (deviations of
         each column in training) and in those of the data, by step ahead and by column, beside persistence.
 
         Counts and 0s and 1s are judged by ``nll``, −log p per step, beside that of constant rates.
+
+        ``score(X, y)`` of a forecaster that was trained by ``fit(X, y)`` is R², as in scikit-learn.
         """
+        if y is not None:
+            return r_squared(self.predict(data), y)
         self._check_fields(fields)
         if bad_rows is not None:
             raise SettingsError(
@@ -243,9 +293,13 @@ class Forecaster(Estimator):
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
 
     @whatever_the_batch
-    def probe(self, data: Any, *, what: Sequence[str] = ()) -> Trace:
+    def probe(
+        self, data: Any, target: None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """What happens inside at the end of one series: whatever ``predict`` takes, or lines of numbers as a text."""
         self._check_trained()
+        no_target(self, target)
+        no_beam(self, beam)
         return probe_forecaster(self, data, what)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
@@ -263,8 +317,11 @@ class Forecaster(Estimator):
         trained = self._trained_on.get("of", self._trained_on).get("time_field")
         opened = open_series(data, role=role, time_field=time_field or trained)
         may_miss = self.columns_.targets if optional and not self.settings_.horizon else ()
-        if opened.facts["kind"] == "memory" and len(opened.columns) == len(self.columns_.names):
-            opened = SeriesData(self.columns_.names, opened.series, opened.facts)  # arrays have no names
+        names = self.columns_.names
+        if optional and may_miss and len(opened.columns) == len(self.columns_.others):
+            names = self.columns_.others
+        if opened.facts["kind"] == "memory" and len(opened.columns) == len(names):
+            opened = SeriesData(names, opened.series, opened.facts)  # arrays have no names
         return opened.only(self.columns_.names, optional=may_miss)
 
     def _errors(self) -> Floats:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.errors import DataError
 from anaphora.tasks.forecast.inference.running import outputs, told
 from anaphora.tasks.forecast.objective import value_losses
 
@@ -163,3 +164,14 @@ def _told(counted: Score, windows: Windows) -> dict[str, Any]:
         for place, name in enumerate(columns.targets)
     }
     return told
+
+
+def r_squared(found: Any, wanted: Any) -> float:
+    """1 − Σ(y − ŷ)² / Σ(y − ȳ)², over all values; 0 where y is constant and not met."""
+    y, estimate = np.asarray(wanted, dtype=float), np.asarray(found, dtype=float)
+    if y.shape != estimate.shape:
+        raise DataError(
+            f"y has the shape {y.shape} and the predictions {estimate.shape}; give one y per row of X."
+        )
+    left, spread = float(((y - estimate) ** 2).sum()), float(((y - y.mean(0)) ** 2).sum())
+    return 1 - left / spread if spread else float(left == 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from anaphora.data.text_lines import LineBatches, encode_lines
 from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
-from anaphora.errors import AnaphoraError
+from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.own import own_language
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
@@ -39,7 +39,7 @@ from anaphora.tasks.language.metrics import stream_log_probs, summary, symbol_lo
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import read_tokenizer
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.looking import no_beam, no_target, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
@@ -69,6 +69,9 @@ class LanguageModel(Estimator):
         super().__init__(model, **settings)
 
     # ------------------------------------------------------------------ training
+
+    def _join(self, X: Any, y: Any) -> Any:
+        raise DataError("a LanguageModel learns from texts alone; leave y out, and give dev data by valid=….")
 
     def _open(
         self, data: Data, valid: Data | None, *, spill: Path | None, **fields: str | None
@@ -243,9 +246,16 @@ class LanguageModel(Estimator):
             for text, values in zip(given, found, strict=True)
         ]
 
-    def predict(self, texts: Iterable[str]) -> list[float]:
-        """log p of each text as a line, in nats; see `read` for its perplexity."""
-        return [line.log_prob for line in self.read(texts)]
+    @overload
+    def predict(self, texts: Iterable[str], *, details: Literal[False] = False) -> list[float]: ...
+
+    @overload
+    def predict(self, texts: Iterable[str], *, details: Literal[True]) -> list[LineScore]: ...
+
+    def predict(self, texts: Iterable[str], *, details: bool = False) -> list[float] | list[LineScore]:
+        """log p of each text as a line, in nats; with ``details`` the `LineScore`, which has its perplexity too."""
+        found = self.read(texts)
+        return found if details else [line.log_prob for line in found]
 
     def rank(self, alternatives: Iterable[str]) -> list[LineScore]:
         """The alternatives, the most probable first."""
@@ -302,10 +312,14 @@ class LanguageModel(Estimator):
         return [self.tokenizer_.decode([*begun[1:], *h.tokens])[told:] for h in drawn]
 
     @whatever_the_batch
-    def probe(self, text: str, *, what: Sequence[str] = ()) -> Trace:
+    def probe(
+        self, text: str, target: None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """What happens inside while ``text`` is read, and what was expected after each symbol. ``what`` may ask for
         ``gradients`` and ``ablation`` of heads."""
         self._check_trained()
+        no_target(self, target)
+        no_beam(self, beam)
         return probe_language(self, text, what)
 
     def probe_embeddings(self) -> Trace:

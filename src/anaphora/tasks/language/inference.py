@@ -17,6 +17,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.search import Hypothesis, sample
 from anaphora.search._hypothesis import Step
 from anaphora.tasks.response import Response
+from anaphora.tasks.result import Result
 
 Listen = Callable[[str], None]
 
@@ -113,12 +114,15 @@ class _Speaker:
 
 
 @dataclass(frozen=True)
-class LineScore:
+class LineScore(Result):
     """How probable a line is: log p of all its symbols and of its end, and exp(−log p / symbols)."""
 
     text: str
     log_prob: float
     symbols: int
+
+    def __str__(self) -> str:
+        return f"{self.log_prob:.4f}\t{self.perplexity:.4f}\t{self.text}"
 
     @property
     def perplexity(self) -> float:

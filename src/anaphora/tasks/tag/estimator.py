@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learnt import read_tokenizer
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.response import Response
@@ -226,9 +226,25 @@ class Tagger(Estimator):
 
     # ------------------------------------------------------------------ use
 
-    def predict(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
-        """A tag for every word of each sentence, which is a list of words or a text with spaces between them."""
-        return [tagging.tags for tagging in self._tag(self._words(sentences), probabilities=False)]
+    @overload
+    def predict(
+        self, sentences: Iterable[str | Sequence[str]], *, details: Literal[False] = False
+    ) -> list[list[str]]: ...
+
+    @overload
+    def predict(
+        self, sentences: Iterable[str | Sequence[str]], *, details: Literal[True]
+    ) -> list[Tagging]: ...
+
+    def predict(
+        self, sentences: Iterable[str | Sequence[str]], *, details: bool = False
+    ) -> list[list[str]] | list[Tagging]:
+        """A tag for every word of each sentence, which is a list of words or a text with spaces between them.
+
+        With ``details`` each is a `Tagging` with the probability of every tag.
+        """
+        found = self._tag(self._words(sentences), probabilities=details)
+        return found if details else [tagging.tags for tagging in found]
 
     def tag(self, sentences: Iterable[str | Sequence[str]]) -> list[Tagging]:
         """The words of each sentence with their tags and how probable those are."""
@@ -277,10 +293,12 @@ class Tagger(Estimator):
         target: str | Sequence[str] | None = None,
         *,
         what: Sequence[str] = (),
+        beam: int | None = None,
     ) -> Trace:
         """What happens inside while one sentence is tagged; the loss looked back from is that of the tags ``target``, or
         of its own. ``what`` may ask for ``gradients`` and ``ablation`` of heads."""
         self._check_trained()
+        no_beam(self, beam)
         return probe_tagger(self, sentence, target, what)
 
     def probe_embeddings(self) -> Trace:

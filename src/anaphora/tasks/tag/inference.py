@@ -13,15 +13,19 @@ from anaphora.data.conll_examples import split_words
 from anaphora.data.streams import line_batches
 from anaphora.data.tag_learnt import Origin
 from anaphora.tasks.response import Response
+from anaphora.tasks.result import Result
 
 
 @dataclass(frozen=True)
-class Tagging:
+class Tagging(Result):
     """A sentence's words, the tag of each, and the probability p(y_t | x) of each of those tags by itself."""
 
     words: list[str]
     tags: list[str]
     probabilities: list[float]
+
+    def __str__(self) -> str:
+        return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
     def record(self, line: int) -> dict[str, Any]:
         rounded = [round(p, 6) for p in self.probabilities]

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from anaphora.data.audio.frames import Ear, make_features, normalised
 from anaphora.data.audio.recordings import Recordings
@@ -29,6 +29,7 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
+from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
 from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
@@ -182,14 +183,24 @@ class Transcriber(Estimator):
 
     # ------------------------------------------------------------------ use
 
+    @overload
+    def predict(self, inputs: Any, *, details: Literal[False] = False, **options: Any) -> list[str]: ...
+
+    @overload
+    def predict(self, inputs: Any, *, details: Literal[True], **options: Any) -> list[Transcript]: ...
+
     @whatever_the_batch
-    def predict(self, inputs: Any, **options: Any) -> list[str]:
+    def predict(self, inputs: Any, *, details: bool = False, **options: Any) -> list[str] | list[Transcript]:
         """The text of each recording: files, samples ``(n,)`` at the rate of training (or pairs of samples and their
         rate), or frames ``(time, features)``; or the name of a file, of a folder, or of a list of files.
 
-        ``options`` are those of `TranscribeOptions`: ``beam``, ``lexicon``, ``lm`` and others.
+        ``options`` are those of `TranscribeOptions`: ``beam``, ``lexicon``, ``lm`` and others. With ``details``
+        each is a `Transcript` with the time and the confidence of every word.
         """
-        return self._listening(self._options(options)).texts(self._all(inputs))
+        listening = self._listening(self._options(options))
+        if details:
+            return [found[0] for found in self._transcribed(listening, self._all(inputs))]
+        return listening.texts(self._all(inputs))
 
     def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
@@ -248,9 +259,12 @@ class Transcriber(Estimator):
             )
 
     @whatever_the_batch
-    def probe(self, x: Any, target: str | None = None, *, what: Sequence[str] = ()) -> Trace:
+    def probe(
+        self, x: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """What happens inside while one recording becomes the best text, or the ``target`` given."""
         self._check_trained()
+        no_beam(self, beam)
         return probe_transcriber(self, x, target, what)
 
     def _inputs(self) -> Literal["text", "numbers", "file"]:

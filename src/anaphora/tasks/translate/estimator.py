@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.batching import PairBatches
@@ -21,7 +21,7 @@ from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts, named_when_not_finite
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.learnt import read_tokenizer
-from anaphora.tasks.looking import symbol_vectors
+from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
     check_n_best,
@@ -119,23 +119,26 @@ class Translator(Estimator):
 
     # ------------------------------------------------------------------ use
 
+    @overload
     def predict(
-        self,
-        texts: Iterable[str],
-        *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        max_length: int | None = None,
-        **options: Any,
-    ) -> list[str]:
+        self, texts: Iterable[str], *, details: Literal[False] = False, **options: Any
+    ) -> list[str]: ...
+
+    @overload
+    def predict(self, texts: Iterable[str], *, details: Literal[True], **options: Any) -> list[Output]: ...
+
+    def predict(
+        self, texts: Iterable[str], *, details: bool = False, **options: Any
+    ) -> list[str] | list[Output]:
         """The best output for each text; with ``decode="sample"`` one drawn at random, with ``decode="mbr"`` the one of
         many draws that agrees best with all of them.
 
-        ``options`` are further search settings: ``normalisation``, ``coverage``, ``temperature``, ``int8`` and others,
-        which ``anaphora explain`` lists. What is not given is as in training.
+        ``options`` are search settings: ``beam``, ``length_penalty``, ``max_length``, ``normalisation``, ``coverage``,
+        ``temperature``, ``int8`` and others, which ``anaphora explain`` lists. What is not given is as in training.
+        With ``details`` each is an `Output` with its score; `search` gives several for each text.
         """
-        usual: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
-        return [outputs[0].text for outputs in self.search(texts, **usual, **options)]
+        found = [outputs[0] for outputs in self.search(texts, **options)]
+        return found if details else [output.text for output in found]
 
     @whatever_the_batch
     def search(
@@ -189,8 +192,11 @@ class Translator(Estimator):
         return scores | own_measures(self.settings_, references, outputs, scores)
 
     @whatever_the_batch
-    def probe(self, text: str, target: str | None = None, *, beam: int | None = None) -> Trace:
+    def probe(
+        self, text: str, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
         """What happens inside while ``text`` becomes the best output, or the ``target`` given."""
+        only_what(self, what)
         (source,) = self._encode([text])
         return probe_translator(self, text, source, target, beam=beam)
 

@@ -1,5 +1,5 @@
 """Vector autoregression."""
 
-from anaphora.models.classical.var.model import VAR
+from anaphora.models.classical.var.model import VAR, UndeterminedError
 
-__all__ = ["VAR"]
+__all__ = ["VAR", "UndeterminedError"]

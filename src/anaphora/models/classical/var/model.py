@@ -46,6 +46,10 @@ class GrangerTest:
     p_value: float
 
 
+class UndeterminedError(DataError):
+    """The data do not determine the coefficients: columns or their lags depend on each other."""
+
+
 class VAR:
     """yₜ = c + d t + A₁ yₜ₋₁ + … + A_p yₜ₋ₚ + uₜ,   u ~ N(0, Σ),   y of m values.
 
@@ -99,7 +103,11 @@ class VAR:
         R = triangle(design)
         lengths = np.sqrt((R[:, :own] ** 2).sum(0))
         if (np.abs(np.diag(R)[:own]) <= 1e-12 * lengths).any():
-            raise DataError("y: one column is constant or a combination of others; leave it out.")
+            alone = "it" if m == 1 else "one column"
+            raise UndeterminedError(
+                f"y: {alone} is constant, or a combination of other columns or lags, so that {order} lags are not determined; "
+                f"{'give fewer lags' if order > 1 else 'leave it out'}."
+            )
         self._triangle, self._rows, self.order = R, len(design), order
         self._solve(m)
         return self

@@ -16,18 +16,25 @@ from anaphora.errors import DataError
 from anaphora.models.forecaster_classical import Ancestor
 from anaphora.tasks.forecast.inference.running import ROWS, outputs, run, told
 from anaphora.tasks.forecast.metrics import quantile
+from anaphora.tasks.result import Result
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Result):
     """Forecasts in the units of the data, (steps, targets); ``low`` … ``high`` holds a value with probability ``level``."""
 
     mean: Floats
     low: Floats
     high: Floats
     level: float
+
+    def __str__(self) -> str:
+        rows = zip(self.mean, self.low, self.high, strict=True)
+        return "\n".join(
+            "  ".join(f"{m:.6g} [{a:.6g}, {b:.6g}]" for m, a, b in zip(*row, strict=True)) for row in rows
+        )
 
 
 def observed(series: Series, columns: Columns, horizon: int) -> int:

@@ -16,6 +16,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import Hypothesis, Lexicon, WordHypothesis, ctc_align
+from anaphora.tasks.result import Result
 from anaphora.tasks.transcribe.inference.decoding import Heard, spellable
 
 
@@ -30,13 +31,16 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Transcript:
+class Transcript(Result):
     """A text with its words. ``score`` decides the order, ``log_prob`` is the model's own log p(y | x)."""
 
     text: str
     words: list[Word]
     score: float
     log_prob: float
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def transcript(

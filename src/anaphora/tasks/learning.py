@@ -1,0 +1,99 @@
+"""What scikit-learn's tools ask of an estimator: inputs and targets apart, tags, clones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.sources.objects import is_xy, table_of
+from anaphora.data.sources.roles import LABELLED, choose_columns
+from anaphora.errors import DataError
+from anaphora.tasks.given import column_of
+
+
+def paired(X: Any, y: Any) -> list[tuple[Any, Any]]:
+    """``fit(X, y)`` as pairs of an input and its target. X of one named column is that column; of several, rows of numbers."""
+    if isinstance(X, str | Path) or isinstance(y, str | Path):
+        raise DataError("fit(X, y) takes inputs and their targets; data to validate on are given by valid=….")
+    table = None if isinstance(X, np.ndarray) else table_of(X, "X")
+    if table is not None and len(table.names) == 1:
+        X = column_of(table, table.names[0])
+    elif table is not None and hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    inputs, targets = list(X), list(y)
+    if len(inputs) != len(targets):
+        raise DataError(
+            f"There are {len(inputs)} inputs and {len(targets)} targets; give one target per input."
+        )
+    return list(zip(inputs, targets, strict=True))
+
+
+TARGET = "y"
+
+
+def aligned_columns(X: Any, y: Any) -> tuple[dict[str, Any], list[str]]:
+    """Rows of X ``(time, columns)`` and values of y ``(time,)`` or ``(time, targets)`` as one table; the names of the targets."""
+    inputs, targets = (
+        np.asarray(one.to_numpy() if hasattr(one, "to_numpy") else one, dtype=float) for one in (X, y)
+    )
+    inputs = inputs[:, None] if inputs.ndim == 1 else inputs
+    if inputs.ndim != 2 or targets.ndim not in (1, 2) or len(inputs) != len(targets):
+        raise DataError(
+            f"X has the shape {inputs.shape} and y {targets.shape}; a Forecaster takes X (time, columns) with a y for each "
+            'step. For one number per sequence use an.Classifier(target="number").'
+        )
+    table = {f"x{i}": column for i, column in enumerate(inputs.T, start=1)}
+    names = [TARGET] if targets.ndim == 1 else [f"{TARGET}{i}" for i in range(1, targets.shape[1] + 1)]
+    return table | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
+
+
+def given_labels(data: Any, fields: dict[str, str | None]) -> Sequence[Any] | None:
+    """The labels of examples that were given from Python; None where they come from a file or a stream."""
+    if isinstance(data, str | Path | Iterator):
+        return None
+    if is_xy(data):
+        return list(data[1])
+    table = table_of(data, "the train table")
+    if table is not None:
+        return column_of(table, choose_columns(table.name, table.names, LABELLED, fields, None)[1])
+    if isinstance(data, list | tuple) and all(
+        isinstance(one, list | tuple) and len(one) == 2 for one in data
+    ):
+        return [one[1] for one in data]
+    return None
+
+
+def label_kind(labels: Sequence[Any] | None) -> str:
+    """``bool``, ``int`` or ``float`` where all labels (or all in lists of them) are of that type, else ``str``."""
+    flat = [
+        one
+        for label in labels or ()
+        for one in (label if isinstance(label, list | tuple | set) else (label,))
+    ]
+    for name, kinds in (
+        ("bool", (bool, np.bool_)),
+        ("int", (int, np.integer)),
+        ("float", (float, np.floating)),
+    ):
+        if flat and all(
+            isinstance(one, kinds) and (name == "bool" or not isinstance(one, bool)) for one in flat
+        ):
+            return name
+    return "str"
+
+
+def sklearn_tags(kind: str) -> Any:
+    """The tags of a ``classifier``, a ``regressor`` or neither, as scikit-learn 1.6 and later ask for them."""
+    from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags  # type: ignore[import-untyped]
+
+    return Tags(
+        estimator_type=kind or None,
+        target_tags=TargetTags(required=bool(kind)),
+        classifier_tags=ClassifierTags() if kind == "classifier" else None,
+        regressor_tags=RegressorTags() if kind == "regressor" else None,
+        input_tags=InputTags(two_d_array=True, three_d_array=True, string=True),
+        non_deterministic=False,
+    )
