@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import shutil
 
+import pytest
+from fuzz_targets import SEEDS
+
+from anaphora.errors import DataError
 from fuzz import fuzz, targets
 
 
@@ -14,3 +18,11 @@ def test_a_thousand_cases(tmp_path, name):
     assert found["findings"] == []
     assert found["cases"] == 1000
     assert found["slowest"] < 5.0
+
+
+@pytest.mark.parametrize(("name", "file"), [("arrow", "crash.arrow"), ("zip", "nameless.tsv.zip")])
+def test_what_fuzzing_found_is_refused(tmp_path, name, file):
+    """An Arrow file whose offsets lead out of its buffers ended the process; an archive entry without a name raised."""
+    shutil.copy(SEEDS / file, tmp_path / file)
+    with pytest.raises(DataError):
+        targets()[name][1](tmp_path / file)

@@ -125,7 +125,8 @@ def _zip(path: str | Path, raw: IO[bytes], stack: contextlib.ExitStack) -> Any:
     except (
         zipfile.BadZipFile,
         RuntimeError,
-    ) as error:  # RuntimeError: encrypted, or packed in an unknown way
+        IndexError,
+    ) as error:  # RuntimeError: encrypted, or packed in an unknown way; IndexError: an entry without a name
         raise zlib.error(str(error)) from None
 
 

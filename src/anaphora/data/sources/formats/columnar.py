@@ -64,6 +64,9 @@ def _batches(file: Any, magic: bytes) -> Generator[Any, None, None]:
     reader = pyarrow.ipc.open_file(file)
     for number in range(reader.num_record_batches):
         batch = reader.get_batch(number)
+        batch.validate(
+            full=True
+        )  # offsets of a hostile file lead out of its buffers, and pyarrow follows them
         for start in range(0, batch.num_rows, BATCH):
             yield batch.slice(start, BATCH)
 
