@@ -167,7 +167,7 @@ def test_an_own_view_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def trained(folder: Path) -> Any:
     data = [("a b", "x"), ("b a", "y")] * 4
     options: dict[str, Any] = {"steps": 2, "hidden": 4, "embedding": 4, "valid_every": 2, "save_every": 2}
-    return an.Classifier("lstm", cell="own_cells:Leaky", **options).fit(data, data, out=folder)
+    return an.Classifier("lstm", cell="own_cells:Leaky", **options).fit(data, valid=data, out=folder)
 
 
 LEAKY = """
@@ -235,7 +235,7 @@ def test_nothing_is_imported_from_the_run_folder_itself(
 def test_a_loss_must_give_a_number_per_item() -> None:
     data = [("a b", "x"), ("b a", "y")] * 4
     with pytest.raises(SettingsError, match=r"must give one number per item"):
-        an.Classifier("lstm", loss=torch.nn.CrossEntropyLoss(), steps=1, hidden=4).fit(data, data)
+        an.Classifier("lstm", loss=torch.nn.CrossEntropyLoss(), steps=1, hidden=4).fit(data, valid=data)
 
 
 def test_a_model_that_sees_ahead_is_refused() -> None:

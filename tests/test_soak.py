@@ -92,7 +92,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("soak") / "runs" / "pairs"
     rows = [("a b", "b a"), ("b", "b"), ("a", "a"), ("b a", "a b")] * 4
     settings = {"hidden": 8, "layers": 1, "batch_tokens": 64, "device": "cpu", "threads": 1, "steps": 4}
-    an.Translator("lstm", **settings).fit(rows, rows[:4], folder)
+    an.Translator("lstm", **settings).fit(rows, valid=rows[:4], out=folder)
     return folder
 
 

@@ -65,7 +65,7 @@ def test_unknown_corpora(capsys, arguments, told):
 
 def test_explain_says_meaning_values_defaults_and_presets(capsys):
     assert main.run(["explain", "cell"]) == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     for words in (
         "The recurrent cell.",
         "elman, irnn, lstm, gru, gru-before, gru-after, simple-gru, mgu",

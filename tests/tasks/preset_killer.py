@@ -128,7 +128,7 @@ def train(
     if (folder / "config.json").exists():
         type(model).resume(folder)
     else:
-        model.fit(data, valid, folder)  # also in a folder that a kill left without config.json
+        model.fit(data, valid=valid, out=folder)  # also in a folder that a kill left without config.json
 
 
 def forked(work: Callable[..., Any], *given: Any, **options: Any) -> int:

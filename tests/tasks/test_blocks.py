@@ -118,7 +118,7 @@ def trained(task: Any, preset: str, out: Any = None, **more: Any) -> Any:
     valid = data if task in (an.Translator, an.Captioner, an.Transcriber) else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return made(task, preset, **more).fit(data, valid, out=out)
+        return made(task, preset, **more).fit(data, valid=valid, out=out)
 
 
 def weights(model: Any) -> dict[str, torch.Tensor]:

@@ -59,7 +59,9 @@ def test_frames_are_classified_alone_as_among_others_and_after_loading(preset, v
 @pytest.mark.parametrize("preset", ["bilstm-ctc", "attention"])
 def test_frames_are_transcribed(preset, tmp_path):
     heard = recordings(4)
-    model = made(an.Transcriber, preset, frontend="conv", frame="2x4").fit(heard, heard, out=tmp_path / "run")
+    model = made(an.Transcriber, preset, frontend="conv", frame="2x4").fit(
+        heard, valid=heard, out=tmp_path / "run"
+    )
     asked = [x for x, _ in heard]
     assert an.load(tmp_path / "run", device="cpu").predict(asked) == model.predict(asked)
 

@@ -17,7 +17,7 @@ PACE = {"steps": 6, "valid_every": 2, "save_every": 3, "log_every": 2, "keep": 1
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept") / "run"
     rows = [("a b", "b a"), ("b", "b"), ("a", "a"), ("b a", "a b")] * 4
-    an.Translator("lstm", **SETTINGS, **PACE).fit(rows, rows[:4], folder)
+    an.Translator("lstm", **SETTINGS, **PACE).fit(rows, valid=rows[:4], out=folder)
     return folder
 
 

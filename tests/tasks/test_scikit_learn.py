@@ -68,6 +68,8 @@ def test_targets_that_do_not_fit_the_inputs_are_an_error() -> None:
         classifier().fit(TEXTS, [0, 1, 0])
     with pytest.raises(DataError, match="valid="):
         classifier().fit("train.tsv", "dev.tsv")
+    with pytest.raises(DataError, match="valid="):
+        classifier().fit([("good", 1), ("bad", 0)], [("fine", 1), ("poor", 0)])
     with pytest.raises(DataError, match="texts alone"):
         an.LanguageModel("ngram").fit(TEXTS, LABELS)
 

@@ -16,7 +16,10 @@ from anaphora.tasks.given import column_of
 
 def paired(X: Any, y: Any) -> list[tuple[Any, Any]]:
     """``fit(X, y)`` as pairs of an input and its target. X of one named column is that column; of several, rows of numbers."""
-    if isinstance(X, str | Path) or isinstance(y, str | Path):
+    examples = [
+        isinstance(one, list | tuple) and all(type(part) is tuple for part in one[:1]) for one in (X, y)
+    ]
+    if isinstance(X, str | Path) or isinstance(y, str | Path) or all(examples):
         raise DataError("fit(X, y) takes inputs and their targets; data to validate on are given by valid=….")
     table = None if isinstance(X, np.ndarray) else table_of(X, "X")
     if table is not None and len(table.names) == 1:

@@ -259,7 +259,8 @@ class Forecaster(Estimator):
         several = len(opened.series) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3)
         if several:
             return found
-        flat = self.columns_.targets == (TARGET,) and not self.settings_.horizon
+        apart = [f"x{i}" for i in range(1, len(self.columns_.names))]  # how fit(X, y) names the columns of X
+        flat = sorted(self.columns_.names) == sorted([*apart, TARGET]) and not self.settings_.horizon
         return found[0][:, 0] if flat and isinstance(found[0], np.ndarray) else found[0]
 
     @overload
