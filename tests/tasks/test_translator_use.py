@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 from tasks_tiny import PRESETS, is_one_sentence, pairs, tiny, words
 
 import anaphora as an
@@ -237,6 +239,26 @@ def test_a_schedule_is_followed_while_training(small_corpora, tmp_path, monkeypa
     options = {"teacher_forcing": 0.0, "forcing_schedule": "linear", "valid_every": 100, "save_every": 2}
     tiny(model="lstm", steps=5, **options).fit("copy", out=tmp_path / "whole")
     assert [value for value in seen if value < 1] == pytest.approx([0.75, 0.5, 0.25, 0.0])
+
+
+def test_a_run_with_a_schedule_resumes_to_the_same_bytes(tmp_path, monkeypatch):
+    rows = pairs(60)
+    options = {"teacher_forcing": 0.0, "forcing_schedule": "linear", "valid_every": 5, "save_every": 3}
+    tiny(model="lstm", steps=10, **options).fit(rows, valid=rows[:4], out=tmp_path / "whole")
+    forward, calls = Seq2Seq.forward, []
+
+    def fails_once(self, *given, **more):
+        calls.append(self.training)
+        if sum(calls) == 8:
+            raise ZeroDivisionError
+        return forward(self, *given, **more)
+
+    monkeypatch.setattr(Seq2Seq, "forward", fails_once)
+    with pytest.raises(ZeroDivisionError):
+        tiny(model="lstm", steps=10, **options).fit(rows, valid=rows[:4], out=tmp_path / "cut")
+    an.Translator.resume(tmp_path / "cut")
+    whole, cut = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
 def test_a_schedule_without_an_end_is_refused():
