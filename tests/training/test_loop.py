@@ -352,5 +352,5 @@ def test_the_loss_scale_and_the_order_of_metrics_come_back(tmp_path):
     again = toy_trainer(tmp_path / "run", steps=5, precision="fp16", objective=Scripted([]))
     again.resume()
     assert again.learner.stepper.scale == trainer.learner.stepper.scale
-    assert again.learner.stepper.scale.state() == {"factor": 32.0, "good": 5}
+    assert again.learner.stepper.scale.state() == {"factor": 32.0, "good": 5, "fallen": ""}
     assert list(again.run().metrics) == list(result.metrics) == ["score", "a"]
