@@ -293,6 +293,7 @@ AROUND = {
     "data/tokenizers.py": {"json.loads"},
     "training/state.py": {"json.loads"},
     "training/learner.py": {"json.loads"},
+    "training/callbacks.py": {"json.loads"},
     "kernels/toolchain/compiler.py": {
         ".read_bytes()",
         ".read_text()",

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from anaphora._version import __version__
 from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.files import parse_json
 from anaphora.settings import TrainingSettings, build
 from anaphora.settings.own import parts_of
 from anaphora.training import distributed
@@ -110,7 +111,7 @@ def _prepare(
 
 def _check_parts(run: RunFolder, parts: Any, *, force: bool) -> None:
     try:
-        before = json.loads(run.read_text("config.json")).get("parts", {})
+        before = parse_json(run.read_text("config.json")).get("parts", {})
     except (ValueError, AttributeError) as error:
         raise RunError(f"{run.config} cannot be read ({error}); restore it from a copy of the run.") from None
     changed = [key for key, now in parts.items() if now and before.get(key) and now != before[key]]
