@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two test processes share two cores
 
@@ -24,6 +25,18 @@ settings.load_profile("anaphora")
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_views_left() -> Iterator[None]:
+    """Views that a test or a page registers are forgotten after it."""
+    from anaphora.views.registry import VIEWS
+
+    before = dict(VIEWS)
+    yield
+    if len(VIEWS) != len(before):
+        VIEWS.clear()
+        VIEWS.update(before)
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_fit_takes_a_table_and_remembers_its_columns(tmp_path):
         {"n": list(range(len(ROWS))), "text": list(texts), "label": [int(x == "good") for x in labels]}
     )
     model = small().fit(frame, out=tmp_path / "run")
-    assert model.classes_ == ["0", "1"]
+    assert model.classes_ == [0, 1]
     found = an.load(tmp_path / "run").predict(Frame({"text": list(texts), "more": list(texts)}))
     assert found == model.predict(texts)
 
@@ -122,6 +122,11 @@ def test_fit_takes_a_table_and_remembers_its_columns(tmp_path):
 def test_a_missing_value_names_its_row():
     with pytest.raises(DataError, match=r"table:2: a missing value \(label\)"):
         small().fit(Frame({"text": ["a", "b"], "label": ["x", float("nan")]}))
+    texts, labels = zip(*ROWS, strict=True)
+    gaps = [None if number == 3 else int(label == "good") for number, label in enumerate(labels)]
+    with pytest.warns(UserWarning, match="1 "):
+        skipping = small(bad_rows="skip").fit(Frame({"text": list(texts), "label": gaps}))
+    assert skipping.classes_ == [0, 1]
 
 
 @pytest.mark.parametrize(

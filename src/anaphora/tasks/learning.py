@@ -10,6 +10,7 @@ import numpy as np
 
 from anaphora.data.sources.objects import is_xy, table_of
 from anaphora.data.sources.roles import LABELLED, choose_columns
+from anaphora.data.sources.table import Table
 from anaphora.errors import DataError
 from anaphora.tasks.given import column_of
 
@@ -61,12 +62,24 @@ def given_labels(data: Any, fields: dict[str, str | None]) -> Sequence[Any] | No
         return list(data[1])
     table = table_of(data, "the train table")
     if table is not None:
-        return column_of(table, choose_columns(table.name, table.names, LABELLED, fields, None)[1])
+        column = choose_columns(table.name, table.names, LABELLED, fields, None)[1]
+        return list(_present(table, column))
     if isinstance(data, list | tuple) and all(
         isinstance(one, list | tuple) and len(one) == 2 for one in data
     ):
         return [one[1] for one in data]
     return None
+
+
+def _present(table: Table, column: str) -> Iterator[Any]:
+    """The values of a column; missing ones are left out here, since the reader reports or skips their rows."""
+    for record in table.records():
+        try:
+            value = table.cell(record.values, column)
+        except LookupError:
+            continue
+        if value is not None and not (isinstance(value, float) and value != value):
+            yield value
 
 
 def label_kind(labels: Sequence[Any] | None) -> str:
