@@ -207,7 +207,7 @@ def test_settings_become_the_options_of_the_cell():
         ({"cell": "mgu", "layer_norm": True}, "layer_norm = true is a variant of cell = 'lstm'"),
         ({"forget": False, "coupled": True}, "coupled = true needs a forget gate"),
         ({"connections": "residual"}, "connections = 'residual' lies between layers, but layers = 1"),
-        ({"cell": "lstn"}, "Did you mean lstm?"),
+        ({"cell": "lstn"}, "Did you mean lstm? `anaphora explain cell` says more."),
         ({"model": "transformer", "kv_heads": 3}, "kv_heads = 3 cannot share heads = 4 equally"),
         ({"model": "transformer", "hidden": 12, "positions": "rotary"}, "needs heads of even width"),
         ({"model": "transformer", "positions": "rotery"}, "Did you mean rotary?"),

@@ -64,8 +64,10 @@ def _sentence(kind: type[Settings], problem: Any, owner: str, where: Mapping[str
         near = suggestion(
             value, [str(word) for word in get_args(kind.model_fields[key].annotation)], otherwise=""
         )
+    plain = _plain(problem)
+    end = "" if plain.endswith("?") else "."
     return (
-        f"{place}{key} = {written(value)} cannot be used: {_plain(problem)}.{near}"
+        f"{place}{key} = {written(value)} cannot be used: {plain}{end}{near}"
         f" `anaphora explain {key}` says more."
     )
 
