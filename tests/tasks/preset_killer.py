@@ -1,7 +1,8 @@
 """Kills small runs of presets of all tasks again and again, and lets them end: do they end with the same bytes?
 
-Run as ``python preset_killer.py FOLDER KILLS SEED DEVICE``; prints one JSON object. It forks, as tests/training's killer
-does: the children find torch loaded, and the parent never computes.
+Run as ``python preset_killer.py FOLDER KILLS SEED DEVICE [FIRST STRIDE]``; prints one JSON object. With a stride it
+takes every STRIDE-th preset from the FIRST on. It forks, as tests/training's killer does: the children find torch
+loaded, and the parent never computes.
 """
 
 from __future__ import annotations
@@ -171,17 +172,18 @@ def same(found: Any, expected: Any, device: str) -> bool:
     )
 
 
-def main(base: Path, kills: int, seed: int, device: str) -> None:
-    draw = random.Random(seed)
+def main(base: Path, kills: int, seed: int, device: str, first: int = 0, stride: int = 1) -> None:
+    draw = random.Random(f"{seed}/{first}")
     torch.optim.SGD(
         [torch.zeros(1)]
     )  # loads, once for all children, what torch loads with the first optimizer
-    done = dict.fromkeys(PRESETS, 0)
+    presets = dict(list(PRESETS.items())[first::stride])
+    done = dict.fromkeys(presets, 0)
     whole: dict[str, tuple[Any, float]] = {}
     rounds = 0
     while sum(done.values()) < kills:
         rounds += 1
-        for number, (name, made) in enumerate(PRESETS.items()):
+        for number, (name, made) in enumerate(presets.items()):
             background = number % 2 == 1  # config.json says so, and the weights name its hash
             if sum(done.values()) >= kills:
                 break
@@ -221,4 +223,4 @@ def main(base: Path, kills: int, seed: int, device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], *map(int, sys.argv[5:]))
