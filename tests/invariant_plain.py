@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anaphora.kernels.invariant import operations
+from anaphora.kernels.invariant import arguments
 
 SUMMING = (
     "mm",
@@ -91,8 +92,8 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = SimpleNamespace(
         product=product, row=row, norm=norm, column_sum=column_sum, attention=attention
     )
-    monkeypatch.setattr(operations, "DEVICES", {"cpu"})
-    monkeypatch.setattr(operations, "_programs", lambda: programs)
+    monkeypatch.setattr(arguments, "DEVICES", {"cpu"})
+    monkeypatch.setitem(sys.modules, "anaphora.kernels.invariant.programs", programs)
     monkeypatch.setattr(mode, "_ready", lambda: True)
 
 

@@ -11,12 +11,12 @@ import torch
 from test_invariant import CALLS, KEYS, QUERY, VALUES, B, W, X
 from torch.nn import functional as F
 
-from anaphora.kernels.invariant import batch_invariant, operations
+from anaphora.kernels.invariant import arguments, batch_invariant
 
 
 @torch.no_grad()
 def main() -> None:
-    operations.DEVICES = {"cpu"}
+    arguments.DEVICES = {"cpu"}
     cpu = torch.device("cpu")
     errors = {}
     for name, call in CALLS.items():

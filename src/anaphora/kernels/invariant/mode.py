@@ -1,4 +1,4 @@
-"""Where outputs may not depend on the batch: a mode in which torch's functions are replaced by those of `operations`."""
+"""Where outputs may not depend on the batch: a mode in which torch's functions are replaced by our own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from anaphora.kernels.invariant import operations
+from anaphora.kernels.invariant import arguments, products, rows
+from anaphora.kernels.invariant.attention import attention
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's words, which torch takes, too
 _here = threading.local()
@@ -30,7 +32,7 @@ def batch_invariant(device: torch.device, wanted: bool = True) -> Iterator[None]
 
     Nothing changes on other devices, or where ``wanted`` is False.
     """
-    if not wanted or device.type not in operations.DEVICES or active() or not _ready():
+    if not wanted or device.type not in arguments.DEVICES or active() or not _ready():
         yield
         return
     _here.on = True
@@ -69,7 +71,23 @@ class _Replacing(TorchFunctionMode):
 
 @cache
 def _table() -> dict[Any, Callable[..., Any]]:
-    return operations.table()
+    """Every function of torch that is replaced, under all of its names."""
+    named: dict[str, Callable[..., Any]] = {
+        **dict.fromkeys(("matmul", "mm", "bmm", "mv", "__matmul__"), products.matmul),
+        "__rmatmul__": lambda b, a: products.matmul(a, b),
+        **dict.fromkeys(("addmm", "baddbmm"), products.addmm),
+        **dict.fromkeys(("conv1d", "conv2d"), products.convolution),
+        "linear": products.linear,
+        "scaled_dot_product_attention": attention,
+        "sum": rows.total,
+        "var": rows.variance,
+    }
+    same = ("softmax", "log_softmax", "logsumexp", "mean", "topk", "layer_norm", "native_layer_norm")
+    named |= {name: getattr(rows, name) for name in (*same, "group_norm", "cross_entropy")}
+    homes = (torch, torch.Tensor, F)
+    return {
+        getattr(home, name): ours for name, ours in named.items() for home in homes if hasattr(home, name)
+    }
 
 
 @cache

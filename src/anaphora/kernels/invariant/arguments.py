@@ -1,0 +1,58 @@
+"""What the replacements share: which tensors they take, the types autocast gives, and how tensors lie in memory."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+DEVICES = {"cuda"}
+
+
+def programs() -> Any:
+    """The Triton programs, imported when the first is needed."""
+    return import_module("anaphora.kernels.invariant.programs")
+
+
+def serves(*tensors: Tensor | None) -> bool:
+    given = [t for t in tensors if t is not None]
+    if not all(t.device.type in DEVICES and t.dtype in FLOATS for t in given):
+        return False
+    return not (torch.is_grad_enabled() and any(t.requires_grad for t in given))
+
+
+def cast(*tensors: Tensor | None) -> list[Any]:
+    """What a product takes: under autocast its type, except for float64."""
+    kind = next(t.device.type for t in tensors if t is not None)
+    if not torch.is_autocast_enabled(kind):
+        return list(tensors)
+    dtype = torch.get_autocast_dtype(kind)
+    return [t if t is None or t.dtype == torch.float64 else t.to(dtype) for t in tensors]
+
+
+def widened(x: Tensor) -> Tensor:
+    """What a sum takes: under autocast float32."""
+    low = x.dtype in (torch.bfloat16, torch.float16)
+    return x.float() if low and torch.is_autocast_enabled(x.device.type) else x
+
+
+def product_precision(convolution: bool = False) -> str:
+    """How exact products of float32 numbers must be: as torch's own switches say."""
+    cuda: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    switch = cudnn.conv if convolution else cuda
+    return "tf32" if switch.fp32_precision == "tf32" else "ieee"
+
+
+def dense(x: Tensor) -> Tensor:
+    """The tensor in one piece, at an address from which 16 bytes can be read at a time: then one machine code serves."""
+    x = x.contiguous()
+    return x.clone() if x.data_ptr() % 16 else x
+
+
+def readable(b: Tensor) -> Tensor:
+    """b ``(Z, K, N)`` with neighbours along K or along N."""
+    return b if 1 in b.stride()[1:] else b.contiguous()
