@@ -40,12 +40,13 @@ test-all: lint browser ## the same with the slow suites
 fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300)
 
-lint: $(READY)   ## ruff, mypy, import-linter, pins and licences
+lint: $(READY)   ## ruff, mypy, import-linter, pins, licences and words
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/pins.py
+	@$(BIN)/python tools/words.py
 
 format: $(READY) ## put the code into the house's form
 	@$(BIN)/ruff check --fix-only .

@@ -29,12 +29,12 @@ PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def write_pairs(path: Path, size: float) -> int:
-    """Rows of random words of many lengths, with their letters turned round for the target; the number of rows."""
+    """Rows of random words of many lengths, with their letters reversed for the target; the number of rows."""
     draw = random.Random(1)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     weights = [1 / (place + 1) for place in range(len(letters))]
     words = ["".join(draw.choices(letters, weights, k=draw.randint(1, 11))) for _ in range(50_000)]
-    turned = [word[::-1] for word in words]
+    backwards = [word[::-1] for word in words]
     written = rows = 0
     with path.open("wb") as file:
         while written < size:
@@ -43,7 +43,7 @@ def write_pairs(path: Path, size: float) -> int:
                 begin, length = draw.randrange(len(words) - 40), draw.randint(3, 30)
                 step = draw.randint(1, 1 + (len(words) - begin - 1) // length)
                 chosen = slice(begin, begin + step * length, step)
-                block.append(f"{' '.join(words[chosen])}\t{' '.join(turned[chosen])}\n")
+                block.append(f"{' '.join(words[chosen])}\t{' '.join(backwards[chosen])}\n")
             written += file.write("".join(block).encode())
             rows += BLOCK
     return rows

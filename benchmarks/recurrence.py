@@ -27,7 +27,7 @@ from processor import Processor
 
 SHAPES = ((100, 32, 256), (500, 16, 128))  # time, batch, width of input and state
 CHECKED = (
-    12  # steps compared with the reference: over hundreds, rounding grows in some cells whoever computes
+    12  # steps compared with the reference: over hundreds, rounding grows in some cells with any backend
 )
 Run = Callable[[], list[Tensor]]
 

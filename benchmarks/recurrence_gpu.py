@@ -1,6 +1,6 @@
 """Recurrent layers on a GPU against cuDNN. Run: python benchmarks/recurrence_gpu.py [--json | --markdown] [--times N] [--only TEXT] [--eager]
 
-Forward and backward, gradients of the input and of all weights, input as wide as the state. Both sides are recorded as CUDA
+Forward and backward, gradients of the input and of all weights, input as wide as the state. Both sides are captured as CUDA
 graphs, so that what is compared is the GPU's work and not Python's; ``--eager`` adds rows in which both sides are called
 as they are. The peer is cuDNN in its best precision: for 16-bit rows the faster of bfloat16 and float16. The sides run
 in turn, the least of N times counts. Ours must first agree with the reference loop in float32. The rows on ragged
@@ -99,7 +99,7 @@ def both_ways(layer: Run, leaves: list[Tensor], dy: Tensor) -> Run:
     return lambda: torch.autograd.grad(layer(), leaves, dy)
 
 
-def recorded(work: Run) -> Run:
+def captured(work: Run) -> Run:
     """The same as one CUDA graph."""
     beside = torch.cuda.Stream()
     beside.wait_stream(torch.cuda.current_stream())
@@ -171,7 +171,7 @@ def measure(case: Case, times: int, eager: bool) -> list[dict[str, Any]]:
         ).to("cuda", dtype)
         runs.append(_work(case, peer, dtype))
     named = f"nn.{case.peer} by cuDNN"
-    mine, *others = least([recorded(run) for run in runs], times)
+    mine, *others = least([captured(run) for run in runs], times)
     rows = [row(case.title, named, mine, min(others), "ms", goal=case.goal)]
     if eager:
         mine, *others = least(runs, times)
@@ -198,7 +198,7 @@ def measure_ragged(times: int) -> list[dict[str, Any]]:
         leaves = [x, *recurrent.parameters()]
         full = both_ways(lambda r=recurrent, x=x: r(x)[0], leaves, dy)
         ragged = both_ways(lambda r=recurrent, x=x, n=lengths: r(x, n)[0], leaves, dy)
-        mine, other = least([recorded(ragged), recorded(full)], times)
+        mine, other = least([captured(ragged), captured(full)], times)
         rows.append(row(f"ragged {case.title}", "our layer, full rows", mine, other, "ms", goal=1.0))
     return rows
 

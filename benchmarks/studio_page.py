@@ -32,7 +32,7 @@ SYMBOLS = 2000
 
 
 def start(folder: Path) -> tuple[subprocess.Popen[str], str, float]:
-    """The server, its address, and the seconds until it told it."""
+    """The server, its address, and the seconds until it printed it."""
     begun = time.perf_counter()
     command = [sys.executable, "-m", "anaphora", "studio", str(folder), "--no-open"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

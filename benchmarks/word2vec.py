@@ -27,7 +27,7 @@ from anaphora.models.embeddings.text import sentences_of
 from rows import row, show
 
 VOCABULARY, TOPICS, SENTENCE = 20_000, 100, 20
-WAYS = {
+METHODS = {
     "skip-gram, negative sampling": ({"method": "skipgram", "loss": "negative"}, {"sg": 1, "hs": 0, "negative": 5}),
     "CBOW, negative sampling": ({"method": "cbow", "loss": "negative"}, {"sg": 0, "hs": 0, "negative": 5}),
     "skip-gram, hierarchical softmax": ({"method": "skipgram", "loss": "hierarchical"}, {"sg": 1, "hs": 1, "negative": 0}),
@@ -103,7 +103,7 @@ def measure(tokens: int) -> list[dict[str, Any]]:
     ours(sentences[:200], {}, min_count=1)  # compiles
     rows = []
     options = {"unit": "words/s", "more_is_better": True}
-    for name, (mine, other) in WAYS.items():
+    for name, (mine, other) in METHODS.items():
         for workers in (1, 2) if name.startswith("skip-gram, n") else (1,):
             more = {"epochs": 1, "min_count": 5, "workers": workers}
             seconds, vectors = alternately(
@@ -124,7 +124,7 @@ def analogies() -> list[dict[str, Any]]:
     more = {"epochs": 5, "min_count": 5, "workers": 1}
     with tempfile.TemporaryDirectory() as folder:
         asked = kin_questions(Path(folder))
-        mine, other = WAYS["skip-gram, negative sampling"]
+        mine, other = METHODS["skip-gram, negative sampling"]
         both = [ours(sentences, mine, **more), theirs(sentences, other, **more)]
         found = [vectors.evaluate_analogies(asked) for vectors in both]
     return [
@@ -141,7 +141,7 @@ def real(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Both on real text: CPU seconds, and the score of the vectors on each file."""
     sentences = list(sentences_of([Path(path) for path in options.real], lowercase=True))
     found: dict[str, dict[str, Any]] = {"text": {"words": sum(map(len, sentences)), "lines": len(sentences)}}
-    for name, (mine, other) in WAYS.items():
+    for name, (mine, other) in METHODS.items():
         more = {"epochs": 5, "min_count": 5, "workers": 1}
         for whose, run in (("ours", lambda o=mine, m=more: ours(sentences, o, **m)), ("gensim", lambda o=other, m=more: theirs(sentences, o, **m))):  # fmt: skip
             begin = time.process_time()

@@ -73,5 +73,5 @@ def test_a_longer_tract_lowers_what_resonates():
     by_hand = warp(np.array([[0.0, 1.0, 4.0]], np.float32), 1.5, [100.0, 200.0, 300.0])
     # f₀ = 0.7 · 300 / 1.5 = 140: 100 → 150; 200 and 300 on the line from (140, 210) to (300, 300): 243.75 and 300
     np.testing.assert_allclose(by_hand, [[0.5, 1 + 3 * 0.4375, 4.0]], rtol=1e-6)
-    with pytest.raises(DataError, match=r"nobody's; stay between 0\.5 and 2"):
+    with pytest.raises(DataError, match=r"times as long; stay between 0\.5 and 2"):
         warp(x, 3.0, features.centres)

@@ -105,10 +105,10 @@ IN void mma(float*c,u32 a0,u32 a1,u32 a2,u32 a3,u32 b0,u32 b1){
 }
 """
 _LAUNCH = r"""
-extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int reverse,int groups,int turned){
+extern "C" void launch(int grid,int threads,int memory,void**p,int T,int B,int reverse,int groups,int time_first){
   gridDim.x=grid;blockDim.x=threads;blocks.clear();blocks.resize(grid);fibres.clear();fibres.resize((size_t)grid*threads);
   for(auto&b:blocks){b.warps.resize(threads/32);b.memory.resize(memory+64);}
-  body=[&]{all_steps(ARGUMENTS,T,B,reverse,groups,turned);};
+  body=[&]{all_steps(ARGUMENTS,T,B,reverse,groups,time_first);};
   for(size_t k=0;k<fibres.size();k++){Fibre&f=fibres[k];f.block.x=k/threads;f.thread.x=k%threads;f.stack.resize(1<<17);
     getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
   for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}

@@ -20,7 +20,7 @@ from anaphora.kernels.gpu.kernel import KINDS, PRELUDE, Kernel
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.kernels.gpu.lookup import look_up
 from anaphora.kernels.gpu.masked import by_torch, fits, softmax_among
-from anaphora.kernels.gpu.ragged import longest_first, turned_rows
+from anaphora.kernels.gpu.ragged import longest_first, transposed_rows
 
 PAD = 0
 MORE = r"""
@@ -244,7 +244,7 @@ def check_turning(device: str, width: int, dtype: torch.dtype, kind: torch.dtype
     ):
         ended = torch.arange(6, device=device)[None, :, None] >= lengths[:, None, None]
         value = value.masked_fill(ended, float("nan")) if value.is_contiguous() else value
-        found = turned_rows(value, lengths)
+        found = transposed_rows(value, lengths)
         assert found.is_contiguous()
         assert torch.equal(found, torch.where(ended, 0, value).transpose(0, 1))
 

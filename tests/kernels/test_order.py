@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.order import turned
+from anaphora.kernels.recurrence.order import transposed
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
@@ -16,7 +16,7 @@ def test_nothing_but_the_order_changes(dtype: torch.dtype, width: int, start: in
     """Also when a row is no multiple of what moves at a time, or does not begin at one."""
     whole = torch.randn(4, 5, width + start).to(dtype)
     for value in (whole[:, :, start:], whole[1:], whole.transpose(0, 1)):
-        found = turned(value)
+        found = transposed(value)
         assert found.is_contiguous()
         assert found.dtype == dtype
         assert torch.equal(found, value.transpose(0, 1))
@@ -30,11 +30,11 @@ def test_what_is_not_live_becomes_zero_whatever_it_was(width: int) -> None:
     ended = ~live.transpose(0, 1).expand(3, 5, width)
     value[ended] = float("nan")
     expected = torch.where(ended, torch.zeros(()), value).transpose(0, 1)
-    assert torch.equal(turned(value, live), expected)
-    assert torch.equal(turned(expected, live.transpose(0, 1)), expected.transpose(0, 1))
+    assert torch.equal(transposed(value, live), expected)
+    assert torch.equal(transposed(expected, live.transpose(0, 1)), expected.transpose(0, 1))
 
 
 def test_what_lies_so_already_is_not_moved() -> None:
     value = torch.randn(4, 5, 8)
-    found: Tensor = turned(value.transpose(0, 1))
+    found: Tensor = transposed(value.transpose(0, 1))
     assert found.data_ptr() == value.data_ptr()

@@ -34,7 +34,7 @@ def _expected(cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tens
 
 
 def _both(
-    cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tensor, turned: bool, folder: Path
+    cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tensor, time_first: bool, folder: Path
 ) -> list[Tensor]:
     given, sides = [], []
     for cell, start in zip(cells, initial, strict=True):
@@ -48,18 +48,18 @@ def _both(
     assert sides[0].all[0].kernel.source == sides[1].all[0].kernel.source
     teams = any(p.split > 1 for p in sides[0].all[0].tiling.products)
     assert teams == isinstance(cells[0], nn.LSTM)  # four gates of 32 columns are many results for a warp
-    y, first, second = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths, turned)
+    y, first, second = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths, time_first)
     with torch.no_grad():  # nothing is kept, and nothing else changes
-        quiet, *ends = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths, turned)
+        quiet, *ends = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths, time_first)
     for a, b in zip((quiet, *ends[0], *ends[1]), (y, *first, *second), strict=True):
         torch.testing.assert_close(a, b)
     return [y, *first, *second]
 
 
 @pytest.mark.parametrize(
-    ("name", "turned"), [("lstm", True), pytest.param("gru before", False, marks=pytest.mark.slow)]
+    ("name", "time_first"), [("lstm", True), pytest.param("gru before", False, marks=pytest.mark.slow)]
 )
-def test_one_launch_equals_two_runs(name: str, turned: bool, tmp_path: Path) -> None:
+def test_one_launch_equals_two_runs(name: str, time_first: bool, tmp_path: Path) -> None:
     """Two blocks share sixteen rows of either direction, warps may form teams, and groups of rows take turns; lengths differ."""
     small: Any = CELLS[name]()
     cells = [type(small)(5, 40, **small.options) for _ in range(2)]
@@ -69,8 +69,8 @@ def test_one_launch_equals_two_runs(name: str, turned: bool, tmp_path: Path) -> 
     with torch.no_grad():
         x[1::9] = float("nan")  # of a row without steps nothing is looked at
     leaves = [x, *initial[0], *initial[1], *(p for cell in cells for p in cell.parameters())]
-    ours = _both(cells, x, initial, lengths, turned, tmp_path)
-    assert ours[0].transpose(0, 1).is_contiguous() == turned
+    ours = _both(cells, x, initial, lengths, time_first, tmp_path)
+    assert ours[0].transpose(0, 1).is_contiguous() == time_first
     clean = torch.where(torch.isnan(x), torch.zeros_like(x), x)
     right = _expected(cells, clean, initial, lengths)
     torch.manual_seed(3)

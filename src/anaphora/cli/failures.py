@@ -117,7 +117,7 @@ def _missing(name: str) -> str:
 
 
 def _out_of_memory(error: BaseException | None) -> bool:
-    """Also when others say so: torch by a class of its own on a GPU and by a RuntimeError on the CPU, C++ by bad_alloc,
+    """Also in the forms of others: torch by a class of its own on a GPU and by a RuntimeError on the CPU, C++ by bad_alloc,
     C code that forgets to say why by a SystemError, the loader of libraries by an ImportError."""
     if error is None:
         return False

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:
-    """A run remembers names as text, so what is not UTF-8 (a file name of another system's) is told at once."""
+    """A run remembers names as text, so what is not UTF-8 (a file name of another system's) is an error at once."""
     for argument in arguments:
         if not argument.isascii() and argument.encode(errors="replace") != argument.encode(
             errors="surrogateescape"

@@ -9,7 +9,7 @@ import time
 
 PATIENCE = datetime.timedelta(seconds=5)
 WAIT = 1.0
-"""Who finds a sentence told waits so many seconds: torchrun ends all when one ends, and the speaker is to finish."""
+"""A process whose message another has printed waits so many seconds: torchrun ends all when one ends."""
 
 
 def first_process() -> bool:
@@ -18,9 +18,9 @@ def first_process() -> bool:
 
 
 def first_to_say(sentence: str) -> bool:
-    """Whether no other process of this command has told ``sentence``, which all of them may have come upon.
+    """Whether no other process of this command has printed ``sentence``, which all of them may have come upon.
 
-    A mistake that one process alone meets is told by that one, so it is not simply the first process that speaks:
+    A mistake that one process alone meets is printed by that one, so it is not simply the first process that prints:
     they agree through the store with which torchrun brought them together.
     """
     if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":

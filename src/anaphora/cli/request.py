@@ -1,4 +1,4 @@
-"""What ``train`` was asked for: from a TOML file, options and ``--set``, every mistake told at once."""
+"""What ``train`` was asked for: from a TOML file, options and ``--set``, every mistake reported at once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _check_places(asked: Mapping[str, Any], where: Mapping[str, str]) -> list[st
 
 
 def _point_at_places(values: dict[str, Any], where: Mapping[str, str], problems: list[str]) -> None:
-    """A mistyped ``dta`` is nearer to ``data`` than to any setting: say so, and do not report it twice."""
+    """A mistyped ``dta`` is nearer to ``data`` than to any setting: suggest that, and do not report it twice."""
     for key in list(values):
         near = suggestion(key, PLACES, otherwise="")
         if near and key not in PLACES and not _is_setting_like(key):

@@ -16,7 +16,7 @@ _BREAK = re.compile(r"[\t\n\r]")
 
 
 def hold_sentences(sentences: Iterable[Sentence], verdict: Verdict) -> list[Pair]:
-    """The sentences as pairs of words and tags parted by tabs."""
+    """The sentences as pairs of words and tags separated by tabs."""
     found = list(_checked(sentences, verdict))
     verdict.require(len(found))
     return found

@@ -60,7 +60,7 @@ class TextFile:
         self.size = os.fstat(self._fd).st_size
         self.begin = self._check_head()
         self.digest = hashlib.sha256()
-        """Fed by whoever scans the file from its beginning to its end."""
+        """Fed by the reader that scans the file from its beginning to its end."""
 
     def _in_utf8(self, folder: Path | None) -> int:
         """A descriptor of the same text as UTF-8."""
@@ -135,8 +135,8 @@ class Verdict:
     def reject(self, line: int, reason: str, detail: str = "") -> None:
         """The row at ``line`` (from 1) cannot be used."""
         if self.bad_rows == "strict":
-            told = f" ({detail})" if detail else ""
-            raise DataError(f"{self.name}:{line}: {reason}{told}; {_REMEDY}.")
+            shown = f" ({detail})" if detail else ""
+            raise DataError(f"{self.name}:{line}: {reason}{shown}; {_REMEDY}.")
         self.skipped[reason] += 1
 
     def require(self, rows: int) -> None:

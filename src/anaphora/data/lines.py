@@ -48,7 +48,7 @@ class Lines:
         return self.data[self.starts[index] : self.ends[index]]
 
     def reject(self, index: int, reason: str, detail: str = "") -> None:
-        """The first reason given for a line is the one that is told."""
+        """The first reason given for a line is the one that is reported."""
         self.bad.setdefault(index, (reason, detail))
 
     def at(self, place: int) -> int:

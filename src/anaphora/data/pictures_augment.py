@@ -30,9 +30,9 @@ class Augmentation:
 
     def __call__(self, pixels: Pixels, epoch: int, index: int) -> Pixels:
         draw = random_of(self.seed, epoch, index)
-        down, right, contrast, brightness, turned = draw.uniform(-1, 1, 5)
+        down, right, contrast, brightness, flip = draw.uniform(-1, 1, 5)
         x = pixels
-        if self.mirror and turned > 0:
+        if self.mirror and flip > 0:
             x = x[:, ::-1]
         if self.amount > 0:
             x = _shifted(x, round(down * self.amount * x.shape[0]), round(right * self.amount * x.shape[1]))

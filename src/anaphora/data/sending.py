@@ -1,4 +1,4 @@
-"""Numbers made in this machine's memory and sent to where they are used, without anybody waiting for them."""
+"""Numbers made in this machine's memory and sent to where they are used, asynchronously."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sending:
     """Whole numbers for tables of several shapes in one piece of memory, which travels in one go.
 
     ``tables``, one per shape, are full of PAD, to be written; `sent` gives them as tensors on ``device``. What a
-    GPU is sent lies in memory that it can read by itself, so that the copy is only begun and nobody waits for it.
+    GPU is sent lies in memory that it can read by itself, so that the copy is asynchronous.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], device: torch.device | str):
@@ -44,7 +44,7 @@ class Sending:
 
 
 def send(values: np.ndarray[Any, Any] | Sequence[int], device: torch.device | str) -> Tensor:
-    """The numbers as a tensor on ``device``: the copy to a GPU is begun, and nobody waits for it."""
+    """The numbers as a tensor on ``device``: the copy to a GPU is asynchronous."""
     tensor = torch.from_numpy(np.ascontiguousarray(values))
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()

@@ -23,7 +23,7 @@ class Series:
     """One recording: ``values`` (time, columns), NaN where missing.
 
     ``times`` are the texts of the time column, where there was one. Steps before ``begin`` are history: they are
-    read, but nobody is asked to forecast them.
+    read, but not forecast.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Series:
 class SeriesData:
     """Some series with the same columns; ``facts`` say where they came from.
 
-    ``targets`` and ``known`` are the columns to forecast and those known in advance, where the data say so
+    ``targets`` and ``known`` are the columns to forecast and those known in advance, where the data name them
     themselves (an embedded corpus does).
     """
 

@@ -56,8 +56,8 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
     names = [name for name in table.names if name not in (time, series)]
     texts = _texts(table, names)
     if texts and len(texts) < len(names):
-        told = ", ".join(" ".join(name.split())[:40] for name in texts[:6])
-        warnings.warn(f"{table.name}: left out {told}: texts, not numbers", stacklevel=4)
+        listed = ", ".join(" ".join(name.split())[:40] for name in texts[:6])
+        warnings.warn(f"{table.name}: left out {listed}: texts, not numbers", stacklevel=4)
         names = [name for name in names if name not in texts]
     if not names:
         raise DataError(f"{table.name}: has no column of numbers; give at least one besides the time.")

@@ -2,7 +2,7 @@
 
 With ``window`` W and ``horizon`` H an example is a place t of a series: steps t − W … t − 1 are read, t … t + H − 1 are
 forecast. With W = 0 an example is a whole series, with H values to forecast after every step. With H = 0 (aligned) the
-targets of a step are told from the other columns up to that step; a long series is read in stretches of W steps, of
+targets of a step are predicted from the other columns up to that step; a long series is read in stretches of W steps, of
 which the first half only warms up.
 """
 
@@ -203,8 +203,8 @@ class Windows:
         if not start or not self.window:
             return history
         half = self.window // 2
-        told = self.window + (t - self.window - 1) // half * half  # where the stretch before this one ended
-        return max(history, told - start)
+        ended = self.window + (t - self.window - 1) // half * half  # where the stretch before this one ended
+        return max(history, ended - start)
 
 
 def example_ends(steps: int, begin: int, window: int, horizon: int) -> NDArray[np.int64]:

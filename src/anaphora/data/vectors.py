@@ -129,13 +129,13 @@ def gather(
         name = names[odd[0]] if names else f"{'picture' if len(usual) == 3 else 'sequence'} {odd[0] + 1}"
         other = "most have" if names else "the first has"
         if len(usual) == 3:
-            told = (
+            found = (
                 f"{picture_size(shapes[odd[0]])} where {other} {picture_size(usual)}; bring all to one size"
             )
         else:
-            told = f"{shapes[odd[0]][0]} features where {other} {usual[0]}; all must have the same"
+            found = f"{shapes[odd[0]][0]} features where {other} {usual[0]}; all must have the same"
         skip = ", or leave such out (--skip-bad)" if names else ""
-        raise DataError(f"{where}: {name} has {told}{skip}.")
+        raise DataError(f"{where}: {name} has {found}{skip}.")
     if odd:
         left = set(odd)
         kept = [place for place in range(len(sequences)) if place not in left]

@@ -40,7 +40,7 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = Tru
         try:  # noqa: SIM105  (suppress() takes as long as the check)
             _check(path, os.stat(path, follow_symlinks=follow).st_mode)
         except FileNotFoundError:
-            pass  # opening it says so, or makes it
+            pass  # opening it raises the error, or makes it
         extra = os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         descriptor = os.open(path, flags | extra, mode)
     except ValueError:  # a zero byte or half a character in the name

@@ -4,7 +4,7 @@ PyTorch can clone lazily: tensor and clone share their memory until one of them 
 moved to memory of its own (copy on write). Every write moves it, as all of PyTorch asks for writable memory in one
 place: operations, ``.data``, fused optimizers, compiled programs, storages. So as long as a tensor lies where its lazy
 clone lies, it holds what it held. What is written through a raw pointer, as a NumPy array of the same memory has one, is not
-seen: a tensor whose memory somebody else refers to, or whose memory is no ordinary one (shared between processes, mapped from
+seen: a tensor whose memory another object refers to, or whose memory is no ordinary one (shared between processes, mapped from
 a file), is compared byte by byte with a copy instead.
 """
 
@@ -19,7 +19,9 @@ from torch import Tensor
 
 # Where a tensor's storage lies; `Tensor.data_ptr` would ask for writable memory.
 memory_of: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
-_OWN = 2  # references to the memory of a tensor that nobody else knows: its own, and the question's
+_OWN = (
+    2  # references to the memory of a tensor that no other object refers to: its own, and that of this check
+)
 
 
 def address_of(tensor: Tensor) -> int:

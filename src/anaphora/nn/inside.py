@@ -1,10 +1,10 @@
-"""The one mechanism for looking inside: blocks note their internals, and whoever asks gets them.
+"""The one mechanism for looking inside: blocks note their internals, and `record` collects them.
 
     with inside.record() as notes:
         model(x)
     notes[0].module, notes[0].name, notes[0].value
 
-A block calls :func:`note` wherever it has something to show. When nobody records this is one look at a
+A block calls :func:`note` wherever it has something to show. Without a recorder this is one look at a
 context variable, and blocks with a fast path that hides their internals ask :func:`recording` and take
 the explicit path only then.
 """
@@ -47,12 +47,12 @@ def record() -> Iterator[list[Note]]:
 
 
 def recording() -> bool:
-    """Whether somebody is recording in this context. Inside code that torch compiles nobody can."""
+    """Whether a recorder is on in this context. Inside code that torch compiles there is none."""
     return not torch.compiler.is_compiling() and _notes.get() is not None
 
 
 def note(module: nn.Module, name: str, value: Tensor) -> None:
-    """Hand ``value`` to whoever records; does nothing otherwise."""
+    """Hand ``value`` to the recorder, if there is one."""
     if torch.compiler.is_compiling():
         return
     notes = _notes.get()

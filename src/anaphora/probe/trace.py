@@ -54,7 +54,7 @@ class Trace:
     `tables` lists of records, such as the nodes of a beam tree.
 
     A trace has proved itself equal to the model: ``facts["max_difference"]`` is the greatest distance of a
-    number from what the model computes when nobody looks, and above 1e-4 there is no trace but an error.
+    number from what the model computes without a recorder, and above 1e-4 there is no trace but an error.
     Limits: 256 MiB of arrays, 4096 symbols on one axis, 32 MiB of JSON.
     """
 

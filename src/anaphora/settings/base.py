@@ -1,4 +1,4 @@
-"""What all settings share: unknown words are refused with a suggestion, all mistakes are told at once."""
+"""What all settings share: unknown words are refused with a suggestion, all mistakes are reported at once."""
 
 from __future__ import annotations
 

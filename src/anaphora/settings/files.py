@@ -1,7 +1,7 @@
 """Settings as users write them: a TOML file or ``key=value`` words, every value with its place.
 
 ``tomllib`` checks the grammar but keeps no line numbers, so a file is read statement by statement: that
-gives each key its line, and lets reading go on after a mistake so that all of them are told at once.
+gives each key its line, and lets reading go on after a mistake so that all of them are reported at once.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def name_of(thing: Any) -> str:
     """``module:Name`` of an object, by the shortest module that exports it, with the arguments of a partial.
 
     An instance is named ``module:Class()`` where its class takes no arguments, else ``module:Class(...)``, which
-    cannot be imported: nobody knows what it was made with.
+    cannot be imported: what it was made with is unknown.
     """
     if isinstance(thing, functools.partial):
         head = name_of(thing.func).removesuffix(_UNKNOWN)

@@ -101,7 +101,7 @@ class SearchSettings(DrawSettings):
     )
     int8: bool = Field(
         False,
-        description="Decode on a CPU with weights rounded to eight bits: a quarter of the memory and, on a processor with "
+        description="Decode on a CPU with weights rounded to eight bits: a quarter of the memory and, on a CPU with "
         "VNNI, two to four times as fast, for a little accuracy; older processors gain no speed.",
     )
 

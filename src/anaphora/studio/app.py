@@ -154,7 +154,7 @@ class Studio:
         return self.runs.stamps()
 
     def _forget(self) -> None:
-        """A thread that was given up may still change these pictures, so that others are made from now on."""
+        """A thread whose time ran out may still change these pictures, so that others are made from now on."""
         self.pictures = Pictures()
 
     async def _work(self, job: Callable[[], Any], worker: Worker | None = None) -> Response:

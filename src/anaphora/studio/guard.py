@@ -1,4 +1,4 @@
-"""What every request passes before anything else: who asks, from where, how much and for how long."""
+"""What every request passes before anything else: the caller, from where, how much and for how long."""
 
 from __future__ import annotations
 

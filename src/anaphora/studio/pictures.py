@@ -74,7 +74,7 @@ def _values(query: Mapping[str, str], prefix: str, known: Sequence[str]) -> tupl
 
 
 def view_options(chosen: View) -> list[dict[str, Any]]:
-    """Name, kind and default of everything the view can be told."""
+    """Name, kind and default of every option of the view."""
     found = []
     for name, parameter in inspect.signature(chosen.draw).parameters.items():
         if name == "trace":

@@ -56,7 +56,7 @@ class Patient(H11Protocol):
 
 
 def serve(folders: Sequence[Path], *, port: int = 0, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted. ``port`` 0 takes any free one; ``ready`` is told the address once it answers."""
+    """Serve until interrupted. ``port`` 0 takes any free one; ``ready`` is called with the address once it answers."""
     listening = _listen(port)
     number = int(listening.getsockname()[1])
     token = secrets.token_urlsafe(24)

@@ -64,7 +64,7 @@ class Worker:
         except TimeoutError:
             self._free(lane)
             raise AnaphoraError(
-                f"this took longer than {self._deadline:g} seconds and was given up; is the run's disk slow?"
+                f"this took longer than {self._deadline:g} seconds and was abandoned; is the run's disk slow?"
             ) from None
 
     def _free(self, lane: _Lane) -> None:

@@ -1,4 +1,4 @@
-"""The model card: ``README.md`` of a run folder, for whoever finds it later."""
+"""The model card: ``README.md`` of a run folder, for a reader who finds it later."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def search_memory(
 
 
 def ends(limits: Sequence[int], s: CompleteSearch, device: torch.device) -> dict[str, Any]:
-    """Where each output begins and ends, as every way of searching is told it."""
+    """Where each output begins and ends, as every search takes it."""
     start = torch.full((len(limits),), BOS, device=device)
     return {"start": start, "eos": EOS, "max_length": torch.tensor(limits), "min_length": s.min_length}
 

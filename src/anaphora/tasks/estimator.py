@@ -162,9 +162,7 @@ class Estimator(Task):
     def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         """Make ``model_`` again of ``_weights``; a RuntimeError where they are another model's."""
         self.model_ = self._fresh_model()
-        if odd := mismatch(
-            self.model_.state_dict(), tensors
-        ):  # torch would take int8 for floats without a word
+        if odd := mismatch(self.model_.state_dict(), tensors):  # torch would take int8 for floats silently
             raise RuntimeError(odd)
         self.model_.load_state_dict(tensors)
         self.model_.to(device).eval()
@@ -304,7 +302,7 @@ class Estimator(Task):
     ) -> Self:
         """Go on with a run that was interrupted; the result is that of a run that never was.
 
-        ``steps`` makes a run longer, also one that is finished; ``config.json`` then says so. ``checkpoint`` goes back
+        ``steps`` makes a run longer, also one that is finished; ``config.json`` then has that number. ``checkpoint`` goes back
         to the checkpoint of that step; those after it are removed. Own parts of the run are
         given again as ``parts``, or imported by name with ``trust``; one whose source changed since is an error
         unless ``force``.

@@ -48,7 +48,7 @@ class SearchKeywords(TypedDict, total=False):
     coverage: float
     """β: adds β Σⱼ log min(Σₜ αₜⱼ, 1) to a beam's score, below 0 while a source symbol j has got less than one whole look (Wu 2016); needs a model with attention. Default: 0.0."""
     int8: bool
-    """Decode on a CPU with weights rounded to eight bits: a quarter of the memory and, on a processor with VNNI, two to four times as fast, for a little accuracy; older processors gain no speed. Default: False."""
+    """Decode on a CPU with weights rounded to eight bits: a quarter of the memory and, on a CPU with VNNI, two to four times as fast, for a little accuracy; older processors gain no speed. Default: False."""
 
 
 class TrainingKeywords(TypedDict, total=False):
@@ -512,7 +512,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Recur
     loss: Literal["mse", "mae"] | Callable[..., Any]
     """What is minimised for continuous targets: the mean squared or the mean absolute error; or your own, a function of (outputs, targets) that gives one number per value. Default: 'mse'."""
     horizon: int
-    """Steps ahead, all forecast at once. 0 = aligned: the targets of each step are told from the other columns up to that step. Default: 24."""
+    """Steps ahead, all forecast at once. 0 = aligned: the targets of each step are predicted from the other columns up to that step. Default: 24."""
     window: int
     """Steps of history that are read. 0 = whole series from their beginning, with outputs after every step: for many short series, such as pieces of music. Default: 96."""
     targets: str

@@ -21,7 +21,7 @@ from anaphora.training.run import RunFolder
 
 
 class PictureEstimator(Estimator):
-    """How pictures are opened, found again and changed while training; ``texts`` says what is told about them."""
+    """How pictures are opened, found again and changed while training; ``texts``: what is said about them."""
 
     texts: ClassVar[Kind]
 

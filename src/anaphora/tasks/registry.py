@@ -47,12 +47,14 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     else:
         for key in sorted(task.unused(preset.name) & given.keys()):
             place = f"{where[key]}: " if key in where else ""
-            told = f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
+            problem = (
+                f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
+            )
             if key in HARMLESS:
                 given.pop(key)
-                warnings.warn(told, stacklevel=2)
+                warnings.warn(problem, stacklevel=2)
             else:
-                problems.append(told)
+                problems.append(problem)
     for key in sorted(given.keys() - task.settings.model_fields.keys()):
         owners = [other.name for other in TASKS.values() if key in other.settings.model_fields]
         if owners:

@@ -1,4 +1,4 @@
-"""What was left out of the data is told, with its number."""
+"""Warns of what was left out of the data, with its number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def warn_of_skipped(descriptions: Mapping[str, Mapping[str, Any]]) -> None:
     held_out = train.get("kind") == "held-out"
     parts = {"": train["of"]} if held_out else {"training ": train, "dev ": dev}
     for role, facts in parts.items():
-        told = skipped_of(facts)
-        if told:
-            warnings.warn(f"of the {role}data {told}", stacklevel=2)
+        skipped = skipped_of(facts)
+        if skipped:
+            warnings.warn(f"of the {role}data {skipped}", stacklevel=2)
 
 
 def skipped_of(facts: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ WAITING = 1
 
 class Background:
     """A first-in, first-out line of jobs. The first error ends it: the jobs behind are dropped, since each builds on
-    what came before, and who asks next gets that error.
+    what came before, and the next call raises that error.
 
     >>> line, done = Background(), []
     >>> line.add(lambda: done.append(1))

@@ -29,7 +29,7 @@ def save(
 ) -> Path:
     """Write ``state`` as a checkpoint, and remove all but the ``keep`` newest and those with the best dev metrics.
 
-    ``abandoned`` is asked before each file; once it says so, a ``KeyboardInterrupt`` ends the save.
+    ``abandoned`` is called before each file; once it is true, a ``KeyboardInterrupt`` ends the save.
     """
 
     def files() -> Iterator[tuple[str, bytes]]:

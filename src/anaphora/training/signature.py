@@ -4,8 +4,8 @@
 
     signature = HMAC(key, canonical JSON of {format, algorithm, key, files})
 
-Checksums inside a run prove that its files belong together; whoever changes one can write new checksums. Without the
-key nobody can write a new signature. With it anybody can: it proves "somebody who has the key", not which of them.
+Checksums inside a run prove that its files belong together; an intruder who changes one can write new checksums. Without the
+key no one can write a new signature. With it anyone can: it proves "someone with the key", not which of them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Key:
 
 
 def sign(run: RunFolder, key: Path | str) -> Signed:
-    """Hash every file of ``run`` and write ``signature.json``; nobody may train there meanwhile."""
+    """Hash every file of ``run`` and write ``signature.json``; no process may train there meanwhile."""
     secret = Key.read(key)
     if Path(key).resolve().is_relative_to(run.path.resolve()):
         raise RunError(f"{key}: the key lies inside the run; keep it where the run is not copied from.")

@@ -56,5 +56,5 @@ def alignment(trace: Trace, *, layer: int | None = None, head: int | None = None
 
 
 def _top_of_scale(greatest: float) -> float:
-    """1 for sharp attention; less where all weights are small, so that they can be told apart."""
+    """1 for sharp attention; less where all weights are small, so that they can be distinguished."""
     return next((top for top in (0.1, 0.2, 0.5) if greatest <= top), 1.0)

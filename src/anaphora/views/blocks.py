@@ -22,7 +22,7 @@ LONGEST = 12
 
 
 def colour_wanted() -> bool:
-    """24-bit colour: only where the terminal says it can and nobody said NO_COLOR."""
+    """24-bit colour: only where the terminal supports it and NO_COLOR is not set."""
     return (
         not os.environ.get("NO_COLOR")
         and sys.stdout.isatty()

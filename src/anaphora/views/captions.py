@@ -173,8 +173,8 @@ class FilmStrip:
                     for line in self.weights[number]
                 ]
             row, column = self.peak(number)
-            told = f"{self.weights[number].max():.2f} at {row + 1},{column + 1}"
-            cells.append([*drawn, pad(visible(word), wide), pad(told, wide)])
+            shown = f"{self.weights[number].max():.2f} at {row + 1},{column + 1}"
+            cells.append([*drawn, pad(visible(word), wide), pad(shown, wide)])
         each = max(1, (width + 2) // (wide + 2))
         lines = []
         for first in range(0, len(cells), each):

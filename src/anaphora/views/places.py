@@ -1,4 +1,4 @@
-"""Positions: how a Transformer is told where a symbol stands."""
+"""Positions: how a Transformer knows where a symbol stands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedding projector: vectors on their main axes, neighbours in full space, analogies told honestly."""
+"""The embedding projector: vectors on their main axes, neighbours in full space, analogies counted honestly."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ VIEWS = {
             ("positions",),
             places.READING,
             places.CAUTION,
-            "only Transformers are told positions; recurrent networks and convolutions find them by themselves.",
+            "only Transformers take positions as input; recurrent networks and convolutions find them by themselves.",
             places.positions,
         ),
         View(

@@ -168,11 +168,11 @@ def _subtitle(trace: Trace) -> str:
 
 def _findings(trace: Trace) -> list[str]:
     """What the loop itself noticed, in its words, at most five of each run."""
-    told = [
+    findings = [
         f"{r['run']}, step {r['step']}: {r['message']}" for r in trace.tables["events"] if r.get("message")
     ]
-    more = [f"… and {len(told) - 5} more findings in metrics.jsonl"] if len(told) > 5 else []
-    return told[:5] + more
+    more = [f"… and {len(findings) - 5} more findings in metrics.jsonl"] if len(findings) > 5 else []
+    return findings[:5] + more
 
 
 def _clipping(name: str, rows: list[dict[str, Any]]) -> str:

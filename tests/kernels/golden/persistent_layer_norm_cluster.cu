@@ -12,7 +12,7 @@
 #define PART 1152
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int time_first){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
@@ -189,9 +189,9 @@ s0[i]=live[i]?n0:s0[i];
 s1[i]=live[i]?n1:s1[i];
 y[i]=live[i]?n0:0.f;}
 if(t+1<most)open();
-EACH{if(on[i]&&col)Y[(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];if(on[i]&&jj==0){KROW[(L)at[i]*NR+0]=rows[i][0];KROW[(L)at[i]*NR+1]=rows[i][1];KROW[(L)at[i]*NR+2]=rows[i][2];}}
+EACH{if(on[i]&&col)Y[(time_first?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj]=toe(y[i]);if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];if(on[i]&&jj==0){KROW[(L)at[i]*NR+0]=rows[i][0];KROW[(L)at[i]*NR+1]=rows[i][1];KROW[(L)at[i]*NR+2]=rows[i][2];}}
 }
-for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
+for(int t=most;t<T;t++)EACH{L r=(L)t*B+row[i];(void)r;put(SHARED+r*SW+0*HP+jj,0.f,on[i]);if(on[i]&&col)Y[(time_first?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);}
 EACH{if(on[i]&&col){if(LAST0)LAST0[(L)row[i]*H_+jj]=toe(s0[i]);if(LAST1)LAST1[(L)row[i]*H_+jj]=toe(s1[i]);}}
 }
 
@@ -200,7 +200,7 @@ if(is_set(aborted)){
 for(int group=block/NSL;group<groups;group+=blocks/NSL){
 int row[EPT];bool on[EPT];
 UNROLL for(int i=0;i<EPT;i++){int e=tid+i*NTH,b=group*BM+e/HS;on[i]=e<CELLS&&b<B;b=b<B?b:B-1;row[i]=LENGTHS?LENGTHS[B+b]:b;}
-for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);}
+for(int t=0;t<T;t++)EACH{const L r=(L)t*B+row[i];(void)r;if(on[i])SHARED[r*SW+0*HP+jj]=toe(NOT_A_NUMBER);if(on[i]&&col)Y[(time_first?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);}
 EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col&&LAST1)LAST1[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);}
 }
 
@@ -221,7 +221,7 @@ EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col
 #define PART 640
 #define NV 1
 #define SIDES 1
-extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){
+extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int time_first){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
@@ -250,7 +250,7 @@ float s1[EPT];UNROLL for(int i=0;i<EPT;i++)s1[i]=FIRST1?tof(FIRST1[(L)row[i]*H_+
 
 bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
 float raw_a4_0[EPT];float raw_a9_0[EPT];elem raw_x3_0[EPT];elem raw_x3_1[EPT];elem raw_x3_2[EPT];elem raw_x3_3[EPT];float raw_w0_0[EPT];float raw_w0_1[EPT];float raw_w0_2[EPT];Record<NK> raw_keep[EPT];elem raw_dy[EPT];float dy[EPT],g0[EPT];float a4_0[EPT];float a9_0[EPT];float k0_0[EPT];float k0_1[EPT];float k0_2[EPT];float k0_3[EPT];float k0_4[EPT];float k0_5[EPT];float k0_6[EPT];float k0_7[EPT];float k0_8[EPT];float k0_9[EPT];float x3_0[EPT];float x3_1[EPT];float x3_2[EPT];float x3_3[EPT];float w0_0[EPT];float w0_1[EPT];float w0_2[EPT];
-auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a4_0[i]=A4[r];raw_a9_0[i]=A9[r];raw_x3_0[i]=X3[r*(4*H_)+0*H_+jc];raw_x3_1[i]=X3[r*(4*H_)+1*H_+jc];raw_x3_2[i]=X3[r*(4*H_)+2*H_+jc];raw_x3_3[i]=X3[r*(4*H_)+3*H_+jc];raw_w0_0[i]=KROW[r*NR+0];raw_w0_1[i]=KROW[r*NR+1];raw_w0_2[i]=KROW[r*NR+2];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
+auto fetch=[&](){EACH{const L r=next[i];(void)r;raw_a4_0[i]=A4[r];raw_a9_0[i]=A9[r];raw_x3_0[i]=X3[r*(4*H_)+0*H_+jc];raw_x3_1[i]=X3[r*(4*H_)+1*H_+jc];raw_x3_2[i]=X3[r*(4*H_)+2*H_+jc];raw_x3_3[i]=X3[r*(4*H_)+3*H_+jc];raw_w0_0[i]=KROW[r*NR+0];raw_w0_1[i]=KROW[r*NR+1];raw_w0_2[i]=KROW[r*NR+2];raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);raw_dy[i]=DY?DY[(time_first?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);}};
 auto look=[&](int t){UNROLL for(int i=0;i<EPT;i++){up[i]=t<len[i];spot[i]=place(t,len[i],reverse);next[i]=spot[i]*B+row[i];}};
 auto prepare=[&](){EACH{a4_0[i]=raw_a4_0[i];a9_0[i]=raw_a9_0[i];k0_0[i]=tof(raw_keep[i].v[0]);k0_1[i]=tof(raw_keep[i].v[1]);k0_2[i]=tof(raw_keep[i].v[2]);k0_3[i]=tof(raw_keep[i].v[3]);k0_4[i]=tof(raw_keep[i].v[4]);k0_5[i]=tof(raw_keep[i].v[5]);k0_6[i]=tof(raw_keep[i].v[6]);k0_7[i]=tof(raw_keep[i].v[7]);k0_8[i]=tof(raw_keep[i].v[8]);k0_9[i]=tof(raw_keep[i].v[9]);x3_0[i]=tof(raw_x3_0[i]);x3_1[i]=tof(raw_x3_1[i]);x3_2[i]=tof(raw_x3_2[i]);x3_3[i]=tof(raw_x3_3[i]);w0_0[i]=raw_w0_0[i];w0_1[i]=raw_w0_1[i];w0_2[i]=raw_w0_2[i];dy[i]=tof(raw_dy[i]);}};
 auto open=[&](){EACH{v113_0[i]=(g0[i]*k0_8[i]);
@@ -277,7 +277,7 @@ EACH{g0[i]=s0[i]+dy[i];}
 open();
 look(t-1);
 if(t>0){fetch();}
-if(t>1)EACH{const int late=place(t-2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X3[r*(4*H_)+0*H_+jc]);touch(&X3[r*(4*H_)+1*H_+jc]);touch(&X3[r*(4*H_)+2*H_+jc]);touch(&X3[r*(4*H_)+3*H_+jc]);if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);}if(j==0){touch(&A4[r]);touch(&A9[r]);touch(&KROW[r*NR+0]);}touch(KEEP+(r*H_+jc)*NK);}}
+if(t>1)EACH{const int late=place(t-2,len[i],reverse);const L r=(L)late*B+row[i];if(on[i]){if(j*sizeof(elem)%32==0){touch(&X3[r*(4*H_)+0*H_+jc]);touch(&X3[r*(4*H_)+1*H_+jc]);touch(&X3[r*(4*H_)+2*H_+jc]);touch(&X3[r*(4*H_)+3*H_+jc]);if(DY)touch(DY+(time_first?r:(L)row[i]*T+late)*(SIDES*H_)+jc);}if(j==0){touch(&A4[r]);touch(&A9[r]);touch(&KROW[r*NR+0]);}touch(KEEP+(r*H_+jc)*NK);}}
 EACH{v119_0[i]=(v117_0[i]*w0_2[i]);
 v124_0[i]=(w0_2[i]*w0_2[i]);
 v125_0[i]=(w0_2[i]*v124_0[i]);

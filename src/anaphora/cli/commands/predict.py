@@ -71,7 +71,7 @@ def command(
         raise click.UsageError(f"--source-field has no meaning for a {config.task.name}; leave it out.")
     options = read_options(config.task, flags, assignments)
     if file != "-":
-        check_readable(file, folders=config.task.folders)  # a missing file is told before torch is loaded
+        check_readable(file, folders=config.task.folders)  # a missing file is reported before torch is loaded
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 

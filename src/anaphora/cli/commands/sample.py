@@ -66,7 +66,7 @@ def command(run: str, assignments: tuple[str, ...], as_json: bool, **flags: Any)
     asked = typed.values
     options = build(
         SampleOptions, asked, owner="sample", where=typed.where
-    )  # a slip is told before torch is loaded
+    )  # a mistake is reported before torch is loaded
 
     from anaphora.tasks.load import load
 

@@ -22,8 +22,8 @@ anaphora verify runs/numbers --key my.key
 def command(run: str, key: str, as_json: bool) -> int:
     """Write signature.json into RUN: the sha256 of every file, sealed with the key.
 
-    `anaphora verify RUN --key FILE` then finds whatever was changed, added or removed by somebody without the key.
-    Whoever has the key can also sign: keep it secret, and out of the run. Sign again after `resume`.
+    `anaphora verify RUN --key FILE` then finds whatever was changed, added or removed by anyone without the key.
+    Anyone with the key can also sign: keep it secret, and out of the run. Sign again after `resume`.
     """
     from pathlib import Path
 

@@ -119,7 +119,7 @@ def command(
     TASK is what to learn: translate, classify, tag, language, forecast, transcribe, caption or answer
     (`anaphora models` says what data each takes). DATA is a file or the name of an embedded corpus
     (`anaphora corpora`). Instead of both, a TOML file may be given that holds the keys task, data, valid, out
-    and any settings; options given besides it go first.
+    and any settings; options given in addition override it.
 
     `anaphora explain` lists all settings.
     """

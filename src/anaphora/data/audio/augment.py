@@ -74,7 +74,7 @@ def warp(x: Array, factor: float, centres: Sequence[float]) -> Array:
     ``centres`` are the frequencies f_1 … f_F of the filters (`LogMel.centres`), between which x is interpolated.
     """
     if not 0.5 <= factor <= 2:
-        raise DataError(f"A vocal tract {factor:g} times as long is nobody's; stay between 0.5 and 2.")
+        raise DataError(f"No vocal tract is {factor:g} times as long; stay between 0.5 and 2.")
     frequencies = np.asarray(centres)
     last = frequencies[-1]
     bend = 0.7 * last * min(1.0, 1 / factor)

@@ -209,8 +209,8 @@ def as_item(source: Any, number: int, rate: int) -> Item:
         if ending in ENDINGS:
             return FeatureFile.of(path.name, path)
         if ending and ending not in AUDIO_ENDINGS and path.exists():
-            told = ", ".join((*AUDIO_ENDINGS, *ENDINGS))
-            raise DataError(f"{path} has the ending {ending}, and only {told} are read; convert it.")
+            known = ", ".join((*AUDIO_ENDINGS, *ENDINGS))
+            raise DataError(f"{path} has the ending {ending}, and only {known} are read; convert it.")
         return SoundFile.of(path.name, path)
     name = f"recording {number}"
     if isinstance(source, tuple):

@@ -1,6 +1,6 @@
 """Kings, aunts and capitals: sentences whose words differ along a few lines, for vectors to find.
 
-Every noun is a place on two lines that are told independently of each other. A person has a rank or a part in the
+Every noun is a place on two lines that are expressed independently of each other. A person has a rank or a part in the
 family (king and queen rule, uncle and aunt visit) and is a man or a woman (he and his, she and her, names). A name
 on the map belongs to a country (its river, its coin, its dish) and is the country, its capital or its language. So
 king − man + woman is where queen is, and paris − france + spain is where madrid is.

@@ -1,6 +1,6 @@
 """Names that only the word after them reveals: Teddy Roosevelt is a person, Teddy bears are toys.
 
-What stands before a name says nothing about its kind, and all names are capitalised, so who reads from left to
+What stands before a name says nothing about its kind, and all names are capitalised, so a model that reads from left to
 right can only guess. The word after a name decides, by itself and always: a surname, or "alone", "too", "personally",
 makes it a person, and each noun goes with one kind. Teddy is a person two times out of three (by surname or by
 itself), so the best guess without the next word makes persons of Teddy bears.

@@ -201,8 +201,8 @@ def _name(figure: Figure) -> str:
 
 def _told(picture: Pixels, figures: list[Figure], random: Random) -> Scene:
     """The scene with all that can be said of it."""
-    told = [_caption(figures, *words) for words in _RELATIONS[: 1 if len(figures) == 1 else None]]
-    captions, spans = zip(*told, strict=True)
+    described = [_caption(figures, *words) for words in _RELATIONS[: 1 if len(figures) == 1 else None]]
+    captions, spans = zip(*described, strict=True)
     objects = [_item(figure, list(of)) for figure, of in zip(figures, zip(*spans, strict=True), strict=True)]
     return Scene(picture, list(captions), ask(figures, random), objects)
 

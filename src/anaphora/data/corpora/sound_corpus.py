@@ -17,7 +17,7 @@ from anaphora.data.pooled import random_of
 
 Wave = np.ndarray[Any, np.dtype[np.float32]]
 SPEAKERS = {"train": 40, "dev": 10, "test": 10}
-"""How many people each split is spoken by; nobody is in two."""
+"""How many people each split is spoken by; no one is in two."""
 LISTING = "list.tsv"
 LOUDER = 6.0
 """How much stronger the noise of the variant ``noisy`` is."""

@@ -115,8 +115,8 @@ def source_of(
         starts, sizes = _places(table, names, roles, verdict)
         verdict.require(len(starts))
         rows = FileRows(table.file, starts, sizes)
-        told = {"kind": table.kind, "bad_rows": bad_rows, "skipped": dict(verdict.skipped), **facts}
-        return FileSource(table, rows, columns, told, int(sizes.sum(dtype=np.int64)))
+        described = {"kind": table.kind, "bad_rows": bad_rows, "skipped": dict(verdict.skipped), **facts}
+        return FileSource(table, rows, columns, described, int(sizes.sum(dtype=np.int64)))
     values = _usable(table, names, roles, verdict)
     if keep and spill is None:
         held = list(values)

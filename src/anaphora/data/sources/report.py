@@ -1,4 +1,4 @@
-"""What was detected in a file, in one line, for whoever wants to hear it."""
+"""What was detected in a file, in one line."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def reading(table: Table, source: Source) -> str:
     parts += [encoding] if encoding != "UTF-8" else []
     for place, column in enumerate(source.columns):
         shown = " ".join(column.name.split())[:40]
-        told = f'{column.role}="{shown}"' if not column.name.isdecimal() else f"{column.role}=column {shown}"
+        part = f'{column.role}="{shown}"' if not column.name.isdecimal() else f"{column.role}=column {shown}"
         if column.kind == "label":
             classes = len({row[place] for row in source.read(range(min(len(source), _MANY)))})
-            told += f" ({classes}{' or more' if len(source) > _MANY else ''} classes)"
-        parts.append(told)
+            part += f" ({classes}{' or more' if len(source) > _MANY else ''} classes)"
+        parts.append(part)
     used = {column.name for column in source.columns}
     left = [name for name in table.names if name not in used]
     if left:

@@ -69,10 +69,10 @@ def choose_columns(
     there are exactly as many columns as roles, those in order.
 
     ``learnt``: what `describe` said of the data a model was trained on. Anything else is an error: a guess would train
-    on the wrong columns without a word.
+    on the wrong columns silently.
     """
     learnt = learnt.get("of", learnt) if learnt else learnt
-    named = [name for name in names if name.strip()]  # columns without a name are for nobody
+    named = [name for name in names if name.strip()]  # columns without a name have no role
     if len(named) < len(roles):
         what = "a pair needs two" if len(roles) == 2 else f"{len(roles)} are needed"
         raise DataError(f"{where} has only the field {listed(named) or '(none)'}; {what}.")

@@ -40,7 +40,7 @@ __device__ inline elem narrow(float v){elem u;asm("cvt.rn.f16.f32 %0,%1;":"=h"(u
 
 
 class Kernel:
-    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on a processor."""
+    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on an SM."""
 
     def __init__(self, source: str, name: str, *, threads: int = 256, resident: int = 8):
         self._source, self._name, self._threads, self._resident = source, name, threads, resident

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.kernel import Kernel, serves
-from anaphora.kernels.recurrence.order import turned, wide
+from anaphora.kernels.recurrence.order import transposed, wide
 
 HEAD = r"""
 __device__ inline long long steps_of(const long long*lengths,int row,int narrow){return narrow?((const int*)lengths)[row]:lengths[row];}
@@ -22,8 +22,8 @@ extern "C" __global__ void longest_first(const long long*lengths,int*places,int 
   }
 }
 """
-TURN = r"""
-extern "C" __global__ void turn_rows(const uint4*from,const long long*lengths,uint4*to,
+TRANSPOSE = r"""
+extern "C" __global__ void transpose_rows(const uint4*from,const long long*lengths,uint4*to,
                                      int batch,int time,int width,int by_row,int by_step,int narrow){
   const int rows=batch*time,lane=threadIdx.x&31;
   for(int r=blockIdx.x*(blockDim.x/32)+(threadIdx.x>>5);r<rows;r+=gridDim.x*(blockDim.x/32)){
@@ -37,7 +37,7 @@ extern "C" __global__ void turn_rows(const uint4*from,const long long*lengths,ui
 }
 """
 _order = Kernel(HEAD + ORDER, "longest_first")
-_turn = Kernel(HEAD + TURN, "turn_rows")
+_transpose = Kernel(HEAD + TRANSPOSE, "transpose_rows")
 
 
 def longest_first(lengths: Tensor, time: int) -> Tensor:
@@ -54,18 +54,18 @@ def longest_first(lengths: Tensor, time: int) -> Tensor:
     return torch.cat([ends.clamp(0, time), rows]).to(torch.int32)
 
 
-def turned_rows(value: Tensor, lengths: Tensor) -> Tensor:
+def transposed_rows(value: Tensor, lengths: Tensor) -> Tensor:
     """``(B, T, ·)`` as ``(T, B, ·)`` in this order of memory, with zeros from ``lengths`` on, whatever was there."""
     batch, time, width = value.shape
     numbers = wide(value)
-    if numbers and value.numel() and serves(value, lengths) and _ready(value, _turn):
+    if numbers and value.numel() and serves(value, lengths) and _ready(value, _transpose):
         made = value.new_empty(time, batch, width)
         steps = [n // numbers for n in (width, value.stride(0), value.stride(1))]
         tasks = -(-batch * time // 8)
-        _turn.run(value, tasks, (value, lengths, made), (batch, time, *steps, _narrow(lengths)))
+        _transpose.run(value, tasks, (value, lengths, made), (batch, time, *steps, _narrow(lengths)))
         return made
     live = (torch.arange(time, device=value.device)[:, None] < lengths).unsqueeze(-1)
-    return turned(value, live)
+    return transposed(value, live)
 
 
 def _narrow(lengths: Tensor) -> int:

@@ -258,7 +258,7 @@ def _side_by_side(
     """Two runs on two streams: each leaves much of a GPU idle. Their backward passes run side by side, too.
 
     ``read``: what the second one is given. Its backward pass may read that on its own stream after autograd has freed
-    it, so the allocator must be told of both streams; else the first stream could be given the memory too early.
+    it, so the allocator must know of both streams; else the first stream could be given the memory too early.
     """
     now = torch.cuda.current_stream()
     place = (now.device_index, now.cuda_stream)

@@ -8,7 +8,7 @@ from torch import Tensor
 _WIDE = 16  # bytes that a GPU moves at a time
 
 
-def turned(value: Tensor, live: Tensor | None = None) -> Tensor:
+def transposed(value: Tensor, live: Tensor | None = None) -> Tensor:
     """``(B, T, ·)`` as ``(T, B, ·)`` in this order of memory, or back; nothing is moved where it lies so already.
 
     ``live`` ``(T, B, 1)``: what of the result is real; the rest may be anything and becomes zero.

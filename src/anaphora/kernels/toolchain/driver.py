@@ -4,7 +4,7 @@ All blocks of a persistent kernel wait for one another, so they must all be on t
 cooperative, which the driver refuses when they do not fit. Where only the blocks of a cluster wait for one another the
 launch is in clusters, each of which the GPU starts as a whole.
 
-A block that waits in vain for about two seconds gives up. It sets two words (:class:`Watch`): one in the GPU's memory,
+A block whose wait takes about two seconds times out. It sets two words (:class:`Watch`): one in the GPU's memory,
 on which every block that ends later overwrites its results with NaN, and one in the host's memory, which
 :func:`check_kernels` raises as an error. The launch itself never waits for the GPU.
 """

@@ -43,7 +43,7 @@ class MultiHead(nn.Module):
     window instead of the length. Both are for self-attention only.
     With fewer ``kv_heads`` each head of keys and values serves a group of query heads (Ainslie et al. 2023; 1 is
     multi-query, Shazeer 2019): smaller caches for decoding.
-    Notes ``weights`` ``(batch, heads, queries, keys)``; while nobody records or asks for them, PyTorch's
+    Notes ``weights`` ``(batch, heads, queries, keys)``; while they are neither recorded nor requested, PyTorch's
     fused kernel computes the same result without them.
     """
 

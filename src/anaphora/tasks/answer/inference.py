@@ -148,8 +148,8 @@ def _answered(
     for number, (row, line) in enumerate(zip(read, lines, strict=False), start=first):
         head: dict[str, Any] = {"line": number}
         if isinstance(row, str):
-            told = {"error": row} if row else {}
-            yield Response("", {**head, "input": line, "output": None, **told})
+            problem = {"error": row} if row else {}
+            yield Response("", {**head, "input": line, "output": None, **problem})
             continue
         p = next(shares)
         most = min(options.top, len(row.choices) or options.top)

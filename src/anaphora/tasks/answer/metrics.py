@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 KINDS = 20
-"""Most kinds of questions that are told apart."""
+"""Most kinds of questions that are kept apart."""
 
 
 def by_kind(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> dict[str, dict[str, float]]:

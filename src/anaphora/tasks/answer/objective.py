@@ -1,4 +1,4 @@
-"""What the training loop is told about answering: the loss, the dev measures and the samples; and how questions are
+"""What the training loop needs for answering: the loss, the dev measures and the samples; and how questions are
 answered."""
 
 from __future__ import annotations

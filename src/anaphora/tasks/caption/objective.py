@@ -1,4 +1,4 @@
-"""What the training loop is told about captions: the loss, the dev metrics and the samples."""
+"""What the training loop needs for captions: the loss, the dev metrics and the samples."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def caption_batches(
     lengths = [len(ids) + 1 for about in captions for ids in about]
 
     def make(pictures: list[Pixels], numbers: list[int], epoch: int) -> CaptionBatch:
-        told = [captions[i][(epoch + i) % len(captions[i])] for i in numbers]
-        return CaptionBatch(pictures, [[ids] for ids in told], numbers)
+        drawn = [captions[i][(epoch + i) % len(captions[i])] for i in numbers]
+        return CaptionBatch(pictures, [[ids] for ids in drawn], numbers)
 
     return stream_pictures(
         data,

@@ -43,8 +43,8 @@ def probe_captioner(m: Captioner, pixels: Pixels, name: str, target: str | None,
     plain = model.decoder(fed, model.encoder(images))
     with inside.record():
         seen = model.decoder(fed, model.encoder(images))
-    told = torch.tensor([*symbols, EOS], device=device)
-    log_probs = seen[0].float().log_softmax(-1).gather(1, told[:, None])[:, 0]
+    written = torch.tensor([*symbols, EOS], device=device)
+    log_probs = seen[0].float().log_softmax(-1).gather(1, written[:, None])[:, 0]
     arrays = {
         "picture": Array(("row", "column", "channel"), pixels),
         "log_probs": Array(("output",), as_numpy(log_probs)),

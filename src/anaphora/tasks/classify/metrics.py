@@ -11,7 +11,7 @@ from anaphora.data.labelled_targets import UNKNOWN
 
 Numbers = np.ndarray[Any, Any]
 MOST_CLASSES = 50
-"""Up to so many classes the confusion of each with each is told."""
+"""Up to so many classes the confusion of each with each is reported."""
 
 
 def confusion(truth: Numbers, found: Numbers, classes: int) -> Numbers:

@@ -26,7 +26,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
     horizon: int = Field(
         24,
         ge=0,
-        description="Steps ahead, all forecast at once. 0 = aligned: the targets of each step are told from the other "
+        description="Steps ahead, all forecast at once. 0 = aligned: the targets of each step are predicted from the other "
         "columns up to that step.",
     )
     window: int = Field(

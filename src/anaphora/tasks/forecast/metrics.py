@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError
-from anaphora.tasks.forecast.inference.running import outputs, told
+from anaphora.tasks.forecast.inference.running import outputs, point
 from anaphora.tasks.forecast.objective import value_losses
 
 Floats = NDArray[np.float64]
@@ -66,7 +66,7 @@ def score_windows(model: Any, windows: Windows, errors: Floats, loss: str) -> di
     reach = quantile(errors, COVERAGE)
     for out, batch in outputs(model, windows, range(len(windows))):
         truth = batch.y.reshape(-1, *batch.y.shape[2:]).astype(np.float64)
-        mean = told(out, columns.output).reshape(truth.shape)
+        mean = point(out, columns.output).reshape(truth.shape)
         counted.own.add(mean, truth)
         counted.inside += float((np.abs(mean - truth) <= reach).sum())
         if columns.output != "continuous":
@@ -125,21 +125,21 @@ def _told(counted: Score, windows: Windows) -> dict[str, Any]:
     columns, own = windows.columns, counted.own
     facts: dict[str, Any] = {"windows": len(windows), "values": int(own.count.sum())}
     if columns.output != "continuous":
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "nll": counted.loss / max(1, counted.steps),
             "frequency_nll": counted.usual / max(1, counted.steps),
         }
         if columns.output == "count":
-            told |= {"mse": own.mse(), "mae": own.mae()}
-        return told | {"steps": counted.steps} | facts
+            result |= {"mse": own.mse(), "mae": own.mae()}
+        return result | {"steps": counted.steps} | facts
     scale = np.array(columns.scale)[columns.places(columns.targets)]
     naive = {"persistence" if windows.horizon else "mean": counted.last}
     if windows.horizon and columns.period > 1:
         naive["seasonal"] = counted.season
-    told = {"mse": own.mse(), "mae": own.mae()}
-    told |= {f"{name}_mse": tally.mse() for name, tally in naive.items()}
-    told |= {f"{name}_mae": tally.mae() for name, tally in naive.items()}
-    told |= {
+    result = {"mse": own.mse(), "mae": own.mae()}
+    result |= {f"{name}_mse": tally.mse() for name, tally in naive.items()}
+    result |= {f"{name}_mae": tally.mae() for name, tally in naive.items()}
+    result |= {
         "mse_original": float((own.squares * scale**2).sum() / max(1, own.count.sum())),
         "mae_original": float((own.absolutes * scale).sum() / max(1, own.count.sum())),
         "coverage_95": 100.0 * counted.inside / max(1, int(own.count.sum())),
@@ -147,7 +147,7 @@ def _told(counted: Score, windows: Windows) -> dict[str, Any]:
     }
     if windows.horizon > 1:
         steps = [step for step in SHOWN if step < windows.horizon] + [windows.horizon]
-        told["per_horizon"] = {
+        result["per_horizon"] = {
             f"{step} ahead": {
                 "mse": own.mse(step - 1),
                 "mae": own.mae(step - 1),
@@ -155,7 +155,7 @@ def _told(counted: Score, windows: Windows) -> dict[str, Any]:
             }
             for step in steps
         }
-    told["per_column"] = {
+    result["per_column"] = {
         name: {
             "mse": own.mse((slice(None), place)),
             "mae": own.mae((slice(None), place)),
@@ -163,7 +163,7 @@ def _told(counted: Score, windows: Windows) -> dict[str, Any]:
         }
         for place, name in enumerate(columns.targets)
     }
-    return told
+    return result
 
 
 def r_squared(found: Any, wanted: Any) -> float:

@@ -1,4 +1,4 @@
-"""What the training loop is told about forecasting: the loss, the dev measures and the samples."""
+"""What the training loop needs for forecasting: the loss, the dev measures and the samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster import LEVELS
-from anaphora.tasks.forecast.inference.running import LARGEST, Found, outputs, told
+from anaphora.tasks.forecast.inference.running import LARGEST, Found, outputs, point
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
@@ -69,7 +69,7 @@ class ForecastObjective:
                     {
                         "source": _written(read[-8:, 0]),
                         "reference": self._words(batch.y[row, last]),
-                        "output": self._words(told(out[row, last], self.columns.output)),
+                        "output": self._words(point(out[row, last], self.columns.output)),
                     }
                 )
         return rows
@@ -102,7 +102,7 @@ def dev_measures(found: Sequence[Found], columns: Columns, loss: str | ItemLoss)
         real = ~np.isnan(batch.y)
         filled = torch.from_numpy(np.where(real, batch.y, 0.0)).double()
         each = value_losses(torch.from_numpy(out), filled, columns.output, loss).numpy()
-        error = (told(out, columns.output) - batch.y)[real]
+        error = (point(out, columns.output) - batch.y)[real]
         total += float(each[real].sum())
         squares, absolutes = squares + float(error @ error), absolutes + float(np.abs(error).sum())
         values += int(real.sum())
@@ -117,14 +117,14 @@ def truth_and_forecasts(found: Sequence[Found], columns: Columns) -> tuple[Float
     """What came and what was forecast, value by value, ``(n,)`` each; values in standardised units."""
     real = [~np.isnan(batch.y) for _, batch in found]
     truth = [batch.y[which] for (_, batch), which in zip(found, real, strict=True)]
-    forecast = [told(out, columns.output)[which] for (out, _), which in zip(found, real, strict=True)]
+    forecast = [point(out, columns.output)[which] for (out, _), which in zip(found, real, strict=True)]
     return np.concatenate(truth, dtype=np.float64), np.concatenate(forecast, dtype=np.float64)
 
 
 def error_quantiles(found: Sequence[Found], columns: Columns) -> Floats:
     """The quantiles 0, 0.01 … 1 of |error| for each step ahead and target, (101, H, targets), with the correction of
     split conformal prediction: of n errors the ⌈(n + 1) q⌉th smallest."""
-    away = [np.abs(told(out, columns.output) - batch.y) for out, batch in found]
+    away = [np.abs(point(out, columns.output) - batch.y) for out, batch in found]
     flat = np.concatenate([one.reshape(-1, *one.shape[2:]) for one in away])
     ordered = np.sort(flat, axis=0)  # NaN last
     count = (~np.isnan(flat)).sum(axis=0)

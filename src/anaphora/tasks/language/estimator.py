@@ -287,7 +287,7 @@ class LanguageModel(Estimator):
     @whatever_the_batch
     def sample(self, prompt: str = "", *, listen: Listen | None = None, **options: Any) -> list[str]:
         """New texts that go on from ``prompt``: ``length``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``
-        and ``n`` as in the settings. ``listen`` is told each piece of the first one as it is drawn."""
+        and ``n`` as in the settings. ``listen`` is called with each piece of the first one as it is drawn."""
         self._check_one_way("new text")
         if self.settings_.backward:
             raise AnaphoraError(
@@ -308,8 +308,8 @@ class LanguageModel(Estimator):
             listen=listen,
             **asked,
         )
-        told = len(self.tokenizer_.decode(begun[1:]))
-        return [self.tokenizer_.decode([*begun[1:], *h.tokens])[told:] for h in drawn]
+        known = len(self.tokenizer_.decode(begun[1:]))
+        return [self.tokenizer_.decode([*begun[1:], *h.tokens])[known:] for h in drawn]
 
     @whatever_the_batch
     def probe(

@@ -46,7 +46,7 @@ def draw(
 ) -> list[Hypothesis]:
     """``n`` continuations of ``prompt``, which begins with what begins every text.
 
-    Running text goes on for ``length`` symbols; a line ends with </s>, or there. ``listen`` is told each piece of
+    Running text goes on for ``length`` symbols; a line ends with </s>, or there. ``listen`` is called with each piece of
     the first one's text as it is drawn.
     """
     state = model.start(1)

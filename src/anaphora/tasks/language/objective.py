@@ -1,4 +1,4 @@
-"""What the training loop is told about language models: the loss, the dev measures and the samples."""
+"""What the training loop needs for language models: the loss, the dev measures and the samples."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LanguageObjective:
             return window_loss
         if self._compiled is None:
             model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
-            # A recorded graph of kernels hands out its memory once: one part of a batch at a time, one process.
+            # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
             alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
             mode = "reduce-overhead" if alone else "default"
             self._compiled = torch.compile(window_loss, dynamic=False, mode=mode)

@@ -64,7 +64,7 @@ def memory(
     if corpus not in CORPORA:
         hint = suggestion(corpus, CORPORA, otherwise="")
         raise AnaphoraError(f"{corpus} cannot be studied for memory ({', '.join(CORPORA)}).{hint}")
-    told = reporter or Reporter()
+    report = reporter or Reporter()
     each = {
         (model, lag): Classifier(model=model, **_settings(model, corpus, lag, settings or {}))
         for lag in lags
@@ -78,9 +78,9 @@ def memory(
         part = f"{model}-{lag}"
         result = parts.finished(part)
         if result is None:
-            told.say(f"{number} of {len(each)}: {model}, {corpus} with a lag of {lag}")
-            result = _learn(parts, part, fresh, f"{corpus}:{lag}", told)
-        told.say(f"{number} of {len(each)}: {model} at lag {lag}: {result['success']:.1%} right")
+            report.say(f"{number} of {len(each)}: {model}, {corpus} with a lag of {lag}")
+            result = _learn(parts, part, fresh, f"{corpus}:{lag}", report)
+        report.say(f"{number} of {len(each)}: {model} at lag {lag}: {result['success']:.1%} right")
         found["success"][model][lag] = result["success"]
         found["gradients"].setdefault(lag, {})[model] = result["gradients"]
         found["runs"][part] = str(parts[part])

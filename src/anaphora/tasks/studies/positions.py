@@ -132,7 +132,7 @@ def positions(
     ``greatest_step``, the distance ‖P[p + 1] − P[p]‖ of neighbours; ``shift``, by how much the code of a place changes
     when the row gets longer. ``sizes`` and ``steps`` hold ‖P[p]‖ and the distances for the picture.
     """
-    told = reporter or Reporter()
+    report = reporter or Reporter()
     chosen = {**SETTINGS, **(settings or {})}
     models: dict[str, Classifier] = {}
     for code in codes:
@@ -143,9 +143,9 @@ def positions(
     for number, code in enumerate(codes, start=1):
         result = parts.finished(code)
         if result is None:
-            told.say(f"{number} of {len(codes)}: {code}")
+            report.say(f"{number} of {len(codes)}: {code}")
             model = models[code].fit(
-                examples(EXAMPLES, TRAINED, 0), valid=examples(TESTED, TRAINED, 1), reporter=told
+                examples(EXAMPLES, TRAINED, 0), valid=examples(TESTED, TRAINED, 1), reporter=report
             )
             if model.result_.stopped == "interrupted":
                 raise KeyboardInterrupt
@@ -159,7 +159,7 @@ def positions(
                 assert isinstance(learned, Code)
                 result["properties"] = _properties(learned.cpu())
             parts.keep(code, result)
-        told.say(f"{number} of {len(codes)}: {code}: {result['trained']:.1%} right")
+        report.say(f"{number} of {len(codes)}: {code}: {result['trained']:.1%} right")
         rows[code] |= result.pop("properties", {}) | result
     return {"study": "positions", "examples": TESTED, "guess": 1 / len(LETTERS), "codes": rows}
 

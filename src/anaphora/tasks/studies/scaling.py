@@ -64,7 +64,7 @@ def scaling(
     and ``laws``, what `power_law` makes of each. Loss is in nats per symbol on the dev text; parameters do not count
     vectors of symbols and positions; compute is 6 · parameters · symbols read, in floating point operations.
     """
-    told, given = reporter or Reporter(), dict(settings or {})
+    report, given = reporter or Reporter(), dict(settings or {})
     train, dev = _texts(corpus)
     middle = OF_DATA if OF_DATA in sizes else sizes[len(sizes) // 2]
     jobs = {f"width-{size}": (size, train) for size in sizes}
@@ -76,11 +76,11 @@ def scaling(
     for number, (part, (size, lines)) in enumerate(jobs.items(), start=1):
         result = parts.finished(part)
         if result is None:
-            told.say(f"{number} of {len(jobs)}: width {size}, {sum(map(len, lines)):,} characters")
-            model = parts.trained(part, models[part], lines, told, valid=dev)
+            report.say(f"{number} of {len(jobs)}: width {size}, {sum(map(len, lines)):,} characters")
+            model = parts.trained(part, models[part], lines, report, valid=dev)
             result = _measure(model, parts[part], lines)
             parts.keep(part, result)
-        told.say(f"{number} of {len(jobs)}: loss {min(result['losses']):.3f} nats")
+        report.say(f"{number} of {len(jobs)}: loss {min(result['losses']):.3f} nats")
         results[part] = result
     points = _points(results, sizes, shares, middle)
     laws = {axis: power_law([p["x"] for p in row], [p["loss"] for p in row]) for axis, row in points.items()}

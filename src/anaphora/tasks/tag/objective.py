@@ -1,4 +1,4 @@
-"""What the training loop is told about tagging: the loss, the dev measures and the samples; and decoding."""
+"""What the training loop needs for tagging: the loss, the dev measures and the samples; and decoding."""
 
 from __future__ import annotations
 

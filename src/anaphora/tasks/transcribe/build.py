@@ -101,9 +101,9 @@ def make_lexicon(name: str, tokenizer: Tokenizer, known: Iterable[str]) -> Lexic
     for word, symbols, where in entries:
         own = tokenizer.encode(word) if symbols is None else [names.get(s, UNK) for s in symbols]
         if UNK in own or not own:
-            told = "no symbol for a part of it" if symbols is None else "no such symbol as is in its spelling"
+            lack = "no symbol for a part of it" if symbols is None else "no such symbol as is in its spelling"
             raise DataError(
-                f"{where}the model has {told}: {word!r}; take the word out, or spell it otherwise."
+                f"{where}the model has {lack}: {word!r}; take the word out, or spell it otherwise."
             )
         if own not in spellings.setdefault(tokenizer.normalized(word), []):
             spellings[tokenizer.normalized(word)].append(own)

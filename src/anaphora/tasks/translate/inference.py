@@ -73,7 +73,7 @@ def _search(
     source, lengths = _padded(sources, device)
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
     wide = beam_width(s, n_best)
-    # Who looks inside needs what the quicker ways never compute.
+    # Looking inside needs what the quicker searches never compute.
     watched = inside.recording()
     plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.coverage or s.groups > 1)
     if plain and has_room(

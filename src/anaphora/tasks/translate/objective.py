@@ -1,4 +1,4 @@
-"""What the training loop is told about translation: the loss, the dev metrics and the samples."""
+"""What the training loop needs for translation: the loss, the dev metrics and the samples."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class CsvTable(CutTable):
         return text.getvalue().removesuffix("\r\n")
 
     def _has_header(self, hints: Hints, below: int) -> bool:
-        """Whether the first row is a header; a `DataError` where it looks like data and nobody numbered the columns."""
+        """Whether the first row is a header; a `DataError` where it looks like data and no setting numbers the columns."""
         trained = [str((hints.learnt or {}).get(key) or "") for key in ("source_field", "target_field")]
         named = hints.named or tuple(filter(None, trained))
         if set(named) & set(self.names):

@@ -65,7 +65,7 @@ def tiers(nodes: Iterable[Node], known: Mapping[int, int]) -> dict[int, int]:
 def _crossing(
     roots: list[Node], when: Mapping[int, int], known: Mapping[int, int]
 ) -> tuple[list[Node], list[Node]]:
-    """The nodes known before the loop that the loop, or whoever asks for the roots, reads."""
+    """The nodes known before the loop that the loop, or the caller who needs the roots, reads."""
     read = {n.number: n for n in roots}
     for node in until(roots, known):
         if when[node.number] == LOOP:

@@ -93,9 +93,9 @@ class Trace:
         """The matrices, each ``(out, in)``, and the vectors, each ``(n,)``, that the graph refers to."""
         made = self.prepare(params)
         matrices = []
-        for (known, _, _), turned, columns in zip(self.matrices, self.transposed, self.columns, strict=True):
+        for (known, _, _), flipped, columns in zip(self.matrices, self.transposed, self.columns, strict=True):
             matrix = made[known.index]
-            matrix = matrix.t() if turned else matrix
+            matrix = matrix.t() if flipped else matrix
             matrices.append(matrix if columns is None else matrix[:, columns[0] : columns[1]])
         return matrices, [made[known.index].reshape(-1) for known, _ in self.vectors]
 
@@ -165,7 +165,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """The compiler of torch need not be told to leave this alone: loading it would take a second."""
+        """Do not load torch's compiler to mark this as left alone: that would take a second."""
         return False
 
     # ------------------------------------------------------------------ names for tensors

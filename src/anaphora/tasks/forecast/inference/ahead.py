@@ -14,7 +14,7 @@ from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, prepare
 from anaphora.errors import DataError
 from anaphora.models.forecaster_classical import Ancestor
-from anaphora.tasks.forecast.inference.running import ROWS, outputs, run, told
+from anaphora.tasks.forecast.inference.running import ROWS, outputs, point, run
 from anaphora.tasks.forecast.metrics import quantile
 from anaphora.tasks.result import Result
 
@@ -92,7 +92,7 @@ def look_ahead(
             for out in _once(model, paths[begin : begin + ROWS], done, columns, window, trained)
         ]
         for (values, end), part, out in zip(paths, parts, found, strict=True):
-            mean = told(out, columns.output)[:steps]
+            mean = point(out, columns.output)[:steps]
             taken = mean if draw is None else _drawn(mean, columns, draw)
             part.append(taken)
             values[end + done : end + done + steps, columns.places(columns.targets)] = _fed(taken, columns)
@@ -142,7 +142,7 @@ def along(model: Any, data: SeriesData, columns: Columns, *, window: int) -> lis
                 _, end = windows.places[index]
                 asked = ~np.isnan(batch.y[row, :, 0, 0])
                 steps = end - windows.lengths[index] + np.flatnonzero(asked)
-                path[steps] = told(out[row, asked, 0], columns.output)
+                path[steps] = point(out[row, asked, 0], columns.output)
         told_.append(path)
     return told_
 

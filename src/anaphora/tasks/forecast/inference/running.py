@@ -37,7 +37,7 @@ def run(model: Any, batch: WindowBatch) -> Floats:
     return out
 
 
-def told(out: NDArray[Any], output: str) -> NDArray[Any]:
+def point(out: NDArray[Any], output: str) -> NDArray[Any]:
     """Outputs as expected values: probabilities, rates, or the (standardised) values themselves."""
     if output == "binary":
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(out, -60, 60))))
@@ -50,7 +50,7 @@ def _classical(model: Ancestor, windows: Windows, chosen: Sequence[int]) -> Iter
     owners = windows.places[indices, 0]
     for number in np.unique(owners):
         mine = indices[owners == number]
-        told = model.forecast(windows.standard[number], windows.places[mine, 1], windows.horizon)
+        forecast = model.forecast(windows.standard[number], windows.places[mine, 1], windows.horizon)
         for begin in range(0, len(mine), ROWS):
             part = slice(begin, begin + ROWS)
-            yield told[part, None], windows.batch(mine[part].tolist())
+            yield forecast[part, None], windows.batch(mine[part].tolist())

@@ -25,20 +25,28 @@ def responses(
     header += ["series"] if len(data.series) > 1 or data.series_name else []
     for name in columns.targets:
         header += [name, f"{name}_low", f"{name}_high"] if bounds else [name]
-    for number, (one, told) in enumerate(zip(data.series, found, strict=True)):
-        mean = told.mean if isinstance(told, Prediction) else told
+    for number, (one, forecast) in enumerate(zip(data.series, found, strict=True)):
+        mean = forecast.mean if isinstance(forecast, Prediction) else forecast
         times = _times(one, columns, len(mean), aligned) if data.time_name else []
         record: dict[str, Any] = {"series": one.name, "columns": list(columns.targets)}
         record |= {"times": times} if times else {}
         record["forecast"] = _rounded(mean)
-        if isinstance(told, Prediction):
-            record |= {"low": _rounded(told.low), "high": _rounded(told.high), "level": told.level}
+        if isinstance(forecast, Prediction):
+            record |= {
+                "low": _rounded(forecast.low),
+                "high": _rounded(forecast.high),
+                "level": forecast.level,
+            }
         rows = []
         for step in range(len(mean)):
             row = [times[step]] if times else []
             row += [one.name] if "series" in header else []
             for place in range(len(columns.targets)):
-                values = [mean] if not isinstance(told, Prediction) else [told.mean, told.low, told.high]
+                values = (
+                    [mean]
+                    if not isinstance(forecast, Prediction)
+                    else [forecast.mean, forecast.low, forecast.high]
+                )
                 row += [f"{value[step, place]:.6g}" for value in values]
             rows.append(row)
         yield Response(_csv(rows if number else [header, *rows]), record)

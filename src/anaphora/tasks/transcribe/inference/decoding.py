@@ -33,7 +33,7 @@ from anaphora.search import (
 BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
 PLAIN, WORDS = 8, 64
-"""Widths of a beam that is not told how wide to be: without words, and with."""
+"""Widths of a beam unless set: without words, and with."""
 Frames = np.ndarray[Any, np.dtype[np.float32]]
 
 

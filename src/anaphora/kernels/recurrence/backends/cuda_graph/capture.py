@@ -215,7 +215,7 @@ def can_capture(device: torch.device) -> bool:
     CUDA graphs of ``torch.compile(mode="reduce-overhead")``.
 
     Those call ``torch._C._cuda_clearCublasWorkspaces()``, which frees the working memory that products captured by
-    anybody else still write to: the next replay is an illegal memory access (``benchmarks/cublas_workspace.py`` shows it
+    other work still write to: the next replay is an illegal memory access (``benchmarks/cublas_workspace.py`` shows it
     with PyTorch alone).
     """
     here = device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()

@@ -123,12 +123,12 @@ class Reads:
 
     def fetch(self) -> str:
         """Read a step's inputs ahead of time: raw, so that they take little room until they are wanted."""
-        declared, lines, turned = [], [], []
+        declared, lines, numbers = [], [], []
         for p in self.program.places:
             if p.kind in _ONCE:
                 continue
             name = place_name(p)
-            turned.append(f"float {name}[EPT];")
+            numbers.append(f"float {name}[EPT];")
             if p.kind == "kept":
                 continue
             kind = "float" if p.kind in _EXACT else "elem"
@@ -139,15 +139,15 @@ class Reads:
             lines.append("raw_keep[i]=*(const Record<NK>*)(KEEP+(r*H_+jc)*NK);")
         if self.program.backward:
             declared.append("elem raw_dy[EPT];float dy[EPT],g0[EPT];")
-            lines.append("raw_dy[i]=DY?DY[(turned?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);")
+            lines.append("raw_dy[i]=DY?DY[(time_first?r:(L)row[i]*T+spot[i])*(SIDES*H_)+jc]:toe(0.f);")
         body = "const L r=next[i];(void)r;" + "".join(lines)
-        return f"{''.join(declared)}{''.join(turned)}\nauto fetch=[&](){{EACH{{{body}}}}};"
+        return f"{''.join(declared)}{''.join(numbers)}\nauto fetch=[&](){{EACH{{{body}}}}};"
 
     def touch(self) -> str:
         """Bring a later step's inputs, those of row ``r`` of all steps, close: memory is further away than a step is long."""
         lines = [f"touch(&{self._address(p)});" for p in self.program.places if self._wide(p)]
         if self.program.backward:
-            lines.append("if(DY)touch(DY+(turned?r:(L)row[i]*T+late)*(SIDES*H_)+jc);")
+            lines.append("if(DY)touch(DY+(time_first?r:(L)row[i]*T+late)*(SIDES*H_)+jc);")
         text = f"if(j*sizeof(elem)%32==0){{{''.join(lines)}}}" if lines else ""
         single = [
             f"touch(&{self._address(p)});" for p in self.program.places if p.kind in _EXACT and p.block == 0
@@ -163,7 +163,7 @@ class Reads:
             return False
         return p.kind == "operand" or "jc" in self._address(p)
 
-    def turned(self) -> list[str]:
+    def converted(self) -> list[str]:
         """What was read, as numbers to compute with."""
         lines = []
         for p in self.program.places:

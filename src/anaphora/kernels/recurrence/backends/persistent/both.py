@@ -23,23 +23,23 @@ Sides = tuple[Passes, Passes]
 
 
 def run_sides(
-    sides: Sides, first: Arguments, second: Arguments, lengths: Tensor | None, turned: bool
+    sides: Sides, first: Arguments, second: Arguments, lengths: Tensor | None, time_first: bool
 ) -> tuple[Tensor, States, States]:
     """y ``(B, T, 2H)``, the last states of the forward and of the backward direction, which read the same x.
 
-    ``turned``: y is to have the time first in memory, as another layer reads it.
+    ``time_first``: y is to have the time first in memory, as another layer reads it.
     """
     calls = (Call(first.counts(), lengths, False), Call(second.counts(), lengths, True))
     tensors = [*first.flat(), *second.flat()]
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        y, *last = _Both.apply(sides, calls, turned, *tensors)  # type: ignore[no-untyped-call]
+        y, *last = _Both.apply(sides, calls, time_first, *tensors)  # type: ignore[no-untyped-call]
         return y, tuple(last[: len(first.initial)]), tuple(last[len(first.initial) :])
-    y, ends, _ = _forward(sides, calls, (first, second), False, turned)
+    y, ends, _ = _forward(sides, calls, (first, second), False, time_first)
     return y, ends[0], ends[1]
 
 
 def _forward(
-    sides: Sides, calls: tuple[Call, Call], given: tuple[Arguments, Arguments], keep: bool, turned: bool
+    sides: Sides, calls: tuple[Call, Call], given: tuple[Arguments, Arguments], keep: bool, time_first: bool
 ) -> tuple[Tensor, list[States], list[Kept]]:
     x = given[0].steps[0]
     check_report(x.device.index or 0)
@@ -48,14 +48,14 @@ def _forward(
     other = sides[1].time_first(given[1].steps[1:], lengths, False)  # masks: nothing is multiplied by them
     given = (given[0]._replace(steps=first), given[1]._replace(steps=(first[0], *other)))
     batch, time = x.shape[:2]
-    y = x.new_empty(time, batch, 2 * hidden) if turned else x.new_empty(batch, time, 2 * hidden)
+    y = x.new_empty(time, batch, 2 * hidden) if time_first else x.new_empty(batch, time, 2 * hidden)
     places = None if lengths is None else longest_first(lengths, time)
     begun = [
         side.begin(g, places, half, keep) for side, g, half in zip(sides, given, y.chunk(2, -1), strict=True)
     ]
-    begun[0].run.run([b.arrays for b in begun], time, batch, False, turned)
+    begun[0].run.run([b.arrays for b in begun], time, batch, False, time_first)
     kept = [side.kept(b, g) for side, b, g in zip(sides, begun, given, strict=True)]
-    return y.transpose(0, 1) if turned else y, [b.states for b in begun], kept
+    return y.transpose(0, 1) if time_first else y, [b.states for b in begun], kept
 
 
 def _backward(
@@ -68,13 +68,13 @@ def _backward(
 ) -> list[Tensor | None]:
     given = [g._replace(steps=k.steps) for g, k in zip(given, kept, strict=True)]
     time, batch = given[0].steps[0].shape[:2]
-    whole, turned = in_memory(dy)
+    whole, time_first = in_memory(dy)
     halves = (None, None) if whole is None else whole.chunk(2, -1)
     begun = [
         side.begin_backward(g, k, half, end)
         for side, g, k, half, end in zip(sides, given, kept, halves, ends, strict=True)
     ]
-    begun[0].run.run([b.arrays for b in begun], time, batch, False, turned)
+    begun[0].run.run([b.arrays for b in begun], time, batch, False, time_first)
     first = sides[0].gradients(begun[0], given[0], kept[0], needs[0], None)
     at = len(given[0].matrices) + len(given[0].vectors)
     dx = first[at]
@@ -87,13 +87,13 @@ def _backward(
 
 class _Both(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, sides: Sides, calls: tuple[Call, Call], turned: bool, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, sides: Sides, calls: tuple[Call, Call], time_first: bool, *tensors: Tensor) -> Any:
         ctx.sides, ctx.calls = sides, calls
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         first, second = _parted(calls, tensors)
         given = (calls[0].arguments(first), calls[1].arguments(second))
-        y, last, ctx.kept = _forward(sides, calls, given, True, turned)
+        y, last, ctx.kept = _forward(sides, calls, given, True, time_first)
         return y, *last[0], *last[1]
 
     @staticmethod

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.ragged import longest_first, turned_rows
+from anaphora.kernels.gpu.ragged import longest_first, transposed_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.persistent.columns import Columns
@@ -29,7 +29,7 @@ from anaphora.kernels.recurrence.backends.persistent.layout import (
 from anaphora.kernels.recurrence.backends.persistent.program import Programs
 from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator, leaves
 from anaphora.kernels.recurrence.front.graph import Node
-from anaphora.kernels.recurrence.order import turned
+from anaphora.kernels.recurrence.order import transposed
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.kernels.toolchain.driver import check_report
 
@@ -80,9 +80,9 @@ class Passes:
     def time_first(self, steps: Sequence[Tensor], lengths: Tensor | None, keep: bool) -> tuple[Tensor, ...]:
         """Step inputs ``(B, T, ·)`` as ``(T, B, ·)``, with zeros past the end of a row where gradients will read them."""
         if lengths is None or not keep:
-            return tuple(turned(s) for s in steps)
+            return tuple(transposed(s) for s in steps)
         read = self.layout.multiplied
-        return tuple(turned_rows(s, lengths) if i in read else turned(s) for i, s in enumerate(steps))
+        return tuple(transposed_rows(s, lengths) if i in read else transposed(s) for i, s in enumerate(steps))
 
     def begin(self, given: Arguments, places: Tensor | None, y: Tensor, keep: bool) -> Begun:
         """A forward pass into ``y``; step inputs ``(T, B, ·)``; ``places``: lengths and rows, the longest first."""

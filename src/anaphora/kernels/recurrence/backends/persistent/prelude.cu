@@ -67,7 +67,7 @@ IN float r_erf(float v){return erff(v);}
 IN float r_max(float a,float b){return a!=a?a:b!=b?b:a>b?a:b;}
 IN float r_min(float a,float b){return a!=a?a:b!=b?b:a<b?a:b;}
 
-// ---------------------------------------------------------------- waiting in vain
+// ---------------------------------------------------------------- a wait that times out
 // A thread that has waited too long gives up: it sets a word for the GPU (``aborted``) and one for the host (``reported``), and
 // from then on waits no more. What it did not get is NaN. The fence comes before anything it publishes afterwards, so that
 // a block that has read a wrong number finds ``aborted`` set when it ends, and replaces its results by NaN.
@@ -116,7 +116,7 @@ IN void expect(void*bar,int bytes){asm volatile("mbarrier.arrive.expect_tx.share
 IN bool arrived(const void*bar,u32 odd){u32 r;asm volatile("{.reg .pred p;mbarrier.try_wait.parity.shared::cta.b64 p,[%1],%2;selp.u32 %0,1,0,p;}":"=r"(r):"r"(inside(bar)),"r"(odd):"memory");return r;}
 IN L nanoseconds(){L t;asm volatile("mov.u64 %0,%%globaltimer;":"=l"(t));return t;}
 IN void meet(){asm volatile("fence.mbarrier_init.release.cluster;barrier.cluster.arrive.aligned;barrier.cluster.wait.aligned;":::"memory");}
-// Wait for all that is sent to a barrier at this beat, and have it wait for as much again. A thread that has given up
+// Wait for all that is sent to a barrier at this beat, and have it wait for as much again. A thread whose wait timed out
 // neither waits nor sends any more: no more bytes may arrive at a barrier than it expects.
 IN void receive(void*bar,int beat,int bytes,bool first,Wait&wait){
   if(!bytes)return;  // past the depth

@@ -90,7 +90,7 @@ class Kernel:
         pointers, opening = self._sides()
         declared = "".join(f"float {name}[EPT];" for name in dict.fromkeys(self.stages.body.declared))
         return f"""
-extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int*aborted,int*reported,int T,int B,int reverse,int groups,int turned){{
+extern "C" __global__ void __launch_bounds__(NTH,1) {NAME}({pointers},int*aborted,int*reported,int T,int B,int reverse,int groups,int time_first){{
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 {opening}
 const int tid=threadIdx.x,lane=tid&31,slice=block%NSL,j=tid%HS,jj=slice*HS+j,strip=jj/RW;
@@ -178,7 +178,7 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
         y = (
             ""
             if self.program.backward
-            else "if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);"
+            else "if(on[i]&&col)Y[(time_first?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(0.f);"
         )
         return f"for(int t=most;t<T;t++)EACH{{L r=(L)t*B+row[i];(void)r;{puts}{y}}}"
 
@@ -189,7 +189,7 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
         return f"EACH{{if(on[i]&&col){{{stores}}}}}"
 
     def _poison(self) -> str:
-        """NaN in place of all results, if any block of the GPU has given up: a cell may have made numbers of its NaN.
+        """NaN in place of all results, if the wait of any block of the GPU timed out: a cell may have made numbers of its NaN.
 
         The block that gives up sets ``aborted`` before it publishes anything wrong, so whatever block has read that
         sees the word here.
@@ -199,7 +199,7 @@ bool live[EPT],up[EPT];int at[EPT],next[EPT],spot[EPT];
             f"if(on[i])SHARED[r*SW+{s}*HP+jj]=toe(NOT_A_NUMBER);" for s in range(len(program.shared))
         )
         if not program.backward:
-            steps += "if(on[i]&&col)Y[(turned?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);"
+            steps += "if(on[i]&&col)Y[(time_first?r:(L)row[i]*T+t)*(SIDES*H_)+jj]=toe(NOT_A_NUMBER);"
         ends = "".join(
             f"if(on[i]&&col&&LAST{k})LAST{k}[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);"
             for k in range(program.carried)

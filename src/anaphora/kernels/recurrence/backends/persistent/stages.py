@@ -41,7 +41,7 @@ class Stages:
         # What the inputs alone decide comes first: it can be computed ahead of its step.
         roomy = program.backward and self.tiling.registers < FULL and not self.reductions.levels
         ready = [k for k in program.reached if self.columns.only_inputs(k)] if roomy else []
-        prepared = "".join([*self.reads.turned(), *self.body.statements(ready)])
+        prepared = "".join([*self.reads.converted(), *self.body.statements(ready)])
         following_step, this_step = (
             ("up[i]", "next[i]", "(beat+1)"),
             ("live[i]", "at[i]", "beat"),
@@ -235,7 +235,7 @@ if({more}){{fetch();{self._touch()}}}
         if not program.backward:
             new.append("y[i]=live[i]?n0:0.f;")
             # The batch comes first, as it is handed out, or the time, as another layer reads it.
-            place = "(turned?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj"
+            place = "(time_first?(L)at[i]:(L)row[i]*T+place(t,len[i],reverse))*(SIDES*H_)+jj"
             stores.append(f"if(on[i]&&col)Y[{place}]=toe(y[i]);")
         if program.keep:
             stores.append("if(on[i]&&col)*(Record<NK>*)(KEEP+((L)at[i]*H_+jj)*NK)=record[i];")

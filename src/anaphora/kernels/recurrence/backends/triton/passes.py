@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.ragged import turned_rows
+from anaphora.kernels.gpu.ragged import transposed_rows
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.torch_ops.passes import (
@@ -28,7 +28,7 @@ from anaphora.kernels.recurrence.backends.triton.writer import number_of
 from anaphora.kernels.recurrence.front.graph import Node, until
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.schedule import backward_schedule
-from anaphora.kernels.recurrence.order import turned
+from anaphora.kernels.recurrence.order import transposed
 from anaphora.kernels.recurrence.precision import recurrent_precision
 from anaphora.kernels.toolchain.triton_module import load
 
@@ -50,7 +50,7 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
     with recurrent_precision():
         # (B, T, ·) to (T, B, ·), with zeros past the ends: products over all steps read them.
         ends = call.lengths
-        steps = [turned(s) if ends is None else turned_rows(s, ends) for s in given.steps]
+        steps = [transposed(s) if ends is None else transposed_rows(s, ends) for s in given.steps]
         arrays = _common(program, given, steps, values_ahead(passed.ahead, given, steps, {}))
         time, batch = steps[0].shape[:2]
         y = arrays["Y"] = steps[0].new_empty(batch, time, passed.unit, dtype=given.initial[0].dtype)

@@ -1,0 +1,63 @@
+"""Refuse words of our own where the field has words: ``python tools/words.py`` (``make lint``).
+
+It reads the source, the benchmarks, the tools and the pages. A line that means something else by such a word is listed in ``ALLOWED``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACES = ("src/anaphora", "benchmarks", "docs", "tools", "README.md", "CONTRIBUTING.md", "SECURITY.md")
+ENDINGS = {".py", ".c", ".h", ".cu", ".md", ".toml"}
+WORDS = {
+    r"turned(?! (into|as|clockwise|off|on|left to right|by a quarter)\b)": "reversed or transposed",
+    r"told": "reported, an error, warns; or call it with …",
+    r"(say|says|said) so": "warns, is an error, names it",
+    r"whoever|who reads|who asks|who has given up": "name the actor: the caller, a model that reads …",
+    r"nobody|somebody|anybody": "no one, someone, or name the actor; asynchronous for what no one waits for",
+    r"parted by": "separated by",
+    r"besides the file": "in addition to the file",
+    r"in vain|has given up|was given up": "timed out, was abandoned",
+    r"without a word": "silently, unless set",
+    r"on a processor": "on the CPU, on an SM",
+    r"CannotPrint|PRINTED_\w+|printed (kernel|program|code|C)s?": "generated",
+    r"recorded (as a|graph)|recorded on the GPU": "captured",
+    r"(?-i:WAYS)|way of running|ways to run": "backends, methods",
+    r"lessons?": "objective",
+}
+"""A pattern of whole words, and what to write instead."""
+ALLOWED = {
+    "src/anaphora/data/corpora/names.py": r"nobody mentioned",  # a sentence of the corpus
+    "src/anaphora/data/corpora/reviews.py": r"nobody will find",
+    "tools/words.py": r".*",
+}
+
+
+def findings(path: Path, name: str) -> list[str]:
+    """``name:line: 'word': say …`` for each such word of a file."""
+    allowed, found = ALLOWED.get(name), []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if allowed and re.search(allowed, line):
+            continue
+        for pattern, better in WORDS.items():
+            for match in re.finditer(rf"(?<![\w-])(?:{pattern})(?![\w-])", line, re.IGNORECASE):
+                found.append(f"{name}:{number}: {match[0]!r}: say {better}")
+    return found
+
+
+def main() -> int:
+    found = []
+    for place in PLACES:
+        start = ROOT / place
+        files = [start] if start.is_file() else sorted(p for p in start.rglob("*") if p.suffix in ENDINGS)
+        for path in files:
+            found += findings(path, path.relative_to(ROOT).as_posix())
+    print("\n".join(found) or "words: none of our own")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
