@@ -210,8 +210,10 @@ def _leaf_values(roots: Sequence[Node], given: Arguments, steps: list[Tensor]) -
 
 def real_steps(x: Tensor, call: Call) -> Tensor | None:
     """Which of the T·B steps are real, ``(T·B, 1)``; None when all are."""
-    live = live_rows(x, call.lengths)
-    return None if live is None else torch.stack(list(live)).reshape(-1, 1)
+    if call.lengths is None:
+        return None
+    time = torch.arange(x.shape[1], device=x.device)
+    return (time[:, None] < call.lengths.to(x.device)).reshape(-1, 1)
 
 
 def _only(real: Tensor | None, value: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from anaphora.kernels.recurrence.backends.torch_ops.passes import (
 from anaphora.kernels.recurrence.backends.triton.source import Part, Program, generate_pass
 from anaphora.kernels.recurrence.backends.triton.stages import backward_stages, forward_stages
 from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
-from anaphora.kernels.recurrence.backends.triton.writer import number_of
+from anaphora.kernels.recurrence.backends.triton.writer import KEPT, number_of
 from anaphora.kernels.recurrence.front.graph import Node, until
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.schedule import backward_schedule
@@ -61,9 +61,13 @@ def forward_pass(plan: Plan, call: Call, given: Arguments, keep: bool) -> tuple[
             arrays[f"S{i}"] = history
         for node in passed.stored:
             arrays[f"N{number_of(node)}"] = _stored(node, time if keep else 2, given, steps[0])
-        _Loop(program, call, given, arrays, keep).run(time, backwards=call.reverse)
+        _Loop(program, call, given, arrays, keep, keeps=call.reverse).run(time, backwards=call.reverse)
     shift = int(call.reverse)
-    lasts = tuple(arrays[f"S{i}"][last].to(s.dtype) for i, s in enumerate(given.initial))
+    histories = [arrays[f"S{i}"] for i in range(len(given.initial))]
+    if call.lengths is None or call.reverse:
+        lasts = tuple(h[last].to(s.dtype) for h, s in zip(histories, given.initial, strict=True))
+    else:
+        lasts = _take_lasts(histories, given.initial, call.lengths)
     if not keep:
         _note(plan, call, given, False)
     kept: Kept = {}
@@ -93,26 +97,43 @@ def backward_pass(
         arrays["DY"] = like.new_zeros(batch, time, passed.unit) if dy is None else dy.contiguous()
         for i, grad in enumerate(grads[1:]):
             arrays[f"D{i}"] = like.new_zeros(2, batch, passed.unit, dtype=torch.float32)
-            arrays[f"OLD{i}"] = torch.empty_like(arrays[f"D{i}"])
             if grad is not None:
                 arrays[f"D{i}"][0] = grad
+            # Rows that have not begun in this pass keep what they came with; stages write those that have ended.
+            arrays[f"OLD{i}"] = arrays[f"D{i}"][:1].repeat(2, 1, 1)
+        keeps = call.reverse or any(g is not None for g in grads[1:])
         for node in passed.stored:
             arrays[f"N{number_of(node)}"] = _stored(node, time, given, steps[0])
-        _Loop(program, call, given, arrays, True).run(time, backwards=not call.reverse)
+        _Loop(program, call, given, arrays, True, keeps).run(time, backwards=not call.reverse)
         dstates = [arrays[f"D{i}"][time & 1].to(s.dtype) for i, s in enumerate(given.initial)]
         collected = {n.number: arrays[f"N{number_of(n)}"] for n in passed.stored}
         schedule = backward_schedule(plan)
         known = {**kept, **collected}
         read = {n.number for n in until(schedule.after, known)} | {s.number for _, s in plan.operands}
         values = {k: v.to(like.dtype) for k, v in known.items() if k in read}
-        # The kernels store zeros past each row's end, and the steps were padded with zeros. States go on there.
+        # The kernels store zeros past each row's end, and the steps were padded with zeros. A reversed row's states
+        # before its start are its initial ones.
         zero = {*collected, *_step_numbers(plan), *(n.number for n in programs(plan)[0].passed.stored)}
+        if not call.reverse:
+            zero |= {source.number for _, source in plan.operands if source.op == "state"}
         real = real_steps(given.steps[0], call)
         matrices, vectors, dx = gradients_after(plan, schedule.after, given, steps, values, real, zero)
     _note(plan, call, given, True)
     nothing: list[Tensor | None] = [None] * (len(given.steps) - 1 + len(given.rows))
     dx = None if dx is None else dx.transpose(0, 1)
     return [*matrices, *vectors, dx, *nothing, *dstates]
+
+
+def _take_lasts(histories: Sequence[Tensor], initial: States, lengths: Tensor) -> States:
+    """The states ``(B, H)`` at each row's end. Histories ``(T + 1, B, H)`` become zero from there on.
+
+    The backward pass multiplies them by gradients of 0 there, which would be NaN for a last state that is not finite.
+    """
+    ends = lengths.long().clamp(0, histories[0].shape[0] - 1)[None, :, None].expand(1, *initial[0].shape)
+    found = [h.gather(0, ends)[0] for h in histories]
+    for history in histories:
+        history.scatter_(0, ends, 0.0)
+    return tuple(f.to(s.dtype) for f, s in zip(found, initial, strict=True))
 
 
 def ran_before(plan: Plan, dtype: torch.dtype, ragged: bool, grad: bool) -> bool:
@@ -159,7 +180,10 @@ def _common(program: Program, given: Arguments, steps: list[Tensor], ahead: Kept
 class _Loop:
     """Launches a program's kernels step by step."""
 
-    def __init__(self, program: Program, call: Call, given: Arguments, arrays: Arrays, keep: bool):
+    def __init__(
+        self, program: Program, call: Call, given: Arguments, arrays: Arrays, keep: bool, keeps: bool
+    ):
+        """``keep``: what is stored of every step lies at its time; ``keeps``: rows that are not live keep their states."""
         self.program, self.given, self.arrays, self.keep = program, given, arrays, keep
         self.batch, self.time = given.steps[0].shape[:2]
         self.unit, self.reverse = program.passed.unit, call.reverse
@@ -169,9 +193,9 @@ class _Loop:
             for part in (program.first, *program.each, program.last)
             if part is not None
         }
-        ragged = call.lengths is not None
+        ragged = 0 if call.lengths is None else KEPT if keeps else 1
         self.lengths = arrays["X0"] if call.lengths is None else call.lengths
-        self.mode = (int(self.reverse), int(ragged), int(keep), self.unit)
+        self.mode = (int(self.reverse), ragged, int(keep), self.unit)
 
     def run(self, time: int, backwards: bool) -> None:
         times = range(time - 1, -1, -1) if backwards else range(time)

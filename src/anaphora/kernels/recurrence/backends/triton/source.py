@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from anaphora.kernels.recurrence.backends.triton.stages import Item, Pass
 from anaphora.kernels.recurrence.backends.triton.writer import (
     EARLIER,
+    KEPT,
     NOW,
     Kernel,
     When,
@@ -144,25 +145,29 @@ def _write(
 
 
 def _keep_old(kernel: Kernel, when: When) -> None:
-    """Gradients of the states as they came, for rows that have ended."""
+    """Gradients of the states as they came, for rows that have ended before the loop does."""
     if not kernel.passed.last:
         return
     for i in range(len(kernel.passed.roots)):
         dead = f"~{when.live}"
         old = kernel.incoming.get(i) or kernel.old(f"D{i}", when.slot, when)
         kernel.store(f"OLD{i}", when.slot, "H", 0, True, old, f" & {dead}")
-        kernel.stores[-1] = f"if RAGGED != 0:\n        {kernel.stores[-1]}"
+        kernel.stores[-1] = f"if (RAGGED == {KEPT}) & (REV != 0):\n        {kernel.stores[-1]}"
 
 
 def _finish_forward(kernel: Kernel, stage: int, when: When, joined: bool) -> None:
-    """The new states: kept as they are where a row has ended."""
+    """The new states; of a row that is not live, what it keeps."""
     passed = kernel.passed
     for i, root in enumerate(passed.roots):
         value = kernel.ask(passed.resolve(root, 0), stage, when)
         name = f"new{i}"
         states = [n.number for n in _leaves(passed, "state") if n.index == i]
         known = [kernel.known[k] for k in ((when.prefix, n, 0) for n in states) if k in kernel.known]
-        old = known[0] if known else kernel.old(f"S{i}", when.before, when)
+        old = (
+            f"tl.where(RAGGED == {KEPT}, {known[0]}, 0.0)"
+            if known
+            else kernel.old(f"S{i}", when.before, when)
+        )
         kernel.lines.append(f"{name} = tl.zeros((BM, BN), tl.float32) + {value}")
         kernel.lines.append(f"if RAGGED != 0:\n        {name} = tl.where({when.live}, {name}, {old})")
         kernel.store(f"S{i}", when.after, "H", 0, True, name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from anaphora.kernels.recurrence.backends.triton.stages import Item, Pass
 from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Node
 
+KEPT = 2  # the value of RAGGED where a row that is not live keeps what it has; 1: it has nothing to keep
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _CALLS = {
     "neg": "-{0}",
@@ -83,9 +84,12 @@ class Kernel:
         )
 
     def old(self, name: str, rows: str, when: When) -> str:
-        """What a row that has ended keeps; read after everything else, so that nothing waits for it."""
+        """What a row that is not live keeps: zero, or what lies in memory where ``RAGGED`` is ``KEPT``.
+
+        It is read for live rows too: to wait for the lengths first would take longer than reading.
+        """
         found = f"old_{when.prefix}{name}"
-        line = f"{found} = {self.load(name, rows, 'H', 0, True, f'ok & ~{when.live}')}"
+        line = f"{found} = {self.load(name, rows, 'H', 0, True, f'ok & (RAGGED == {KEPT})')}"
         if line not in self.loads:
             self.loads.append(line)
         return found
