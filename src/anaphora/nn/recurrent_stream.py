@@ -24,7 +24,13 @@ from anaphora.nn.recurrent_step import LayerStep
 if TYPE_CHECKING:
     from anaphora.nn.recurrent import Recurrent
 
-place_of, empty_like = Tensor.data_ptr, torch.empty_like
+place_of = Tensor.data_ptr
+try:  # half the time of torch.empty: what code compiled by torch calls
+    from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided  # type: ignore[attr-defined]
+except ImportError:  # pragma: no cover
+
+    def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+        return torch.empty_strided(size, stride, dtype=dtype)
 
 
 def fingerprint_of(layer: Recurrent, content: Snapshot | None = None) -> Fingerprint:
@@ -33,13 +39,15 @@ def fingerprint_of(layer: Recurrent, content: Snapshot | None = None) -> Fingerp
 
 
 class _Ready:
-    """The calls of all layers for one shape of x, for one thread; a y to make others like; and the state it handed
-    out last, which fits."""
+    """The calls of all layers for one shape of x, for one thread; the shapes of y and of a state; and the state it
+    handed out last, which fits."""
 
-    __slots__ = ("addresses", "calls", "last", "layer", "state", "x", "y")
+    __slots__ = ("addresses", "calls", "last", "layer", "state", "strides", "x", "y")
 
-    def __init__(self, x: torch.Size, y: Tensor, state: torch.Size, calls: list[StepCall], layer: int):
-        self.x, self.y, self.state, self.calls = x, y, state, calls
+    def __init__(self, x: torch.Size, state: tuple[int, int, int], calls: list[StepCall], layer: int):
+        self.x, self.state, self.calls = x, state, calls
+        _, batch, hidden = state
+        self.y, self.strides = (batch, hidden), (batch * hidden, hidden, 1)  # strides of a state
         self.layer = layer  # bytes of one layer's part of a state
         self.last: States = ()
         self.addresses: list[int] = []
@@ -113,8 +121,9 @@ class Stream:
             old = [*map(place_of, state)]
         if not x.is_contiguous():
             x = x.contiguous()
-        ready.last = new = tuple(map(empty_like, state))
-        y = empty_like(ready.y)  # a view of the new state would take longer
+        shape, strides, dtype = ready.state, ready.strides, self.dtype
+        ready.last = new = tuple([empty_strided(shape, strides, dtype) for _ in state])
+        y = empty_strided(ready.y, strides[1:], dtype)  # a view of the new state would take longer
         ready.addresses = after = [*map(place_of, new)]
         given = (x.data_ptr(), *old, *after, y.data_ptr())
         for function, block, _ in ready.calls:
@@ -133,8 +142,7 @@ class Stream:
             each = zip(self.steppers, self._packed(batch == 1), strict=True)
             calls = [stepper.call(packed, batch) for stepper, packed in each]
             size = batch * self.hidden * x.element_size() if len(calls) > 1 else 0
-            y, state = x.new_empty(batch, self.hidden), torch.Size((len(calls), batch, self.hidden))
-            ready = _Ready(x.shape, y, state, calls, size)
+            ready = _Ready(x.shape, (len(calls), batch, self.hidden), calls, size)
             if len(known) > 64:
                 known.clear()
             known[thread, batch] = ready
@@ -151,7 +159,7 @@ class Stream:
             self.packed[alone] = found = [stepper.pack(params, alone) for stepper, params in each]
         return found
 
-    def _fits(self, state: States, shape: torch.Size) -> bool:
+    def _fits(self, state: States, shape: tuple[int, int, int]) -> bool:
         if len(state) != self.states:
             return False
         return all(s.shape == shape and s.dtype is self.dtype and s.is_cpu for s in state)
