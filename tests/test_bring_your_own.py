@@ -18,6 +18,7 @@ import torch
 import anaphora as an
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.own import parts_of
+from anaphora.tasks.own import NEEDED
 from anaphora.training.loop import Trainer
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "bring-your-own.md"
@@ -81,7 +82,7 @@ def test_trained_interrupted_resumed_loaded_and_inspected(
     assert resumed.result_ == m.result_
     for key, weight in m.model_.state_dict().items():
         assert torch.equal(weight, resumed.model_.state_dict()[key]), key
-    loaded = an.load(folder, **{k: v for k, v in given_again(m).items() if k in ("cell", "model", "encoder")})
+    loaded = an.load(folder, **{k: v for k, v in given_again(m).items() if k in NEEDED})
     x = ["a good film"] if m.command == "classify" else [["the", "cat"]]
     assert loaded.predict(x) == m.predict(x)
     assert loaded.probe(x[0]).tokens

@@ -296,3 +296,10 @@ def test_the_command_trains_judges_writes_and_scores(tmp_path):
     assert drawn["prompt"] == "a stu"
     assert len(drawn["output"]) == 9
     assert "neither a file" in finish(tmp_path, "train", "language", "txet.txt", code=2)
+
+
+def test_learned_positions_of_a_masked_model_hold_a_whole_window_and_its_beginning() -> None:
+    m = an.LanguageModel(
+        "masked", positions="learned", context=8, hidden=8, heads=2, layers=1, steps=1, batch_tokens=16
+    )
+    assert m.fit(["abcabcabdabc"] * 20).result_.steps == 1

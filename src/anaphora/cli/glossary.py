@@ -27,10 +27,12 @@ from anaphora.settings import (
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.sound import SoundSettings
+from anaphora.settings.text import SidesSettings
 from anaphora.tasks.registry import TaskInfo
 
 GROUPS: dict[type[Settings], str] = {
     TextSettings: "Text",
+    SidesSettings: "Text",
     SoundSettings: "Sound",
     FrameSettings: "Frames",
     PictureSettings: "Pictures",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from anaphora.errors import DataError
 from anaphora.files import parse_json
 
 KINDS = ("char", "word", "bpe")
+Learner = Callable[[Iterable[str]], "Tokenizer"]
 ENOUGH_TEXT = 32_000_000
 """Bytes of training text that vocabularies are learnt from; of more, evenly spaced rows are taken."""
 
@@ -37,11 +38,16 @@ class Tokenizer:
 
     def __init__(self, engine: Engine, kind: str, lowercase: bool, raw: bool = False):
         self._engine = engine
+        self._spell(
+            [engine.id_to_token(i) or "" for i in range(engine.get_vocab_size())], kind, lowercase, raw
+        )
+
+    def _spell(self, spellings: list[str], kind: str, lowercase: bool, raw: bool) -> None:
         self.kind = kind
         self.lowercase = lowercase
         self.raw = raw
-        self._spellings = [engine.id_to_token(i) or "" for i in range(engine.get_vocab_size())]
-        self._bytes = [self._bytes_of(i, spelling) for i, spelling in enumerate(self._spellings)]
+        self._spellings = spellings
+        self._bytes = [self._bytes_of(i, spelling) for i, spelling in enumerate(spellings)]
 
     @classmethod
     def train(
@@ -61,7 +67,7 @@ class Tokenizer:
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
         normalize = vocabularies.normalizer(kind, lowercase, raw).normalize_str
-        prepared = (normalize(_sound(text)) for text in texts)
+        prepared = (normalize(sound_text(text)) for text in texts)
         model: models.Model
         if kind == "bpe":
             model = vocabularies.byte_pairs(list(prepared), vocab_size, raw)
@@ -106,7 +112,7 @@ class Tokenizer:
             found = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError:
             for text in texts:
-                _sound(text)
+                sound_text(text)
             raise
         return [encoding.ids for encoding in found]
 
@@ -115,7 +121,9 @@ class Tokenizer:
         if not (self.raw and self.kind == "char"):
             pieces = _pieces(text)
             return np.concatenate([np.array(row, dtype=np.int32) for row in self.encode_batch(pieces)])
-        folded = self._engine.normalizer.normalize_str(_sound(text)) if self.lowercase else _sound(text)
+        folded = (
+            self._engine.normalizer.normalize_str(sound_text(text)) if self.lowercase else sound_text(text)
+        )
         points = np.frombuffer(folded.encode("utf-32-le"), dtype=np.uint32)
         table = self._characters
         known = np.minimum(points, len(table) - 1)
@@ -136,7 +144,7 @@ class Tokenizer:
         text = b"".join([self._bytes[i] for i in wanted]).decode("utf-8", errors="replace")
         if self.raw and self.kind == "word":
             text = text.replace("\n ", "\n")
-        exact = self.kind == "char" or (self.raw and self.kind == "bpe")
+        exact = self.kind in ("char", "own") or (self.raw and self.kind == "bpe")
         return text if exact else text.removeprefix(" ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -191,16 +199,18 @@ class PairTokenizer:
         cls, pairs: Source, *, kind: str, vocab_size: int, joint: bool = False, lowercase: bool = False
     ) -> PairTokenizer:
         """Learn the vocabularies from ``pairs``, or from evenly spaced ones when there is a lot of text."""
-        stride = 1 + pairs.text_bytes // ENOUGH_TEXT
-        rows = pairs.read(range(0, len(pairs), stride))
+        learn = functools.partial(Tokenizer.train, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+        return cls.learnt(pairs, learn, None if joint else learn)
+
+    @classmethod
+    def learnt(cls, pairs: Source, source: Learner, target: Learner | None) -> PairTokenizer:
+        """The tokenizers that functions of texts make of each side; without ``target``, one of both sides."""
+        rows = pairs.read(range(0, len(pairs), 1 + pairs.text_bytes // ENOUGH_TEXT))
         sources, targets = (source for source, _ in rows), (target for _, target in rows)
-        if joint:
-            both = itertools.chain(sources, targets)
-            shared = Tokenizer.train(both, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+        if target is None:
+            shared = source(itertools.chain(sources, targets))
             return cls(shared, shared, True)
-        source = Tokenizer.train(sources, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
-        target = Tokenizer.train(targets, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
-        return cls(source, target, False)
+        return cls(source(sources), target(targets), False)
 
     def to_json(self) -> str:
         """The text of a run's ``tokenizer.json``: each side in the format of the `tokenizers` library."""
@@ -213,8 +223,8 @@ class PairTokenizer:
         return json.dumps(sides, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> PairTokenizer:
-        """Read what `to_json` wrote."""
+    def from_json(cls, text: str, read: Callable[[str, bool], Tokenizer] | None = None) -> PairTokenizer:
+        """Read what `to_json` wrote; ``read(text, of the target)`` reads a side, by default `Tokenizer.from_json`."""
         try:
             sides = parse_json(text)
             if not isinstance(sides, dict):
@@ -226,8 +236,9 @@ class PairTokenizer:
             raise DataError(
                 f"The tokenizer cannot be used ({error}); restore tokenizer.json or train again."
             ) from None
-        shared = Tokenizer.from_json(json.dumps(source))
-        return cls(shared, shared if joint else Tokenizer.from_json(json.dumps(target)), joint)
+        read = read or (lambda side, _: Tokenizer.from_json(side))
+        shared = read(json.dumps(source), False)
+        return cls(shared, shared if joint else read(json.dumps(target), True), joint)
 
 
 def _pieces(text: str, size: int = 1 << 15) -> list[str]:
@@ -240,7 +251,7 @@ def _pieces(text: str, size: int = 1 << 15) -> list[str]:
     return pieces or [""]
 
 
-def _sound(text: str) -> str:
+def sound_text(text: str) -> str:
     """``text`` itself, or a `DataError` when it cannot be written as UTF-8."""
     try:
         text.encode("utf-8")

@@ -81,6 +81,11 @@ class Part(str):
         return self
 
     @property
+    def held(self) -> bool:
+        """Whether a run keeps the object itself, so that nothing is imported for it: a tokenizer of these libraries."""
+        return self.partition(":")[0].partition(".")[0] in ("tokenizers", "transformers")
+
+    @property
     def changed(self) -> bool:
         """Whether the source of the object is another than the one on record."""
         now = source_sha256(self.object)
@@ -166,7 +171,7 @@ def name_of(thing: Any) -> str:
 
 
 def _shortest_module(thing: Any) -> str:
-    module = str(thing.__module__ or "builtins")
+    module = str(getattr(thing, "__module__", None) or "builtins")
     parts = module.split(".")
     for end in range(1, len(parts)):
         shorter = ".".join(parts[:end])
@@ -245,9 +250,16 @@ def _found(module: str, name: str, text: str, where: str, run: Path | None) -> A
 
 @dataclass(frozen=True)
 class Own:
-    """Marks a setting that also takes an own part: ``cell: Annotated[Literal["lstm", "gru"], Own()]``."""
+    """Marks a setting that also takes an own part: ``cell: Annotated[Literal["lstm", "gru"], Own()]``.
 
-    also = "Callable[..., Any]"
+    ``objects``: any object is one, whether it can be called or not.
+    """
+
+    objects: bool = False
+
+    @property
+    def also(self) -> str:
+        return "Any" if self.objects else "Callable[..., Any]"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return _schema(self._take, handler(source))
@@ -255,7 +267,10 @@ class Own:
     def _take(self, value: Any, handler: Callable[[Any], Any], info: Any) -> Any:
         if isinstance(value, str) and not isinstance(value, Part):
             return Part(value) if is_part(value) else handler(value)
-        return Part.of(value) if is_part(value) else handler(value)
+        if isinstance(value, Path):
+            return handler(str(value))
+        whole = self.objects and not isinstance(value, bool | int | float | None)
+        return Part.of(value) if whole or is_part(value) else handler(value)
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,6 @@ class AttentionSettings(Settings):
 class Seq2SeqSettings(AttentionSettings, DecoderSettings, NetworkSettings):
     """Symbols in, symbols out."""
 
-    joint: bool = Field(
-        False,
-        description="One vocabulary for source and target (needed to tie their embeddings) instead of one each.",
-    )
     reverse_source: bool = Field(
         False,
         description="Feed the source last symbol first (Sutskever 2014): helps models without attention.",

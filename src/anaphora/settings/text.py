@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from anaphora.settings.base import Settings
+from anaphora.settings.own import Own
 
 
 class InputColumn(Settings):
@@ -37,7 +38,20 @@ class HoldoutSettings(Settings):
         return value
 
 
-class TextSettings(Settings):
+class TokenizerSettings(Settings):
+    """A tokenizer of the user's own."""
+
+    tokenizer: Annotated[str, Own(objects=True)] = Field(
+        "auto",
+        description="How texts become symbols: auto learns it as `tokens` says. Or your own: a tokenizer.json of the "
+        "`tokenizers` library (a path, or such an object), or a function that cuts a text into pieces, of which the "
+        "vocab_size most frequent are kept.",
+    )
+
+
+class TextSettings(TokenizerSettings):
+    """How texts are read and become symbols."""
+
     tokens: Literal["char", "word", "bpe"] = Field(
         "bpe",
         description="What one symbol is: a character, a word between spaces, or a piece learnt by byte pair "
@@ -59,3 +73,35 @@ class TextSettings(Settings):
         description="What to do with a broken row (wrong columns, broken UTF-8, an empty side): stop and name it, "
         "or skip it and report how many were skipped, and why.",
     )
+
+
+class SidesSettings(TextSettings):
+    """Texts that become others: each side may have symbols of its own kind."""
+
+    joint: bool = Field(
+        False,
+        description="One vocabulary for source and target (needed to tie their embeddings) instead of one each.",
+    )
+    source_tokens: Literal["", "char", "word", "bpe"] = Field(
+        "", description="What one symbol of the source is, where not what `tokens` says."
+    )
+    target_tokens: Literal["", "char", "word", "bpe"] = Field(
+        "", description="What one symbol of the target is, where not what `tokens` says."
+    )
+    target_tokenizer: Annotated[str, Own(objects=True)] = Field(
+        "", description="A tokenizer of your own for the target, where it is another than that of the source."
+    )
+
+    @model_validator(mode="after")
+    def _sides_fit(self) -> Self:
+        for key, own in (("source_tokens", self.tokenizer), ("target_tokens", self.target_tokenizer)):
+            value = getattr(self, key)
+            if value and (own or "auto") != "auto":
+                raise ValueError(f"{key} = {value!r} has no place beside a tokenizer of your own")
+        for key in ("source_tokens", "target_tokens", "target_tokenizer"):
+            if getattr(self, key) and self.joint:
+                raise ValueError(
+                    f"{key} = {getattr(self, key)!r} is for one side, but joint = true makes one vocabulary of both: set "
+                    "joint = false"
+                )
+        return self

@@ -192,6 +192,9 @@ class Estimator(Task):
         prepares the folder. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
         """
         self._check_fields(fields)
+        self.trusts = (
+            True  # what this process gave; under torchrun all but the first one read it from the folder
+        )
         if y is not None:
             data = self._join(data, y)
         self._note(data, fields)
@@ -316,6 +319,7 @@ class Estimator(Task):
         longer = {} if steps is None else {"steps": steps}
         back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
         self = cls(**{**back, **longer})
+        self.trusts = trust
         return self._go_on(folder, config, reporter, checkpoint)
 
     def _go_on(
@@ -451,6 +455,7 @@ class Estimator(Task):
     ) -> Self:
         """The trained estimator in a run folder; ``an.load`` calls this."""
         self = cls(**brought_back(config, folder, parts or {}, trust=trust, training=False))
+        self.trusts = trust
         run = RunFolder(folder)
         # first the weights: that verifies the files the rest is built from
         tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)

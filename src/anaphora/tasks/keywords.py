@@ -212,12 +212,17 @@ class AttentionKeywords(TypedDict, total=False):
 class Seq2SeqKeywords(TypedDict, total=False):
     """Encoder and decoder; a preset may change the defaults."""
 
-    joint: bool
-    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. Default: False."""
     reverse_source: bool
     """Feed the source last symbol first (Sutskever 2014): helps models without attention. Default: False."""
     input_feeding: bool
     """Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can no longer be trained all at once, so slower. Default: False."""
+
+
+class TokenizerKeywords(TypedDict, total=False):
+    """Tokenizer; a preset may change the defaults."""
+
+    tokenizer: str | Any
+    """How texts become symbols: auto learns it as `tokens` says. Or your own: a tokenizer.json of the `tokenizers` library (a path, or such an object), or a function that cuts a text into pieces, of which the vocab_size most frequent are kept. Default: 'auto'."""
 
 
 class TextKeywords(TypedDict, total=False):
@@ -229,6 +234,19 @@ class TextKeywords(TypedDict, total=False):
     """Fold text to lower case before tokenizing. Default: False."""
     bad_rows: Literal["strict", "skip"]
     """What to do with a broken row (wrong columns, broken UTF-8, an empty side): stop and name it, or skip it and report how many were skipped, and why. Default: 'strict'."""
+
+
+class SidesKeywords(TypedDict, total=False):
+    """Sides; a preset may change the defaults."""
+
+    joint: bool
+    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. Default: False."""
+    source_tokens: Literal["", "char", "word", "bpe"]
+    """What one symbol of the source is, where not what `tokens` says. Default: ''."""
+    target_tokens: Literal["", "char", "word", "bpe"]
+    """What one symbol of the target is, where not what `tokens` says. Default: ''."""
+    target_tokenizer: str | Any
+    """A tokenizer of your own for the target, where it is another than that of the source. Default: ''."""
 
 
 class EncoderKeywords(TypedDict, total=False):
@@ -362,7 +380,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TextKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -387,7 +405,7 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -414,7 +432,7 @@ LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "transformer
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool
@@ -553,7 +571,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -586,7 +604,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] |
 """The presets of `an.Captioner`, or a model of your own."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int
@@ -615,7 +633,7 @@ AnswererModel = Literal["lstm-attention", "transformer", "question-only"] | Call
 """The presets of `an.Answerer`, or a model of your own."""
 
 
-class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TextKeywords, total=False):
+class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
 
     tokens: Literal["char", "word", "bpe"]

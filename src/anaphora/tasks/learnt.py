@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
+from anaphora.data.tokenizers_own import own_tokenizer, read_own_tokenizer
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json
+from anaphora.settings import TextSettings
+from anaphora.settings.own import trusting
+from anaphora.settings.text import SidesSettings
+from anaphora.tasks.task import Task
 from anaphora.training.run import RunFolder
 
 T = TypeVar("T", Tokenizer, PairTokenizer)
 
 
-def read_tokenizer(run: RunFolder, kind: type[T]) -> T:
-    """The tokenizer of a run, or a `RunError` in one sentence."""
+def learn_tokenizer(
+    s: TextSettings, texts: Iterable[str], *, raw: bool = False, tokens: str = "", tokenizer: str = ""
+) -> Tokenizer:
+    """The tokenizer that the settings ask for, with a vocabulary learnt from ``texts`` unless the user brings one."""
+    size: dict[str, Any] = {"vocab_size": s.vocab_size, "lowercase": s.lowercase, "raw": raw}
+    own = tokenizer or s.tokenizer
+    if own == "auto":
+        return Tokenizer.train(texts, kind=tokens or s.tokens, **size)
+    return own_tokenizer(own, texts, **size)
+
+
+def learn_sides(s: SidesSettings, pairs: Source) -> PairTokenizer:
+    """The tokenizers of both sides of ``pairs``."""
+    source = partial(learn_tokenizer, s, tokens=s.source_tokens)
+    target = partial(learn_tokenizer, s, tokens=s.target_tokens, tokenizer=s.target_tokenizer)
+    return PairTokenizer.learnt(pairs, source, None if s.joint else target)
+
+
+def read_tokenizer(run: RunFolder, kind: type[T], m: Task) -> T:
+    """The tokenizer of the run of ``m``, or a `RunError` in one sentence."""
+    s = m.settings_
+
+    def read(text: str, target: bool = False) -> Tokenizer:
+        given: str = getattr(s, "tokenizer", "auto")
+        if target and s.target_tokenizer:
+            given = s.target_tokenizer
+        return read_own_tokenizer(text, given, trust=m.trusts or trusting())
+
     try:
-        return kind.from_json(run.read_text("tokenizer.json"))
+        text = run.read_text("tokenizer.json")
+        return PairTokenizer.from_json(text, read) if issubclass(kind, PairTokenizer) else read(text)
     except DataError as error:
         raise RunError(f"{run.tokenizer}: {error}") from None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.config import RunConfig
     from anaphora.tasks.info import TaskInfo
 
-NEEDED = ("cell", "model", "encoder", "features")
+NEEDED = ("cell", "model", "encoder", "features", "tokenizer", "target_tokenizer")
 """Settings whose parts a model is made of; the others matter to training alone."""
 
 
@@ -66,7 +66,7 @@ def brought_back(
     settings = resolve(config.task, {**values, **parts})
     found = parts_of(settings)
     for key, part in found.items():
-        if part.known or not (training or key.partition(".")[0] in NEEDED):
+        if part.known or part.held or not (training or key.partition(".")[0] in NEEDED):
             continue
         if not (trust or trusting() or part.harmless):
             call = "resume(RUN" if training else "an.load(RUN"

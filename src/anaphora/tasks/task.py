@@ -24,6 +24,8 @@ class Task(ABC):
     command: ClassVar[str]
     settings_: Any
     model_: Any
+    trusts: bool = False
+    """Whether the user allows what a run folder names to be executed: own parts, patterns of a tokenizer."""
 
     @abstractmethod
     def _open(

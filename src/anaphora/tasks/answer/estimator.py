@@ -36,7 +36,7 @@ from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
-from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
+from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
@@ -77,10 +77,7 @@ class Answerer(PictureEstimator):
     def _learn(self, data: PictureList) -> None:
         s = self.settings_
         rows = [row for about in data.texts for row in about]
-        questions = (row[0] for row in rows)
-        self.tokenizer_ = Tokenizer.train(
-            questions, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase
-        )
+        self.tokenizer_ = learn_tokenizer(s, (row[0] for row in rows))
         counts = Counter(row[1] for row in rows)
         if len(counts) < 2:
             raise DataError(
@@ -159,7 +156,7 @@ class Answerer(PictureEstimator):
     def _read_learnt(self, run: RunFolder) -> None:
         with reading_learnt(run, FORMAT) as learnt:
             self.answers_ = checked(list[str], learnt["answers"])
-        self.tokenizer_ = read_tokenizer(run, Tokenizer)
+        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size, "answers": len(self.answers_)}

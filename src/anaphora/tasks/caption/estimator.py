@@ -26,7 +26,7 @@ from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_picture, named_when_not_finite
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
-from anaphora.tasks.learnt import read_tokenizer
+from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import Output, check_n_best, output_response, outputs_of, search_settings
 from anaphora.tasks.own import own_model
@@ -63,11 +63,7 @@ class Captioner(PictureEstimator):
     # ------------------------------------------------------------------ training
 
     def _learn(self, data: PictureList) -> None:
-        s = self.settings_
-        texts = (text for rows in data.texts for (text,) in rows)
-        self.tokenizer_ = Tokenizer.train(
-            texts, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase
-        )
+        self.tokenizer_ = learn_tokenizer(self.settings_, (text for rows in data.texts for (text,) in rows))
 
     def _symbols(self, data: PictureList) -> float:
         # an epoch takes one of a picture's captions
@@ -114,7 +110,7 @@ class Captioner(PictureEstimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
-        self.tokenizer_ = read_tokenizer(run, Tokenizer)
+        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +20,7 @@ from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
-from anaphora.errors import AnaphoraError, DataError, RunError
-from anaphora.files import parse_json
+from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores
@@ -58,6 +56,7 @@ from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_inputs
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.learning import given_labels, label_kind, paired
+from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
@@ -154,9 +153,8 @@ class Classifier(Estimator):
         return first_weights(self.settings_, tokenizer, self.model_)
 
     def _learn_symbols(self, data: Any) -> Tokenizer:
-        s = self.settings_
         texts = (text for text, _ in data.read(range(0, len(data), 1 + data.text_bytes // ENOUGH_TEXT)))
-        return Tokenizer.train(texts, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase)
+        return learn_tokenizer(self.settings_, texts)
 
     def _symbols(self, data: Labelled) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
@@ -223,34 +221,18 @@ class Classifier(Estimator):
     def _write_learnt(self, run: RunFolder) -> None:
         if isinstance(self.inputs_, TextInputs):
             run.write_text("tokenizer.json", self.inputs_.tokenizer.to_json())
-        learnt = {"format": FORMAT, "inputs": self.inputs_.to_json(), "targets": self.targets_.to_json()}
-        run.write_text("learnt.json", json.dumps(learnt, ensure_ascii=False, indent=1) + "\n")
+        write_learnt(run, FORMAT, {"inputs": self.inputs_.to_json(), "targets": self.targets_.to_json()})
 
     def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            learnt = parse_json(run.read_text("learnt.json"))
-            if learnt["format"] != FORMAT:
-                raise ValueError(f"its format is {learnt['format']!r}, this version reads {FORMAT}")
+        with reading_learnt(run, FORMAT) as learnt:
             self.targets_ = Targets.from_json(learnt["targets"])
-            if learnt["inputs"]["kind"] == "vectors":
-                self.inputs_ = VectorInputs.from_json(learnt["inputs"])
-                return
-            if learnt["inputs"]["kind"] == "ngrams":
-                self.inputs_ = NGramInputs.from_json(learnt["inputs"])
-                return
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise RunError(
-                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
-            ) from None
-        try:
-            symbols = Tokenizer.from_json(run.read_text("tokenizer.json"))
-            self.inputs_ = TextInputs.from_json(symbols, learnt["inputs"])
-        except (ValueError, TypeError) as error:
-            raise RunError(
-                f"{run.learnt} cannot be used ({error}); restore it from a copy of the run."
-            ) from None
-        except DataError as error:
-            raise RunError(f"{run.tokenizer}: {error}") from None
+            inputs = learnt["inputs"]
+            if inputs["kind"] == "vectors":
+                self.inputs_ = VectorInputs.from_json(inputs)
+            elif inputs["kind"] == "ngrams":
+                self.inputs_ = NGramInputs.from_json(inputs)
+            else:
+                self.inputs_ = TextInputs.from_json(read_tokenizer(run, Tokenizer, self), inputs)
 
     def _vocabulary(self) -> dict[str, int]:
         return {**self.inputs_.sizes, "classes": len(self.targets_.names)}

@@ -79,7 +79,7 @@ def _transformer(s: LanguageSettings, symbols: int) -> Language:
 def _masked(s: LanguageSettings, symbols: int) -> MaskedLanguage:
     embedding = Embedding(symbols, s.hidden, scaled=True)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
-    return MaskedLanguage(transformer_encoder(s, embedding, places=s.context), output, context=s.context)
+    return MaskedLanguage(transformer_encoder(s, embedding, places=s.context + 1), output, context=s.context)
 
 
 def _with_output(

@@ -38,7 +38,7 @@ from anaphora.tasks.language.inference import LineScore, Listen, draw, judge_lin
 from anaphora.tasks.language.metrics import stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
-from anaphora.tasks.learnt import read_tokenizer
+from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import no_beam, no_target, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
@@ -95,9 +95,7 @@ class LanguageModel(Estimator):
         s = self.settings_
         stride = 1 + data.characters // ENOUGH_TEXT
         blocks = (block for number, block in enumerate(data.blocks()) if number % stride == 0)
-        return Tokenizer.train(
-            blocks, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase, raw=not s.lines
-        )
+        return learn_tokenizer(s, blocks, raw=not s.lines)
 
     def _symbols(self, data: Text) -> float:
         block = next(data.blocks())[:100_000]
@@ -200,7 +198,7 @@ class LanguageModel(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
-        self.tokenizer_ = read_tokenizer(run, Tokenizer)
+        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}

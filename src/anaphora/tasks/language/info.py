@@ -13,7 +13,7 @@ from anaphora.settings.language import LanguageSettings, ReadOptions
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 # bidirectional is refused by every preset, with a reason of its own
-_ALWAYS: Uses = ("tokens", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
+_ALWAYS: Uses = ("tokens", "tokenizer", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
 _SAMPLING = ("length", "temperature", "top_k", "top_p", "min_p")
 _NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional")
 _TRAINED: Uses = (TrainingSettings, "max_tokens", "tie", "valid_symbols")

@@ -180,7 +180,7 @@ class Tagger(Estimator):
         self.learnt_ = Learnt.from_json(run.read_text("learnt.json"), run.learnt)
         if self._direct:
             return
-        self.tokenizer_ = read_tokenizer(run, Tokenizer)
+        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
         self._make_reader()
 
     def _vocabulary(self) -> dict[str, int]:

@@ -28,7 +28,7 @@ from anaphora.settings.own import Part
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
-from anaphora.tasks.learnt import read_tokenizer, reading_learnt, write_learnt
+from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
 from anaphora.tasks.response import Response
@@ -94,9 +94,7 @@ class Transcriber(Estimator):
     def _learn(self, data: Recordings) -> None:
         s = self.settings_
         self.ear_ = Ear.learn(s, data)
-        self.tokenizer_ = Tokenizer.train(
-            data.transcripts, kind=s.tokens, vocab_size=s.vocab_size, lowercase=s.lowercase
-        )
+        self.tokenizer_ = learn_tokenizer(s, data.transcripts)
         counts: dict[str, int] = {}
         for text in data.transcripts:
             for word in self.tokenizer_.normalized(text).split():
@@ -176,7 +174,7 @@ class Transcriber(Estimator):
                 raise ValueError("it does not say what the model hears")
             self.ear_ = Ear(self.settings_, kind, rate, width)
             self.words_ = checked(list[str], learnt["words"])
-        self.tokenizer_ = read_tokenizer(run, Tokenizer)
+        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"features": self.ear_.width, "symbols": self.tokenizer_.size}

@@ -20,7 +20,7 @@ from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts, named_when_not_finite
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
-from anaphora.tasks.learnt import read_tokenizer
+from anaphora.tasks.learnt import learn_sides, read_tokenizer
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
@@ -75,10 +75,7 @@ class Translator(Estimator):
         )
 
     def _learn(self, data: Source) -> None:
-        s = self.settings_
-        self.tokenizer_ = PairTokenizer.train(
-            data, kind=s.tokens, vocab_size=s.vocab_size, joint=s.joint, lowercase=s.lowercase
-        )
+        self.tokenizer_ = learn_sides(self.settings_, data)
 
     def _symbols(self, data: Source) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
@@ -112,7 +109,7 @@ class Translator(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
-        self.tokenizer_ = read_tokenizer(run, PairTokenizer)
+        self.tokenizer_ = read_tokenizer(run, PairTokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"source": self.tokenizer_.source.size, "target": self.tokenizer_.target.size}

@@ -15,19 +15,18 @@ from anaphora.settings import (
     SearchSettings,
     Seq2SeqSettings,
     StackSettings,
-    TextSettings,
     TrainingSettings,
     TransformerSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import search_problem
-from anaphora.settings.text import InputColumn
+from anaphora.settings.text import InputColumn, SidesSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class TranslatorSettings(
-    EncoderSettings, TextSettings, Seq2SeqSettings, HoldoutSettings, TrainingSettings, SearchSettings
+    EncoderSettings, SidesSettings, Seq2SeqSettings, HoldoutSettings, TrainingSettings, SearchSettings
 ):
     model: Annotated[str, Own()] = Field(
         "lstm-attention", description="The preset: `anaphora models` lists them."
@@ -73,9 +72,9 @@ class TranslateOptions(SearchSettings, InputColumn):
 _SEARCH = tuple(SearchSettings.model_fields.keys() - {"coverage"})
 _ALWAYS: Uses = (
     EncoderSettings,
-    *(TextSettings, TrainingSettings, StackSettings),
+    *(SidesSettings, TrainingSettings, StackSettings),
     *_SEARCH,
-    *("joint", "tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),
+    *("tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "valid_examples"),
 )
 _RECURRENT: Uses = (*_ALWAYS, EmbeddingSettings, RecurrentSettings, DirectionSettings, "reverse_source")

@@ -1,0 +1,220 @@
+"""Tokenizers of the user's own: a file or an object of the `tokenizers` library, or a function that cuts a text.
+
+Their symbols follow our four special ones. A run keeps a `tokenizers` object whole; of a function it keeps the pieces, and
+the function is given again on load.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Engine
+
+from anaphora.data.symbols import EOS, SPELLINGS, UNK
+from anaphora.data.tokenizers import Tokenizer, sound_text
+from anaphora.errors import DataError, SettingsError
+from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files.schemas import checked
+from anaphora.settings.own import Part
+
+OWN = len(SPELLINGS)  # the first symbol that is not a special one
+_LARGEST = 1 << 28  # bytes of a tokenizer file
+Cut = Callable[[str], Sequence[str]]
+
+
+class CutTokenizer(Tokenizer):
+    """Pieces as a function cuts them, each with the space before it where pieces are joined by spaces."""
+
+    def __init__(self, cut: Cut, spellings: list[str], *, spaced: bool, lowercase: bool, raw: bool):
+        self._cut = cut
+        self._spell(spellings, "word" if spaced else "own", lowercase, raw)
+        self._table = {one: i for i, one in enumerate(spellings) if i >= OWN}
+
+    @classmethod
+    def learn(
+        cls, cut: Cut, texts: Iterable[str], *, vocab_size: int, lowercase: bool, raw: bool
+    ) -> CutTokenizer:
+        """The most frequent pieces, ties in the order of the alphabet. Where the pieces of every text put together give it
+        back they are joined by nothing, else by single spaces."""
+        counts: Counter[str] = Counter()
+        spaced = False
+        for text in texts:
+            for line in _lines(text, raw):
+                line = line.lower() if lowercase else line
+                found = _pieces(cut, line)
+                counts.update(found)
+                spaced = spaced or "".join(found) != line
+        ranked = [one for one in sorted(counts, key=lambda one: (-counts[one], one)) if one != "\n"]
+        first = [*SPELLINGS, "\n"] if raw else [*SPELLINGS]
+        kept = [f" {piece}" if spaced else piece for piece in ranked]
+        return cls(cut, [*first, *kept][:vocab_size], spaced=spaced, lowercase=lowercase, raw=raw)
+
+    def _spelled(self, text: str) -> Iterator[str]:
+        """The pieces of ``text`` with their spaces, and a line break between lines of raw text."""
+        space = " " if self.kind == "word" else ""
+        for number, line in enumerate(_lines(sound_text(text), self.raw)):
+            if number:
+                yield "\n"
+            for piece in _pieces(self._cut, line.lower() if self.lowercase else line):
+                yield space + piece
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[self._table.get(piece, UNK) for piece in self._spelled(text)] for text in texts]
+
+    def normalized(self, text: str) -> str:
+        whole = "".join(self._spelled(text))
+        return whole.replace("\n ", "\n").removeprefix(" ") if self.kind == "word" else whole
+
+    def to_json(self) -> str:
+        facts = {"spaced": self.kind == "word", "lowercase": self.lowercase, "raw": self.raw}
+        return json.dumps({"own": "cut", **facts, "pieces": self._spellings[OWN:]}, ensure_ascii=False)
+
+
+class EngineTokenizer(Tokenizer):
+    """A tokenizer of the `tokenizers` library, its symbols numbered from 4 on."""
+
+    def __init__(self, engine: Engine, lowercase: bool, raw: bool):
+        engine.no_padding()
+        engine.no_truncation()
+        self._engine = engine
+        size = 1 + max(engine.get_vocab().values(), default=-1)
+        if not size:
+            raise DataError("The tokenizer has no symbols; train it first.")
+        spellings = [*SPELLINGS, *(engine.id_to_token(i) or "" for i in range(size))]
+        self._spell(spellings, "tokenizers", lowercase, raw)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        given = [text.lower() if self.lowercase else text for text in texts]
+        return [[i + OWN for i in ids] for ids in super().encode_batch(given)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        kept = [int(i) for i in takewhile(lambda i: i != EOS, ids)]
+        if UNK not in kept:
+            return str(self._engine.decode([i - OWN for i in kept if i >= OWN], skip_special_tokens=False))
+        place = kept.index(UNK)
+        parts = (self.decode(kept[:place]), "<unk>", self.decode(kept[place + 1 :]))
+        return " ".join(part for part in parts if part)
+
+    def normalized(self, text: str) -> str:
+        return self.decode(self.encode(text))
+
+    @cached_property
+    def line_break(self) -> int:
+        (ids,) = self.encode_batch(["\n"])
+        if len(ids) != 1:
+            raise DataError(
+                "The tokenizer has no symbol for a line break, which running text needs; set lines = true."
+            )
+        return ids[0]
+
+    def to_json(self) -> str:
+        facts = {"own": "tokenizers", "lowercase": self.lowercase, "raw": self.raw}
+        return json.dumps({**facts, "engine": json.loads(self._engine.to_str())}, ensure_ascii=False)
+
+
+def own_tokenizer(
+    given: str, texts: Iterable[str], *, vocab_size: int, lowercase: bool, raw: bool = False
+) -> Tokenizer:
+    """The tokenizer that the setting ``tokenizer`` names or holds; the vocabulary of a function is learnt from ``texts``."""
+    if not isinstance(given, Part):
+        return EngineTokenizer(_engine(_file_text(given), given), lowercase, raw)
+    thing = given.made()
+    engine = getattr(thing, "backend_tokenizer", thing)  # of a fast tokenizer of transformers
+    if isinstance(engine, Engine):
+        try:
+            return EngineTokenizer(_engine(engine.to_str(), given), lowercase, raw)
+        except Exception as error:
+            if isinstance(error, DataError):
+                raise
+            raise SettingsError(
+                [f"tokenizer = {given} cannot be written to a file ({error}), so no run could keep it."]
+            ) from None
+    return CutTokenizer.learn(_cut(given), texts, vocab_size=vocab_size, lowercase=lowercase, raw=raw)
+
+
+def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
+    """What ``to_json`` of any tokenizer wrote; ``given`` is the setting of the run, with the function where it has one.
+
+    Patterns of a run's tokenizer are run on every text, and one made for it takes hours: they need ``trust``.
+    """
+    try:
+        found = parse_json(text)
+        own = found.get("own") if isinstance(found, dict) else None
+        if own is None:
+            return Tokenizer.from_json(text)
+        flags = {name: checked(bool, found[name]) for name in ("lowercase", "raw")}
+        if own == "cut":
+            pieces, spaced = checked(list[str], found["pieces"]), checked(bool, found["spaced"])
+            return CutTokenizer(_cut(given), [*SPELLINGS, *pieces], spaced=spaced, **flags)
+        if own == "tokenizers":
+            if not trust and _has_pattern(found["engine"]):
+                raise DataError(
+                    "The tokenizer has patterns of its own, which are run on every text; allow them with trust=True "
+                    "(--trust-parts) if you trust the run."
+                )
+            return EngineTokenizer(_engine(json.dumps(found["engine"]), "tokenizer"), **flags)
+        reason = f"own = {own!r} is unknown"
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = str(error)
+    raise DataError(f"The tokenizer cannot be used ({reason}); restore the file or train again.")
+
+
+def _has_pattern(given: Any) -> bool:
+    inside = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+    return (isinstance(given, dict) and "Regex" in given) or any(map(_has_pattern, inside))
+
+
+def _file_text(path: str) -> str:
+    try:
+        return read_bytes(Path(path), most=_LARGEST).decode("utf-8")
+    except OSError as error:
+        raise SettingsError([f"tokenizer = {path!r} cannot be read: {clause(error)}."]) from None
+    except ValueError as error:
+        raise SettingsError([f"tokenizer = {path!r} is not a tokenizer.json ({error})."]) from None
+
+
+def _engine(text: str, name: str) -> Engine:
+    """A copy of its own, so that nothing changes the user's."""
+    try:
+        return Engine.from_str(text)
+    except Exception as error:  # the library raises plain Exception
+        raise DataError(
+            f"{name} is not a tokenizer of the `tokenizers` library ({(str(error).splitlines() or [''])[0]}); give its "
+            "tokenizer.json."
+        ) from None
+
+
+def _cut(given: str) -> Cut:
+    if not isinstance(given, Part):
+        raise DataError("The run was trained with a function that cuts texts; give it again as tokenizer=….")
+    thing = given.made()
+    found = getattr(thing, "tokenize", thing)
+    if not callable(found):
+        raise SettingsError(
+            [f"tokenizer = {given} must be a function of a text, or have a method tokenize(text)."]
+        )
+
+    def cut(text: str) -> Sequence[str]:
+        pieces = found(text)
+        if not isinstance(pieces, list | tuple) or not all(isinstance(piece, str) for piece in pieces):
+            got = "other things" if isinstance(pieces, list | tuple) else f"a {type(pieces).__name__}"
+            raise SettingsError(
+                [f"tokenizer = {given} must cut a text into a list of texts, but gave {got}."]
+            )
+        return pieces
+
+    return cut
+
+
+def _pieces(cut: Cut, line: str) -> list[str]:
+    return [piece for piece in cut(line) if piece] if line else []
+
+
+def _lines(text: str, raw: bool) -> list[str]:
+    return text.split("\n") if raw else [text]
