@@ -124,7 +124,7 @@ def test_it_prints_and_becomes_json() -> None:
     told = nn.Recurrent(nn.LSTM(I, H), layers=2, bidirectional=True).explain(torch.randn(B, T, I))
     lines = str(told).splitlines()
     assert lines[0].startswith(f"layer 1, forward: {told.choices[0].backend} (")
-    assert len(lines) == 4 + len(BACKENDS) - 1
+    assert len(lines) == 4 + 1 + len(BACKENDS) - 1  # the states, and why not each other backend
     assert lines[-1] == f"layer 2, backward: {told.choices[3].backend}, as above"
     found = json.loads(json.dumps(told.to_dict()))
     assert [c["layer"] for c in found["choices"]] == [1, 1, 2, 2]

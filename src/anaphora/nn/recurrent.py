@@ -152,7 +152,7 @@ class Recurrent(Watched):
                 value = x.new_zeros(*x.shape[:2], cell.inputs).requires_grad_(learns) if layer else x
                 runs = self._runs(layer, value, lengths, firsts, weights)
                 for direction, run in zip(("forward", "backward"), runs, strict=False):
-                    choices.append(Choice.of(layer + 1, direction, explain_layer(run)))
+                    choices.append(Choice.of(layer + 1, direction, explain_layer(run), self.state))
         return Explanation(tuple(choices))
 
     def _layers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,20 +19,23 @@ class Choice:
     why: str
     others: Mapping[str, str]  # every other backend: why it does not run
     stand_in: str | None  # runs shapes that are not captured yet; None where there is no such thing
+    states: tuple[str, ...] = ()  # which states are a map, scan, walk or loop over time, and why not a scan
 
     @classmethod
-    def of(cls, layer: int, direction: str, decision: Decision) -> Choice:
+    def of(cls, layer: int, direction: str, decision: Decision, names: Sequence[str] = ()) -> Choice:
         others: dict[str, str] = {name: reason for name, reason in decision.others.items()}  # noqa: C416
-        return cls(layer, direction, decision.backend, decision.why, others, decision.stand_in)
+        states = tuple(ring.describe(names) for ring in decision.rings)
+        return cls(layer, direction, decision.backend, decision.why, others, decision.stand_in, states)
 
     @property
     def _reasons(self) -> tuple[Any, ...]:
-        return self.backend, self.why, self.others, self.stand_in
+        return self.backend, self.why, self.others, self.stand_in, self.states
 
     def __str__(self) -> str:
         meanwhile = f"; {self.stand_in} until a shape is captured" if self.stand_in else ""
         width = max(map(len, self.others))
         lines = [f"{self.backend} ({self.why}{meanwhile})"]
+        lines += [f"  {text}" for text in self.states]
         lines += [f"  not {name:{width}}  {reason}" for name, reason in self.others.items()]
         return "\n".join(lines)
 

@@ -36,6 +36,7 @@ from anaphora.kernels.recurrence.backends.persistent import run as persistent
 from anaphora.kernels.recurrence.backends.torch_ops import bptt as torch_ops
 from anaphora.kernels.recurrence.backends.torch_ops import fixed
 from anaphora.kernels.recurrence.backends.triton import run as triton
+from anaphora.kernels.recurrence.front.rings import Ring
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine, Prepared
 from anaphora.kernels.recurrence.tuning import H200, Region, thresholds
@@ -55,6 +56,7 @@ class Decision:
     others: Mapping[BackendName, str]  # every other backend: why it does not run
     cannot: Mapping[BackendName, str]  # those that could not, not even if forced
     stand_in: BackendName | None = None  # runs shapes that are not captured yet
+    rings: tuple[Ring, ...] = ()  # how the states depend on each other; empty where there is no plan
 
 
 def choose(case: Case) -> Decision:
@@ -75,7 +77,8 @@ def choose(case: Case) -> Decision:
     stand_in: BackendName | None = None
     if chosen.name == "triton":
         stand_in = next((name for name in ("persistent", "cudnn") if name not in cannot), None)
-    return Decision(chosen.name, chosen.about, others, cannot, stand_in)
+    rings = () if case.plan is None else case.plan.rings
+    return Decision(chosen.name, chosen.about, others, cannot, stand_in, rings)
 
 
 def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) -> str | None:

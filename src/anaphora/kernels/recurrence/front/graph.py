@@ -297,3 +297,14 @@ def ancestors(roots: Iterable[Node]) -> list[Node]:
             seen[node.number] = node
             stack.extend(node.args)
     return [seen[k] for k in sorted(seen)]
+
+
+def parts_of(node: Node) -> list[tuple[Node, int]]:
+    """A value's parts with the columns they start at; one part unless it is a concatenation."""
+    if node.op != "cat":
+        return [(node, 0)]
+    parts, at = [], 0
+    for part in node.args:
+        parts.append((part, at))
+        at += part.width
+    return parts

@@ -17,6 +17,7 @@ from anaphora.kernels.recurrence.front.graph import (
     Node,
     ancestors,
 )
+from anaphora.kernels.recurrence.front.rings import MatrixName, Ring, find_rings
 from anaphora.kernels.recurrence.front.trace import Trace
 
 GIVEN = frozenset({"step", "row", "vector", "const"})  # at hand in both passes without being kept
@@ -76,7 +77,14 @@ class Plan:
     operands: list[tuple[int, Node]] = field(
         default_factory=list
     )  # (matrix, what it multiplies), to be kept too
+    rings: tuple[Ring, ...] = ()  # which states need a loop over time, those read first
+    unread: bool = False  # no step reads the output of the step before
     cache: Cache = field(default_factory=Cache, repr=False, compare=False)
+
+    @property
+    def loops(self) -> Ring | None:
+        """A ring that needs a loop over time; None where columns never mix from step to step."""
+        return next((ring for ring in self.rings if ring.kind == "loop"), None)
 
     @cached_property
     def products(self) -> list[Node]:
@@ -93,6 +101,7 @@ def make_plan(
 ) -> Plan:
     """Merge the trace's products, derive the backward pass and decide what is kept in between; raises CannotTrace."""
     outputs, matrices = _merge_products(trace)
+    rings = find_rings(outputs, _matrix_names(trace, matrices))
     read = {n.index for n in ancestors(outputs) if n.op == "state"}
     for i in range(len(state_widths)):
         if i not in read:
@@ -111,12 +120,28 @@ def make_plan(
         row_widths,
         [w for _, w in trace.vectors],
         backward,
+        rings=rings,
+        unread=0 not in read,
     )
     for product in plan.products:
         if product.args[0].op != "step":
             plan.operands.append((product.index, product.args[0]))
     _choose_kept(plan)
     return plan
+
+
+def _matrix_names(trace: Trace, matrices: list[Matrix]) -> MatrixName:
+    """The name of the parameter that makes a column of a merged product."""
+
+    def name_of(matrix: int, column: int) -> str:
+        for part in matrices[matrix].parts:
+            known, out, _ = trace.matrices[part]
+            if column < out:
+                return trace.name_of(known)
+            column -= out
+        raise IndexError(column)
+
+    return name_of
 
 
 def backward_roots(backward: Derivative) -> list[Node]:

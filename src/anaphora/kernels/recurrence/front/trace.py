@@ -89,6 +89,16 @@ class Trace:
                 made.append(value if p.part is None else value[p.part])
         return made
 
+    def name_of(self, known: Known) -> str:
+        """The parameter a tensor is, or is made from."""
+        stack = [known]
+        while stack:
+            how = self.preparations[stack.pop().index]
+            if how.name is not None:
+                return how.name
+            stack += [leaf for leaf in _flat((how.args, how.kwargs)) if isinstance(leaf, Known)]
+        return "of the step"
+
     def boundary(self, params: Params) -> tuple[list[Tensor], list[Tensor]]:
         """The matrices, each ``(out, in)``, and the vectors, each ``(n,)``, that the graph refers to."""
         made = self.prepare(params)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anaphora.kernels.recurrence.backends.c.tables import Product, Store, Tables
-from anaphora.kernels.recurrence.front.graph import COSTLY, REDUCTIONS, Node
+from anaphora.kernels.recurrence.front.graph import COSTLY, REDUCTIONS, Node, parts_of
 
 _EXPRESSIONS = {
     "add": "({0}+{1})",
@@ -98,7 +98,7 @@ class StepCode:
         self.reductions = self._reductions()
         work: dict[tuple[int, int], list[tuple[Node, str, Store | None, int]]] = {}
         for store in self.stores:
-            for part, start in _parts(store.node):
+            for part, start in parts_of(store.node):
                 work.setdefault(self.level(part), []).append((part, f"o{start}", store, start))
         for node in self.reductions:
             work.setdefault(self.level(node.args[0]), []).append((node, "", None, 0))
@@ -326,14 +326,3 @@ def _reductions(reduced: list[tuple[Node, str]], bound: str) -> list[str]:
         lines.append(f"row_sums({count}, rows_{number}, {bound}, sums_{number});")
         lines += [f"const R {_name(node)} = sums_{number}[{i}];" for i, (node, _) in enumerate(some)]
     return lines
-
-
-def _parts(node: Node) -> list[tuple[Node, int]]:
-    """A value's parts with where they start; one part unless it is a concatenation."""
-    if node.op != "cat":
-        return [(node, 0)]
-    parts, at = [], 0
-    for part in node.args:
-        parts.append((part, at))
-        at += part.width
-    return parts
