@@ -24,6 +24,8 @@ from pathlib import Path
 PACKAGES = (
     "anaphora",
     "torch",
+    "torch._dynamo",
+    "numba",
     "numpy",
     "pydantic",
     "rich.console",
@@ -32,7 +34,7 @@ PACKAGES = (
     "sacrebleu",
     "anaphora.cli.main",
 )
-"""The first sets what must be set before torch is imported."""
+"""The first sets what must be set before torch is imported. Every optimizer of torch imports ``torch._dynamo``, for a second."""
 ASKING = """\
 #!{python} -IS
 import json, os, socket, sys

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -65,3 +68,39 @@ def test_state_comes_back_by_name(kind):
     two_steps(second, other)
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+COMPILER = """
+import sys, torch
+from torch import nn
+from anaphora.settings import TrainingSettings
+from anaphora.training.optimizers import build_optimizer, optimizer_tensors, plain_step, restore_optimizer
+
+def trained(kind):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    settings = TrainingSettings(optimizer=kind, weight_decay=0.1)
+    for _ in range(2):  # the second with the state of the first
+        optimizer = build_optimizer(model, settings)
+        if _:
+            restore_optimizer(model, optimizer, kept)
+        model.zero_grad()
+        model(torch.ones(4, 3)).square().sum().backward()
+        plain_step(optimizer)
+        kept = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    return model.weight.detach()
+
+kinds = ("adam", "adamw", "sgd")
+before = [trained(kind) for kind in kinds]
+assert "torch._dynamo" not in sys.modules
+import torch._dynamo
+assert all(torch.equal(a, trained(kind)) for a, kind in zip(before, kinds))
+marked = torch.optim.Optimizer.add_param_group.__wrapped__.__dynamo_disable
+assert marked.__module__.startswith("torch._dynamo"), marked.__module__
+"""
+
+
+def test_training_does_not_load_the_compiler_of_torch():
+    """Loading it takes more than a second; once something else has loaded it, torch marks the methods as always."""
+    done = subprocess.run([sys.executable, "-c", COMPILER], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

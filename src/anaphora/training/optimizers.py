@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,11 +35,44 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     groups = [group for group in groups if group["params"]]
     if isinstance(settings.optimizer, Part):
         return own_optimizer(settings.optimizer, groups, settings)
+    _leave_compiler_unloaded()
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in trainable)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, fused=fused)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return kind(groups, lr=settings.lr, betas=BETAS, eps=EPSILON, fused=fused)
+
+
+def plain_step(optimizer: torch.optim.Optimizer) -> None:
+    """``optimizer.step()``, without loading torch's compiler where nothing has: torch loads it there only to pause it."""
+    if "torch._dynamo" in sys.modules or type(optimizer) not in (*_ADAM, torch.optim.SGD):
+        optimizer.step()
+        return
+    with torch.no_grad():
+        inspect.unwrap(type(optimizer).step)(optimizer)
+
+
+def _leave_compiler_unloaded() -> None:
+    """Spare a training the second or two in which torch loads its compiler, to mark methods of optimizers as not for it.
+
+    torch keeps the marked method where a plain one is put here; once the compiler is loaded, torch's marking goes on.
+    """
+    for method in (
+        torch.optim.Optimizer.add_param_group,
+        torch.optim.Optimizer.state_dict,
+        torch.optim.Optimizer.load_state_dict,
+    ):
+        plain: Any = getattr(method, "__wrapped__", None)
+        if plain is None or hasattr(plain, "__dynamo_disable") or "torch._dynamo" in sys.modules:
+            continue
+
+        def unmarked(*args: Any, _method: Any = method, _plain: Any = plain, **kwargs: Any) -> Any:
+            if "torch._dynamo" not in sys.modules:
+                return _plain(*args, **kwargs)
+            del _plain.__dynamo_disable
+            return _method(*args, **kwargs)
+
+        plain.__dynamo_disable = unmarked
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, peak: float) -> None:
@@ -83,6 +118,7 @@ def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) 
         torch._foreach_sub_(steps, [bad] * len(steps))
 
 
+_ADAM = (torch.optim.Adam, torch.optim.AdamW)
 _QUANTITIES = ("exp_avg", "exp_avg_sq", "step")
 
 

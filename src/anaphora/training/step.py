@@ -23,7 +23,7 @@ from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.distributed import Group, LossModule, local_gradients, wrap
 from anaphora.training.objective import Objective
-from anaphora.training.optimizers import build_optimizer, set_learning_rate, step_of_gpu
+from anaphora.training.optimizers import build_optimizer, plain_step, set_learning_rate, step_of_gpu
 from anaphora.training.precision import LossScale, Precision, autocast
 from anaphora.training.seeding import seed_everything
 from anaphora.training.sums import Numbers, Sums
@@ -127,7 +127,7 @@ class Stepper:
             if factor != 1.0:
                 torch._foreach_mul_(self._gradients(), factor)
             set_learning_rate(self.optimizer, lr, self.settings.lr)
-            self.optimizer.step()
+            plain_step(self.optimizer)
         # Fused optimizers leave the count of changes as it was, by which packed weights notice that they are old.
         torch.autograd.graph.increment_version(self._parameters)
         self.scale.stepped()
