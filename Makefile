@@ -37,8 +37,8 @@ test: lint browser ## lint, types, layers, and every test that is not slow
 test-all: lint browser ## the same with the slow suites
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300)
+fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300) --cases $(or $(CASES),0)
 
 lint: $(READY)   ## ruff, mypy, import-linter, pins, licences and words
 	@$(BIN)/ruff check .

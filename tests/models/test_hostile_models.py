@@ -78,6 +78,9 @@ def put(name, place, value):
         (put("bounds", 0, 1), "bounds"),
         (put("log_prob", 3, np.nan), "log_prob"),
         (put("log_prob", 3, 1.0), "log_prob"),
+        (put("log_prob", 3, -1e300), "log_prob"),  # a perplexity beyond float64 was an OverflowError
+        (put("backoff", 3, 1e300), "backoff"),
+        (put("backoff", 3, np.inf), "backoff"),
         (lambda a: a.update(bounds=a["bounds"].astype(np.float32)), "bounds"),
         (lambda a: a.update(backoff=a["backoff"][:-1]), "backoff"),
         (lambda a: a.update(word=a["word"].astype(np.float32)), "word"),
@@ -89,6 +92,13 @@ def test_a_table_that_the_kernels_would_walk_out_of_is_refused(ngram, change, re
     with pytest.raises(RunError, match=rf"damaged \(.*{reason}") as caught:
         NGram.load(resealed(ngram, change))
     assert "\n" not in str(caught.value)
+
+
+def test_a_perplexity_beyond_float64_is_infinite(ngram):
+    """X5: each logarithm may be, and their mean is too small for 10 to the power of it."""
+    model = NGram.load(resealed(ngram, put("log_prob", slice(4, None), -900.0)))
+    assert model.score(["c c c c"])["perplexity"] == np.inf
+    assert model.perplexity(["c c c c"]) == np.inf
 
 
 def test_a_chain_of_suffixes_longer_than_the_kernel_keeps_is_refused(ngram):
@@ -181,6 +191,25 @@ def test_classical_models_with_wrong_facts_or_arrays_are_refused_in_a_sentence(t
                 continue
             refused += 1
     assert refused > 60
+
+
+def test_a_regression_that_gives_no_finite_coefficients_is_refused(tmp_path):
+    """X5: every number of the factor is finite, what is solved with it is not, and eigenvalues were a LinAlgError."""
+    saved(tmp_path)
+    arrays, facts = load_arrays(tmp_path / "VAR", "VAR")
+    arrays = {"triangle": arrays["triangle"].copy()}
+    arrays["triangle"][1, 1], arrays["triangle"][1, -1] = 1e-300, 1e300
+    save_arrays(tmp_path / "changed", "VAR", arrays, facts)
+    with pytest.raises(RunError, match="coefficients that are not finite"):
+        VAR.load(tmp_path / "changed")
+
+
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_vectors_too_large_or_small_to_square_in_float32_have_a_direction(size):
+    """X8: their lengths were ∞ or 0, and every similarity 0 without a word."""
+    vectors = WordVectors(["a", "b", "c"], np.array([[1, 1], [2, 2], [1, -1]]) * size)
+    assert vectors.similarity("a", "b") == pytest.approx(1)
+    assert vectors.most_similar("a", 1)[0][0] == "b"
 
 
 @pytest.mark.parametrize("kind", [Word2Vec, GloVe])

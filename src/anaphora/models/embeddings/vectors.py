@@ -165,7 +165,8 @@ class WordVectors:
 
 def unit(matrix: Array) -> Array:
     """Rows ``(n, d)`` divided by their lengths; zeros stay zeros."""
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    # in float64, row by row: the squares of large or small float32 numbers are beyond float32
+    lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))[:, None]
     return np.asarray(matrix / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 

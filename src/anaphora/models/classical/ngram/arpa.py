@@ -23,7 +23,7 @@ import numpy as np
 from anaphora.data.lines import lines_of
 from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
-from anaphora.models.classical.ngram.table import BackoffTable
+from anaphora.models.classical.ngram.table import LEAST, BackoffTable
 from anaphora.models.classical.ngram.text import Words
 
 Array = np.ndarray[Any, Any]
@@ -174,8 +174,10 @@ def _read_row(reader: _Reader, n: int, done: int, size: int) -> tuple[list[str],
         log_prob, backoff = float(fields[0]), float(fields[n + 1]) if len(fields) == n + 2 else 0.0
     except ValueError:
         raise reader.wrong("a probability or a backoff weight is not a number") from None
-    if not log_prob <= 0 or not -math.inf < backoff < math.inf:
-        raise reader.wrong(f"log10 p = {fields[0]} is above 0 or a weight is not finite")
+    if not (log_prob == -math.inf or LEAST <= log_prob <= 0) or not LEAST <= backoff <= -LEAST:
+        raise reader.wrong(
+            f"log10 p = {fields[0]} is above 0 or below {LEAST:.0f}, or a weight is beyond these"
+        )
     return fields[1 : n + 1], log_prob if log_prob > -math.inf else NO_UNKNOWN, backoff
 
 

@@ -135,7 +135,7 @@ class NGram:
         return self.score(data)["perplexity"]
 
     def score(self, data: Text) -> dict[str, float]:
-        """Perplexity with and without unknown words, and what it is made of.
+        """Perplexity with and without unknown words (∞ beyond 10³⁰⁸), and what it is made of.
 
         ``symbols`` counts </s>, not <s>. Without unknown words, their log p is left out of the sum and they are left
         out of the count; they stay in the histories.
@@ -148,8 +148,8 @@ class NGram:
         known = ids[real] != UNK
         total, known_total = float(found.sum()), float(found[known].sum())
         return {
-            "perplexity": 10 ** (-total / len(found)),
-            "perplexity_known": 10 ** (-known_total / int(known.sum())),
+            "perplexity": _power(-total / len(found)),
+            "perplexity_known": _power(-known_total / int(known.sum())),
             "log_prob": total * _LN10,
             "symbols": float(len(found)),
             "sentences": float((~real).sum()),
@@ -235,6 +235,10 @@ class NGram:
         """What the model was made with."""
         names = ("order", "smoothing", "k", "tokens", "vocab_size", "min_count", "prune")
         return {name: getattr(self, name) for name in names}
+
+
+def _power(exponent: float) -> float:
+    return 10**exponent if exponent < 308 else math.inf
 
 
 def _problems(model: NGram) -> list[str]:

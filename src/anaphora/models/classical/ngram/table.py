@@ -17,6 +17,8 @@ from anaphora.models.classical.ngram.smoothing import Estimate
 Array = np.ndarray[Any, Any]
 LONGEST = 32
 """The highest order of a model."""
+LEAST = -1000.0
+"""No logarithm (base 10) of a probability above 0 is less: float64 ends at −324, and ARPA files write −99 for 0."""
 
 
 @dataclass(eq=False)
@@ -60,8 +62,10 @@ class BackoffTable:
             values = getattr(self, name)
             if values.shape != (nodes,) or values.dtype.kind != kind:
                 raise ValueError(f"{name} has the shape {values.shape} and the type {values.dtype}")
-        if np.isnan(self.log_prob).any() or (self.log_prob > 1e-6).any() or np.isnan(self.backoff).any():
-            raise ValueError("log_prob or backoff holds what is no logarithm of a probability")
+        for name, highest in (("log_prob", 1e-6), ("backoff", -LEAST)):
+            values = getattr(self, name)
+            if not ((values == -np.inf) | ((values >= LEAST) & (values <= highest))).all():
+                raise ValueError(f"{name} holds what is no logarithm of a probability")
         if self.word.min() < 0 or self.word.max() >= self.symbols or (np.diff(self.parent[1:]) < 0).any():
             raise ValueError("word or parent is out of range")
         if self.word[1 : bounds[2]].tolist() != list(range(self.symbols)):

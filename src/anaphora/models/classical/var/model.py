@@ -334,4 +334,6 @@ class VAR:
             if not np.isfinite(factor).all() or made._rows <= size - values:
                 raise ValueError("triangle or rows is no fit of a model")
             made._solve(values)
+            if not all(np.isfinite(a).all() for a in (made._beta, made.covariance)):
+                raise ValueError("triangle gives coefficients that are not finite")
         return made
