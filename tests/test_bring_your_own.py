@@ -46,6 +46,21 @@ def given_again(m: Any) -> dict[str, Any]:
     return {root: getattr(m.settings_, root) for root in roots}
 
 
+def test_a_search_and_a_language_model_change_what_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run_way("18. A search, and a language model")
+    m, asked = names["m"], {"search": names["no_echo"], "lm": names["lm"]}
+    loaded = an.load("runs/search")
+    assert loaded.predict(["a good film"], **asked, lm_weight=0.2) == names["outputs"]
+    plain, heavy = (
+        m.predict(["a good film"], details=True, beam=3, no_repeat=1, **lm)[0]
+        for lm in ({}, asked | {"lm_weight": 50.0})
+    )
+    assert plain.score != heavy.score
+
+
 def interrupt(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     step = Trainer._step
 
@@ -83,7 +98,9 @@ def test_trained_interrupted_resumed_loaded_and_inspected(
     for key, weight in m.model_.state_dict().items():
         assert torch.equal(weight, resumed.model_.state_dict()[key]), key
     loaded = an.load(folder, **{k: v for k, v in given_again(m).items() if k in NEEDED})
-    x = ["a good film"] if m.command == "classify" else [["the", "cat"]]
+    x = names[
+        {"classify": "reviews", "tag": "tagged", "translate": "pairs", "transcribe": "spoken"}[m.command]
+    ][0][:1]
     assert loaded.predict(x) == m.predict(x)
     assert loaded.probe(x[0]).tokens
 

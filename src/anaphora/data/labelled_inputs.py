@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import Array, as_sequence, picture_size
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
+
+Features = Callable[[Array, str], Array]
+"""The user's own: of a sequence and what to call it in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,16 @@ class VectorInputs:
     scale: Array
     size: tuple[int, int] | None = None
     """Rows and columns of a picture; None for sequences."""
+    features: Features | None = field(default=None, compare=False)
+    """What the user makes of each sequence, by its name, before it is scaled."""
     kind = "vectors"
 
     @classmethod
-    def learn(cls, sequences: Sequence[Array], how: str) -> VectorInputs:
+    def learn(cls, sequences: Sequence[Array], how: str, own: Features | None = None) -> VectorInputs:
         """Mean and standard deviation of the training data; a feature that never changes is only shifted."""
+        if own is not None:
+            sequences = [own(x, f"example {i}") for i, x in enumerate(sequences, start=1)]
+            return replace(cls.learn(sequences, how), features=own)
         size = sequences[0].shape[:2] if sequences[0].ndim == 3 else None
         features = sequences[0].shape[-1]
         if how == "none":
@@ -117,7 +125,7 @@ class VectorInputs:
         return {"rows": self.size[0], "columns": self.size[1], "channels": len(self.mean)}
 
     def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
-        found = [as_sequence(x, f"input {i}", scan=scan) for i, x in enumerate(given, start=1)]
+        found = [self._seen(x, f"input {i}", scan) for i, x in enumerate(given, start=1)]
         for number, x in enumerate(found, start=1):
             if self.size is not None and x.shape != (shape := (*self.size, len(self.mean))):
                 raise DataError(
@@ -131,17 +139,21 @@ class VectorInputs:
                 )
         return [(x - self.mean) / self.scale for x in found]
 
+    def _seen(self, x: Any, name: str, scan: str) -> Array:
+        found = as_sequence(x, name, scan=scan)
+        return found if self.features is None else self.features(found, name)
+
     def to_json(self) -> dict[str, Any]:
         size = {} if self.size is None else {"size": list(self.size)}
         return {"kind": self.kind, "mean": _shortest(self.mean), "scale": _shortest(self.scale), **size}
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> VectorInputs:
+    def from_json(cls, given: dict[str, Any], features: Features | None = None) -> VectorInputs:
         mean, scale = (checked(list[FiniteFloat], given[name]) for name in ("mean", "scale"))
         size = checked(tuple[PositiveInt, PositiveInt], given["size"]) if "size" in given else None
         if not mean or len(mean) != len(scale) or min(scale) <= 0:
             raise ValueError("scale: a number above 0 for each feature is needed")
-        return cls(np.array(mean, np.float32), np.array(scale, np.float32), size)
+        return cls(np.array(mean, np.float32), np.array(scale, np.float32), size, features)
 
 
 Inputs = TextInputs | NGramInputs | VectorInputs

@@ -125,6 +125,12 @@ def own_tokenizer(
     if not isinstance(given, Part):
         return EngineTokenizer(_engine(_file_text(given), given), lowercase, raw)
     thing = given.made()
+    if isinstance(thing, Tokenizer):
+        if thing.raw != raw:
+            raise SettingsError(
+                ["tokenizer is that of another kind of text: set lines = true, or leave it out."]
+            )
+        return thing
     engine = getattr(thing, "backend_tokenizer", thing)  # of a fast tokenizer of transformers
     if isinstance(engine, Engine):
         try:

@@ -82,8 +82,8 @@ class Part(str):
 
     @property
     def held(self) -> bool:
-        """Whether a run keeps the object itself, so that nothing is imported for it: a tokenizer of these libraries."""
-        return self.partition(":")[0].partition(".")[0] in ("tokenizers", "transformers")
+        """Whether a run keeps the object itself, so that nothing is imported for it: a tokenizer of these packages."""
+        return self.partition(":")[0].partition(".")[0] in ("tokenizers", "transformers", "anaphora")
 
     @property
     def changed(self) -> bool:

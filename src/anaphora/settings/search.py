@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from anaphora.settings.base import Settings, written
+from anaphora.settings.own import Own
 
 
 class DrawSettings(Settings):
@@ -106,6 +107,24 @@ class SearchSettings(DrawSettings):
     )
 
 
+class OwnSearchSettings(Settings):
+    """A search and a language model of the user's own, for one call of ``predict``."""
+
+    search: Annotated[Literal["auto"], Own()] = Field(
+        "auto",
+        description="How outputs are searched for: as the other settings say, or yours: a function called as an.search.beam "
+        "is, (step, state, start=…, eos=…, max_length=…), that gives each item's hypotheses, best first.",
+    )
+    lm: Annotated[str, Own(objects=True)] = Field(
+        "",
+        description="A language model whose log p of each symbol is added: the run of a LanguageModel of lines with the same "
+        "symbols, the model itself, or your own object with start(rows) and step(symbols, state).",
+    )
+    lm_weight: float = Field(
+        0.3, ge=0, allow_inf_nan=False, description="What log p of the language model counts in the score."
+    )
+
+
 BEAM_ONLY: Mapping[str, Any] = {
     "normalisation": "power",
     "stopping": "exact",
@@ -140,12 +159,16 @@ def search_problem(s: SearchSettings) -> str | None:
     return None
 
 
-class CompleteSearch(SearchSettings):
+class CompleteSearch(SearchSettings, OwnSearchSettings):
     """All search settings together, which must not contradict each other."""
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> CompleteSearch:
         problem = search_problem(self)
+        if self.coverage and (self.lm or self.search != "auto"):
+            problem = "coverage is for the built-in beam alone: leave it out, or search and lm"
+        if self.search != "auto" and self.decode != "beam":
+            problem = f'search = {self.search!r} takes the place of decode = "{self.decode}": leave one of the two out'
         if problem:
             raise ValueError(problem)
         return self

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from anaphora.settings.base import Settings
+from anaphora.settings.own import Own
 
 
 class SoundSettings(Settings):
@@ -16,9 +17,10 @@ class SoundSettings(Settings):
         le=192_000,
         description="Samples per second at which sound is read; 0 = as in the first training recording, at most 16000.",
     )
-    features: Literal["log-mel", "mfcc"] = Field(
+    features: Annotated[Literal["log-mel", "mfcc"], Own()] = Field(
         "log-mel",
-        description="What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform.",
+        description="What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform. Or "
+        "your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds.",
     )
     bins: int = Field(
         40, ge=4, le=256, description="Bands of a frame (mfcc: coefficients kept of as many bands or more)."
@@ -67,8 +69,8 @@ class SoundSettings(Settings):
             raise ValueError(
                 f"hop = {self.hop:g} is longer than frame_length = {self.frame_length:g}, so sound between frames would be lost"
             )
-        if self.warp and self.features == "mfcc":
+        if self.warp and self.features != "log-mel":
             raise ValueError(
-                "warp stretches the bands of log-mel, which mfcc does not have; leave one of the two out"
+                f"warp stretches the bands of log-mel, which {self.features} does not have; leave one of the two out"
             )
         return self

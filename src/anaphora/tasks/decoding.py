@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from anaphora.data.symbols import BOS, EOS
+from anaphora.errors import SettingsError
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.memory import Memory
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.search import NBest, beam, mbr, sample
+from anaphora.search import Hypothesis, NBest, Step, beam, fuse, mbr, sample
+from anaphora.settings.own import Part
 from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 
 ROWS = 64  # items searched together; results do not depend on it
@@ -32,19 +34,53 @@ def search_memory(
     if model.decoder.places is not None:
         limits = [min(limit, model.decoder.places) for limit in limits]
         s = s.model_copy(update={"min_length": min(s.min_length, model.decoder.places)})
+    step: Step = model.decoder.step
+    state, logits = model.start(memory), True
+    if s.lm:
+        assert isinstance(s.lm, Part)
+        lm = s.lm.object
+        step, state = fuse((model.step, state), (lm.step, lm.start(len(limits))), s.lm_weight)
+        logits = (
+            s.decode != "beam"
+        )  # fused scores are not normalised: sums of them stay as they are, draws are scaled
+    if isinstance(s.search, Part):
+        own = model.step if logits else step
+        return own_search(s.search, own, state, **ends(limits, s, memory.annotations.device), n_best=n_best)
     common = ends(limits, s, memory.annotations.device) | {"length_penalty": s.length_penalty}
     if s.decode != "beam":
         draw = {key: getattr(s, key) for key in SAMPLE_ONLY}
         draw["seeds"] = list(seeds)
         draw["n"] = n_best if s.decode == "sample" else s.samples
-        drawn = sample(model.decoder.step, model.start(memory), logits=True, **draw, **common)
+        drawn = sample(step, state, logits=logits, **draw, **common)
         return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in drawn]
     names = ("normalisation", "stopping", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
     options = {"width": beam_width(s, n_best), "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
     if s.coverage and not isinstance(model.decoder, PackedTransformer):  # whose state tells where it looked
         return beam(model.step_watched, model.start_watched(memory), **options)
-    return beam(model.decoder.step, model.start(memory), logits=True, **options)
+    return beam(step, state, logits=logits, **options)
+
+
+def own_search(part: Part, step: Step, state: Any, *, n_best: int, **ends: Any) -> list[NBest]:
+    """What the user's search finds: ``part(step, state, start=…, eos=…, max_length=…)`` as `anaphora.search.beam`."""
+    items = len(ends["start"])
+    ends.pop("min_length")
+    return checked_hypotheses(part, part.made()(step, state, **ends), items, n_best)
+
+
+def checked_hypotheses(part: Part, found: Any, items: int, n_best: int) -> list[NBest]:
+    """The hypotheses that a search of the user's gave for each of so many items, at most ``n_best`` of each."""
+    if not isinstance(found, list | tuple) or len(found) != items:
+        got = f"{len(found)}" if isinstance(found, list | tuple) else f"a {type(found).__name__}"
+        raise SettingsError(
+            [f"search = {part} must give a list of hypotheses for each of {items} items, but gave {got}."]
+        )
+    for each in found:
+        if not each or not all(isinstance(one, Hypothesis) for one in each):
+            raise SettingsError(
+                [f"search = {part} must give each item hypotheses (an.search.Hypothesis), at least one."]
+            )
+    return [NBest(each[:n_best]) for each in found]
 
 
 def ends(limits: Sequence[int], s: CompleteSearch, device: torch.device) -> dict[str, Any]:

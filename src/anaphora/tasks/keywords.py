@@ -335,8 +335,8 @@ class SoundKeywords(TypedDict, total=False):
 
     rate: int
     """Samples per second at which sound is read; 0 = as in the first training recording, at most 16000. Default: 0."""
-    features: Literal["log-mel", "mfcc"]
-    """What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform. Default: 'log-mel'."""
+    features: Literal["log-mel", "mfcc"] | Callable[..., Any]
+    """What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform. Or your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds. Default: 'log-mel'."""
     bins: int
     """Bands of a frame (mfcc: coefficients kept of as many bands or more). Default: 40."""
     frame_length: float
@@ -418,6 +418,8 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     """Share of symbols replaced by <unk> while training, so that no single word decides. Default: 0.0."""
     scan: Literal["rows", "pixels", "picture"]
     """How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, and is looked at as it is (always so in glimpse, draw, grid-lstm and vit, and only there). Default: 'rows'."""
+    features: Literal["none"] | Callable[..., Any]
+    """What a sequence of vectors becomes before it is scaled and read: itself, or yours: a function of an array (time, features) that makes another. Default: 'none'."""
     scale: Literal["features", "all", "none"]
     """Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature (of pictures each channel) by itself, all with the same numbers (as suits images), or not at all. Default: 'features'."""
     batch_tokens: int

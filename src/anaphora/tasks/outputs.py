@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import NBest
 from anaphora.settings import SearchSettings, build
+from anaphora.settings.own import parts_of
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
+from anaphora.tasks.fusing import symbol_model
 from anaphora.tasks.response import Response
 from anaphora.tasks.result import Result
 
@@ -47,11 +50,20 @@ def output_response(
     return Response(text, {"line": number, **asked, "output": best, "outputs": [vars(o) for o in outputs]})
 
 
-def search_settings(settings: SearchSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The search settings, with what this call asks for in their place."""
+def search_settings(
+    settings: SearchSettings, asked: Mapping[str, Any], tokenizer: Tokenizer | None = None
+) -> dict[str, Any]:
+    """The search settings, with what this call asks for in their place; a language model then knows the symbols of
+    ``tokenizer``."""
     usual = {key: getattr(settings, key) for key in SearchSettings.model_fields}
     given = {key: value for key, value in asked.items() if value is not None}
-    return build(CompleteSearch, {**usual, **given}, owner="predict").model_dump()
+    found = build(CompleteSearch, {**usual, **given}, owner="predict")
+    for key, part in parts_of(found).items():
+        part.bring(where=f"{key} = ")
+    complete = {key: getattr(found, key) for key in CompleteSearch.model_fields}
+    if found.lm and tokenizer is not None:
+        complete["lm"] = symbol_model(found.lm, tokenizer)
+    return complete
 
 
 def beam_settings(settings: SearchSettings, beam: int | None) -> dict[str, Any]:

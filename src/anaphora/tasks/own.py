@@ -66,7 +66,8 @@ def brought_back(
     settings = resolve(config.task, {**values, **parts})
     found = parts_of(settings)
     for key, part in found.items():
-        if part.known or part.held or not (training or key.partition(".")[0] in NEEDED):
+        held = key.endswith("tokenizer") and part.held
+        if part.known or held or not (training or key.partition(".")[0] in NEEDED):
             continue
         if not (trust or trusting() or part.harmless):
             call = "resume(RUN" if training else "an.load(RUN"

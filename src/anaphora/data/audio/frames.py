@@ -14,8 +14,10 @@ from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
 from anaphora.data.audio.normalise import Normalisation, normalise
 from anaphora.data.audio.recordings import Recordings, frames_of
+from anaphora.data.features_own import OwnFeatures
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError
+from anaphora.settings.own import Part
 from anaphora.settings.sound import SoundSettings
 
 HIGHEST = 16_000
@@ -23,9 +25,11 @@ HIGHEST = 16_000
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def make_features(s: SoundSettings, own: int) -> LogMel:
+def make_features(s: SoundSettings, own: int) -> LogMel | OwnFeatures:
     """What sound is turned into, where the first training recording has ``own`` samples a second."""
     rate = s.rate or min(own, HIGHEST)
+    if isinstance(s.features, Part):
+        return OwnFeatures(s.features, rate, s.hop)
     if s.features == "mfcc":
         return MFCC(rate, count=s.bins, bins=max(40, s.bins), window=s.frame_length, hop=s.hop)
     return LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
@@ -45,7 +49,7 @@ class Ear:
         return cls(s, data.kind, 0 if data.features is None else data.features.rate, data.width)
 
     @cached_property
-    def features(self) -> LogMel | None:
+    def features(self) -> LogMel | OwnFeatures | None:
         return make_features(self.settings, self.rate) if self.kind == "audio" else None
 
     def hear(self, item: Item) -> Array:
@@ -76,7 +80,7 @@ class Ear:
             found = frames_of(wave, self.features)
         else:
             found = data.load(i)
-        if self.features is not None and s.warp:
+        if s.warp and isinstance(self.features, LogMel):
             found = warp(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), self.features.centres)
         return self._hiding(normalised(found, s.normalise), draw)
 

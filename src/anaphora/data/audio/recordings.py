@@ -12,6 +12,7 @@ import torch
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.files import Wave
 from anaphora.data.audio.inputs import Frames, Item, Sound
+from anaphora.data.features_own import OwnFeatures
 from anaphora.data.vectors import Array
 from anaphora.errors import DataError
 
@@ -34,7 +35,7 @@ class Recordings:
         transcripts: Sequence[str],
         facts: dict[str, Any],
         *,
-        features: LogMel | None,
+        features: LogMel | OwnFeatures | None,
         budget: int = BUDGET,
     ):
         self.items = items
@@ -51,7 +52,7 @@ class Recordings:
             self.width = features.width
         else:
             self.width = _common_width(items, self.place)
-        self.lengths = np.array([self._length(one) for one in items], dtype=np.int64)
+        self.lengths = np.array([self._length(i) for i in range(len(items))], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -92,10 +93,7 @@ class Recordings:
         found = one.frames() if isinstance(one, Frames) else self._heard(i)
         if len(found) != self.lengths[i] or found.shape[1] != self.width:
             raise DataError(f"{one.name} was changed while it was in use; start again and leave it alone.")
-        if found.nbytes <= self._budget:
-            self._budget -= found.nbytes
-            self._kept[i] = found
-        return found
+        return self._keep(i, found)
 
     def part(self, indices: Sequence[int], facts: dict[str, Any]) -> Recordings:
         """Some of them; ``facts`` say which. What they are part of is described under "of"."""
@@ -125,16 +123,27 @@ class Recordings:
         assert self.features is not None
         return frames_of(self.wave(i), self.features)
 
-    def _length(self, one: Item) -> int:
+    def _keep(self, i: int, found: Array) -> Array:
+        if found.nbytes <= self._budget:
+            self._budget -= found.nbytes
+            self._kept[i] = found
+        return found
+
+    def _length(self, i: int) -> int:
+        one = self.items[i]
         if isinstance(one, Frames):
             return one.shape[0]
         assert self.features is not None
+        if isinstance(self.features, OwnFeatures):  # how many frames it makes, only it knows
+            return len(self._keep(i, self._heard(i)))
         rate = self.features.rate
         return self.features.frames(-(-one.samples * rate // (one.rate or rate)))
 
 
-def frames_of(wave: Wave, features: LogMel) -> Array:
+def frames_of(wave: Wave, features: LogMel | OwnFeatures) -> Array:
     """The features (T, F) of one sound (n,)."""
+    if isinstance(features, OwnFeatures):
+        return features.of(wave)
     with torch.no_grad():
         found, _ = features(torch.from_numpy(wave).to(features.window.device)[None])
     frames: Array = found[0].cpu().numpy()

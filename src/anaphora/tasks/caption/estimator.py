@@ -142,7 +142,7 @@ class Captioner(PictureEstimator):
         self, pictures: Sequence[Pixels], n_best: int, options: Mapping[str, Any]
     ) -> list[list[Output]]:
         check_n_best(n_best)
-        settings = search_settings(self.settings_, options)
+        settings = search_settings(self.settings_, options, self.tokenizer_)
         found = named_when_not_finite(
             lambda some: describe_pictures(self.model_, some, n_best=n_best, **settings), pictures
         )

@@ -20,7 +20,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.settings.search import search_problem
+from anaphora.settings.search import OwnSearchSettings, search_problem
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 _MOST_WORDS = "Most symbols in a caption."
@@ -78,7 +78,7 @@ class CaptionerSettings(
         return self
 
 
-class CaptionOptions(SearchSettings):
+class CaptionOptions(SearchSettings, OwnSearchSettings):
     """What ``predict`` takes: how to search, how many captions to give, and what to do with broken pictures."""
 
     max_length: int = Field(60, ge=1, description=_MOST_WORDS)

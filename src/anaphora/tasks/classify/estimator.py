@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.batching import HELD_TEXT
+from anaphora.data.features_own import of_vectors
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
 from anaphora.data.labelled_batches import Input, ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
@@ -123,7 +124,9 @@ class Classifier(Estimator):
                 raise DataError(
                     f"the preset {s.model} reads texts, but the data are vectors; choose another."
                 )
-            self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
+            self.inputs_ = VectorInputs.learn(data.sequences, s.scale, of_vectors(s.features))
+        elif s.features != "none":
+            raise DataError("features makes frames of vectors, but the data are texts; leave it out.")
         elif s.frontend != "none":
             raise DataError("frontend reads frames of vectors, but the data are texts; leave it out.")
         elif s.model in PICTURES:
@@ -228,7 +231,7 @@ class Classifier(Estimator):
             self.targets_ = Targets.from_json(learnt["targets"])
             inputs = learnt["inputs"]
             if inputs["kind"] == "vectors":
-                self.inputs_ = VectorInputs.from_json(inputs)
+                self.inputs_ = VectorInputs.from_json(inputs, of_vectors(self.settings_.features))
             elif inputs["kind"] == "ngrams":
                 self.inputs_ = NGramInputs.from_json(inputs)
             else:

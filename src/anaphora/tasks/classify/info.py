@@ -117,6 +117,11 @@ class ClassifierSettings(
         description="How an image becomes a sequence: a row at each step, or a pixel at each step; picture: it does not, "
         "and is looked at as it is (always so in glimpse, draw, grid-lstm and vit, and only there).",
     )
+    features: Annotated[Literal["none"], Own()] = Field(
+        "none",
+        description="What a sequence of vectors becomes before it is scaled and read: itself, or yours: a function of an "
+        "array (time, features) that makes another.",
+    )
     scale: Literal["features", "all", "none"] = Field(
         "features",
         description="Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each "
@@ -168,7 +173,7 @@ class ClassifyOptions(InputColumn):
 
 
 _LEARNT: Uses = (TrainingSettings, TargetSettings, "dropout", "scale", "bad_rows")
-_READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "word_dropout", "embeddings")
+_READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "features", "word_dropout", "embeddings")
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),

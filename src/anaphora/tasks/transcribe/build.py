@@ -27,6 +27,7 @@ from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
+from anaphora.settings.own import Part
 from anaphora.tasks.parts import frame_network, make_recurrent, own_encoder, transformer_encoder
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
@@ -119,7 +120,10 @@ def _in_file(name: str) -> Iterator[tuple[str, list[str] | None, str]]:
 
 
 def read_language_model(name: str) -> Any:
-    """The language model in an ARPA file, or in the run folder of a LanguageModel."""
+    """The language model in an ARPA file, in the run folder of a LanguageModel, or the user's own object."""
+    if isinstance(name, Part):
+        made = name.bring(where="lm = ").made()
+        return _spelled(made) if getattr(made, "command", None) == "language" else made
     path = Path(name)
     if not path.is_dir():
         if not path.exists():
@@ -130,9 +134,14 @@ def read_language_model(name: str) -> Any:
     model = load(path, device="cpu")
     if model.command != "language":
         raise DataError(f"{name} is a {type(model).__name__}, not a LanguageModel; give the run of one.")
+    return _spelled(model)
+
+
+def _spelled(model: Any) -> Any:
+    """A LanguageModel as the searches for words take it: an n-gram's table they read themselves, once its numbers have
+    names."""
     if model.settings_.model != "ngram" or model.settings_.tokens != "word":
         return model
-    # The searches read an n-gram's table themselves, once its numbers have names.
     spelled: NGram = copy.copy(model.model_)
     spelled._words = Words(len(model.tokenizer_), [s.strip() or s for s in model.tokenizer_.spellings])
     return spelled

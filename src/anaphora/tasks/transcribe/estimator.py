@@ -302,6 +302,7 @@ class Transcriber(Estimator):
             lm_weight=asked.lm_weight,
             word_bonus=asked.word_bonus,
             ctc_weight=self.settings_.ctc_weight,
+            own=asked.search.bring(where="search = ") if isinstance(asked.search, Part) else None,
         )
 
     def _options(self, given: Mapping[str, Any]) -> TranscribeOptions:

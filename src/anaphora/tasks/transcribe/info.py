@@ -36,15 +36,20 @@ class TranscribeOptions(Settings):
         description="Beginnings of the text kept while searching; 1 is greedy; 0 = 8, or 64 with a lexicon.",
     )
     n_best: int = Field(1, ge=1, le=1000, description="Texts given for each recording, the best first.")
+    search: Annotated[Literal["auto"], Own()] = Field(
+        "auto",
+        description="How texts are searched for: as the other settings say, or yours: of log p (1, frames, symbols) called "
+        "as an.search.ctc_beam is, of a decoder as an.search.beam is; it gives each item's hypotheses, best first.",
+    )
     lexicon: str = Field(
         "",
         description="The words that may come out: a file with a word per line, or word⇥symbols; or train, for the words of "
         "the training transcripts. Without it anything may be spelled.",
     )
-    lm: str = Field(
+    lm: Annotated[str, Own(objects=True)] = Field(
         "",
-        description="A language model over words: an ARPA file, or the run of a LanguageModel. It needs a lexicon, which is "
-        "train where none is given.",
+        description="A language model over words: an ARPA file, the run of a LanguageModel, or such an object (an.NGram, "
+        "an.LanguageModel, or your own an.search.WordModel). It needs a lexicon, which is train where none is given.",
     )
     lm_weight: float = Field(
         0.5, ge=0, allow_inf_nan=False, description="What log p of the language model counts in the score."
@@ -77,6 +82,8 @@ class TranscribeOptions(Settings):
             raise ValueError(f"overlap = {self.overlap:g} must be less than window = {self.window:g}")
         if self.word_bonus and not (self.lexicon or self.lm):
             raise ValueError("word_bonus is about words: give a lexicon, or lexicon = train")
+        if self.search != "auto" and (self.lexicon or self.lm or self.beam):
+            raise ValueError("search is a search of your own: leave beam, lexicon and lm to it")
         if self.beam and self.n_best > self.beam:
             raise ValueError(f"n_best = {self.n_best} needs a beam at least as wide, not {self.beam}")
         return self

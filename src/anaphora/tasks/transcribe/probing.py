@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from anaphora.data.audio.features import LogMel
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import DataError
@@ -55,7 +56,7 @@ def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence
     written = transcript(m.model_, heard, h, m.tokenizer_, seconds=seconds)
     known = {"frame_seconds": s.hop, "posterior_seconds": seconds, "output": written.text}
     features = m.ear_.features
-    if features is not None and s.features == "log-mel":
+    if isinstance(features, LogMel) and s.features == "log-mel":
         known["frequencies"] = [float(f) for f in features.centres]
     return replace(
         trace,

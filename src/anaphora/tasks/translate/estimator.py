@@ -132,6 +132,8 @@ class Translator(Estimator):
 
         ``options`` are search settings: ``beam``, ``length_penalty``, ``max_length``, ``normalisation``, ``coverage``,
         ``temperature``, ``int8`` and others, which ``anaphora explain`` lists. What is not given is as in training.
+        ``search`` is a search of your own, ``lm`` a language model whose log p is added, times ``lm_weight``; scores
+        then hold it.
         With ``details`` each is an `Output` with its score; `search` gives several for each text.
         """
         found = [outputs[0] for outputs in self.search(texts, **options)]
@@ -154,7 +156,7 @@ class Translator(Estimator):
         """
         sources = self._encode(texts)
         usual = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
-        settings = search_settings(self.settings_, {**usual, **options})
+        settings = search_settings(self.settings_, {**usual, **options}, self.tokenizer_.target)
         check_n_best(n_best)
         found = named_when_not_finite(
             lambda some: search_outputs(self.model_, some, n_best=n_best, **settings), sources

@@ -75,7 +75,10 @@ def _search(
     wide = beam_width(s, n_best)
     # Looking inside needs what the quicker searches never compute.
     watched = inside.recording()
-    plain = s.decode == "beam" and not (watched or keep_tree or s.no_repeat or s.coverage or s.groups > 1)
+    own = s.search != "auto" or s.lm
+    plain = s.decode == "beam" and not (
+        watched or own or keep_tree or s.no_repeat or s.coverage or s.groups > 1
+    )
     if plain and has_room(
         StaticTransformer, model, device, items=len(sources), width=wide, longest=max(limits)
     ):

@@ -20,7 +20,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.settings.search import search_problem
+from anaphora.settings.search import OwnSearchSettings, search_problem
 from anaphora.settings.text import InputColumn, SidesSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -63,7 +63,7 @@ class TranslatorSettings(
         return self
 
 
-class TranslateOptions(SearchSettings, InputColumn):
+class TranslateOptions(SearchSettings, OwnSearchSettings, InputColumn):
     """What ``predict`` takes: how to search, and how many outputs to give."""
 
     n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")

@@ -29,6 +29,8 @@ from anaphora.search import (
     ctc_loss,
     lexicon_beam,
 )
+from anaphora.settings.own import Part
+from anaphora.tasks.decoding import checked_hypotheses
 
 BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
@@ -48,6 +50,8 @@ class Search:
     lm_weight: float = 0.5
     word_bonus: float = 0.0
     ctc_weight: float = 0.3
+    own: Part | None = None
+    """The user's own search."""
 
     @property
     def words(self) -> dict[str, Any]:
@@ -81,6 +85,8 @@ def frame_log_probs(model: CTCModel, inputs: Sequence[Frames]) -> list[Tensor]:
 
 def search_frames(log_probs: Tensor, s: Search) -> list[Hypothesis]:
     """The best texts of log p ``(frames, symbols)``."""
+    if s.own is not None:
+        return list(checked_hypotheses(s.own, s.own.made()(log_probs[None]), 1, s.n_best)[0])
     if s.lexicon is not None:
         return list(
             ctc_beam(log_probs[None], width=max(s.width, s.n_best), n_best=s.n_best, times=True, **s.words)[0]
@@ -126,6 +132,9 @@ def _written(model: Seq2Seq, memory: Memory, s: Search) -> list[list[Hypothesis]
         "max_length": (memory.mask.sum(1) + 10).cpu(),
     }
     state, wide = model.start(memory), max(s.width, s.n_best)
+    if s.own is not None:
+        found = s.own.made()(model.step, state, **common)
+        return [list(n) for n in checked_hypotheses(s.own, found, items, s.n_best)]
     if s.lexicon is not None:
         return [
             list(n) for n in lexicon_beam(model.step, state, width=wide, n_best=s.n_best, **s.words, **common)
