@@ -33,6 +33,7 @@ from anaphora.kernels.recurrence.backends.base import (
 from anaphora.kernels.recurrence.backends.c import compiled as c
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
 from anaphora.kernels.recurrence.backends.persistent import run as persistent
+from anaphora.kernels.recurrence.backends.scan import run as scan
 from anaphora.kernels.recurrence.backends.torch_ops import bptt as torch_ops
 from anaphora.kernels.recurrence.backends.torch_ops import fixed
 from anaphora.kernels.recurrence.backends.triton import run as triton
@@ -42,7 +43,7 @@ from anaphora.kernels.recurrence.prepare import COMPILED, Engine, Prepared
 from anaphora.kernels.recurrence.tuning import H200, Region, thresholds
 
 # The order of preference: the CPU's, then the GPU's, then those that serve anywhere.
-BACKENDS: tuple[Backend, ...] = (c, persistent, triton, cudnn, cuda_graph, torch_ops, reference)
+BACKENDS: tuple[Backend, ...] = (scan, c, persistent, triton, cudnn, cuda_graph, torch_ops, reference)
 
 _forced: ContextVar[BackendName | None] = ContextVar("forced", default=None)
 
@@ -84,6 +85,11 @@ def choose(case: Case) -> Decision:
 def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) -> str | None:
     """Why a backend that could serve leaves the run to a later one: the thresholds of the GPU, in words."""
     known, size = case.thresholds or H200, f"{case.batch} rows of {case.hidden} units"
+    if name == "scan" and case.device.type == "cpu" and "c" not in cannot and case.plan is not None:
+        # Equal within a few per cent where one thread has rows enough; c needs one program less.
+        enough = case.batch >= c.ROWS_PER_THREAD * case.threads or case.threads == 1
+        if enough and not any(source.op != "step" for _, source in case.plan.operands):
+            return "the loop has no product in it, so c makes the same pass"
 
     def faster(region: Region) -> bool:
         return region.holds(case.hidden, case.batch)
@@ -125,7 +131,8 @@ def decide(engine: Engine | None, run: LayerRun) -> tuple[Decision, Prepared | N
         if x.is_cuda:
             capturing = torch.cuda.is_current_stream_capturing()
             first, shortened = capturing and not triton.compiled_before(plan, run), tf32_allowed()
-        state = (first, shortened, ready.compiled is None, torch.is_grad_enabled())
+        threads = 0 if x.is_cuda else torch.get_num_threads()
+        state = (first, shortened, ready.compiled is None, torch.is_grad_enabled(), threads)
         key = ("decision", x.shape, x.dtype, x.device, run.native is None, *state)
         decision = plan.cache.get(key, lambda: choose(_case(run, ready, None, None, first)))
     name = _forced.get()
@@ -156,6 +163,7 @@ def _case(
         thresholds(x.device) if x.is_cuda else None,
         first,
         fixed.wanted(x),
+        torch.get_num_threads(),
     )
 
 

@@ -29,7 +29,7 @@ States: TypeAlias = "tuple[Tensor, ...]"
 Result: TypeAlias = "tuple[Tensor, States]"  # y (B, T, H) and the last states, (B, H) each
 # step(parameters, inputs of this step, inputs of the whole row, states) -> new states
 StepFunction: TypeAlias = "Callable[[Params, States, States, States], States]"
-BackendName = Literal["c", "persistent", "triton", "cudnn", "cuda_graph", "torch", "reference"]
+BackendName = Literal["scan", "c", "persistent", "triton", "cudnn", "cuda_graph", "torch", "reference"]
 
 
 class Native(NamedTuple):
@@ -73,6 +73,7 @@ class Case:
         False  # a CUDA graph is being captured and Triton's kernels have not been compiled yet
     )
     outputs_on_cpu: bool = False  # no gradient is wanted, so rows must have the same bits in every batch
+    threads: int = 1  # that torch may use on the CPU
 
 
 class Job(NamedTuple):
@@ -117,4 +118,7 @@ def no_plan(case: Case) -> str | None:
     """Why no backend that runs plans can serve this case."""
     if case.barred is not None:
         return case.barred
-    return case.no_plan if case.plan is None else None
+    if case.plan is None:
+        return case.no_plan
+    # Where the outputs have no gradient, an unread one has none but at the end: a zero would make NaN of NaN.
+    return "no step reads the output of the one before" if case.plan.unread else None

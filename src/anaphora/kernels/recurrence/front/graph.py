@@ -20,7 +20,8 @@ Gradients are those of torch, and :mod:`~anaphora.kernels.recurrence.front.deriv
 a gradient that does not flow is selected away (0 even where it is NaN or infinite) exactly where torch masks it. Two
 things are never read, unlike in a loop over padded rows: steps past a row's end, and columns no output depends on. A
 step that does not read all its states is left to the reference: the state it ignores has a gradient at the last step
-only, and a zero in place of none would make NaN of NaN.
+only, and a zero in place of none would make NaN of NaN. Only the ``scan`` backend takes a step that does not read its
+output, and leaves that gradient out.
 """
 
 from __future__ import annotations

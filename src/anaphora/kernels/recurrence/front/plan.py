@@ -104,7 +104,7 @@ def make_plan(
     rings = find_rings(outputs, _matrix_names(trace, matrices))
     read = {n.index for n in ancestors(outputs) if n.op == "state"}
     for i in range(len(state_widths)):
-        if i not in read:
+        if i not in read and (i or any(ring.kind == "loop" for ring in rings)):
             # Its gradient exists at the last step only. Here it would be 0 elsewhere, and 0 · NaN is NaN.
             raise CannotTrace(f"state {i} is never read by the next step")
     graph = trace.graph

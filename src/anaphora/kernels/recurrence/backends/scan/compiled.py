@@ -1,0 +1,168 @@
+"""Units and products on the CPU: calls of the generated C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.backends.c.compiled import real_rows
+from anaphora.kernels.recurrence.backends.scan.source_c import (
+    UnitProgram,
+    exported_as,
+    products_source,
+    units_source,
+)
+from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients
+from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.recurrence.front.units import Unit, cut_units
+from anaphora.kernels.snapshot import address_of
+from anaphora.kernels.toolchain import compiler
+
+_PER_THREAD = 1 << 14  # numbers a thread should have to do at least
+_BLOCK = 64  # columns that a thread takes at a time, at least
+
+
+class CompiledUnits:
+    """The units of a plan with their machine code; raises CannotWalk or CannotCompile."""
+
+    def __init__(self, plan: Plan, double: bool):
+        units = cut_units(plan)
+        source, self.programs = units_source(units, double)
+        self.library = _load(source, compiler.target())
+        self.products = _load(products_source(double), compiler.target())
+        self.products.packed_size.restype = ctypes.c_longlong
+        self.products.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
+        self.number = {id(unit): k for k, unit in enumerate(units)}
+
+    # ------------------------------------------------------------------ units
+    def forward(
+        self, unit: Unit, given: Given, how: Direction, keep: bool
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Exports, last states and what the backward pass reads of the states."""
+        x, shape = given.flat()[0], (how.batch, how.time, unit.width)
+        exports = [x.new_empty(shape) for _ in unit.exports]
+        last = [torch.empty_like(s) for s in given.initial]
+        own = {i: x.new_empty(shape) for i in unit.remembered if keep and exported_as(unit, i) is None}
+        arrays = self._arrays(given)
+        arrays |= {f"last{i}": s for i, s in enumerate(last)} | {
+            f"export{e}": t for e, t in enumerate(exports)
+        }
+        arrays |= {f"kept{i}": t for i, t in own.items()}
+        self._call(unit, "forward", given, how, arrays)
+        remembered = []
+        for i in unit.remembered if keep else ():
+            e = exported_as(unit, i)
+            remembered.append(own[i] if e is None else exports[e])
+        return exports, last, remembered
+
+    def backward(
+        self,
+        unit: Unit,
+        given: Given,
+        how: Direction,
+        remembered: Sequence[Tensor],
+        dexports: Sequence[Tensor | None],
+        dlast: Sequence[Tensor | None],
+    ) -> Gradients:
+        """The gradients of what the unit was given."""
+        x, batch = given.flat()[0], how.batch
+        arrays = self._arrays(given)
+        arrays |= {f"kept{i}": t for i, t in zip(unit.remembered, remembered, strict=True)}
+        for name, group in (("dexport", dexports), ("dlast", dlast)):
+            arrays |= {f"{name}{i}": None if g is None else g.contiguous() for i, g in enumerate(group)}
+        covered = [0] * len(given.sequences)
+        for s in unit.backward.steps:
+            covered[given.places[s][0]] += unit.width
+        dsequences = [
+            torch.empty_like(t) if wide == t.shape[-1] else torch.zeros_like(t)
+            for t, wide in zip(given.sequences, covered, strict=True)
+        ]
+        arrays |= {f"dsequence{s}": dsequences[given.places[s][0]] for s in unit.backward.steps}
+        dvectors = {i: x.new_empty(batch, unit.width) for i in unit.backward.vectors}
+        arrays |= {f"dvector{i}": t for i, t in dvectors.items()}
+        dinitial = [torch.empty_like(s) for s in given.initial]
+        arrays |= {f"dinit{i}": t for i, t in enumerate(dinitial)}
+        arrays["nothing"] = x.new_zeros(unit.width)
+        self._call(unit, "backward", given, how, arrays)
+        summed = [
+            dvectors[i].sum(0) if i in dvectors else torch.zeros_like(v) for i, v in enumerate(given.vectors)
+        ]
+        return Gradients(dsequences, summed, dinitial)
+
+    def _arrays(self, given: Given) -> dict[str, Tensor | None]:
+        arrays: dict[str, Tensor | None] = {
+            f"sequence{s}": given.sequences[k] for s, (k, _) in enumerate(given.places)
+        }
+        for name, group in (("vector", given.vectors), ("row", given.rows), ("init", given.initial)):
+            arrays |= {f"{name}{i}": t for i, t in enumerate(group)}
+        return arrays
+
+    def _call(
+        self, unit: Unit, name: str, given: Given, how: Direction, arrays: dict[str, Tensor | None]
+    ) -> None:
+        k, batch, time, width = self.number[id(unit)], how.batch, how.time, unit.width
+        lengths = torch.full((batch,), time) if how.lengths is None else how.lengths.to("cpu", torch.int64)
+        if how.lengths is not None and batch and (int(lengths.min()) < 0 or int(lengths.max()) > time):
+            raise ValueError(f"a recurrence needs {batch} lengths between 0 and its {time} steps.")
+        lengths = lengths.contiguous()
+        threads = max(1, min(torch.get_num_threads(), batch * time * width // _PER_THREAD))
+        blocks = 1 if threads <= batch else -(-threads // batch)
+        some = max(_BLOCK, -(-width // blocks // _BLOCK) * _BLOCK)
+        numbers = [time, batch, int(how.reverse), threads, some, width]
+        for sequence, start in given.places:
+            numbers += [given.sequences[sequence].shape[-1], start]
+        program: UnitProgram = self.programs[k]
+        order = program.forward if name == "forward" else program.backward
+        pointers = [lengths.data_ptr()]
+        for array in order:
+            tensor = arrays.get(array)
+            # Parameters among them are only read; what the program writes to was made for it.
+            place = address_of if array.startswith("vector") else Tensor.data_ptr
+            pointers.append(0 if tensor is None else place(tensor))
+        n, p = (ctypes.c_longlong * len(numbers))(*numbers), (ctypes.c_void_p * len(pointers))(*pointers)
+        if getattr(self.library, f"{name}{k}")(n, p):
+            raise MemoryError("a recurrence ran out of memory; use shorter or smaller batches")
+
+    # ------------------------------------------------------------------ products
+    def multiply(self, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Tensor:
+        """x ``(B, T, K)`` times ``(N, K)`` transposed, with the bits of the ``c`` backend."""
+        x = x.contiguous()
+        (batch, time, inner), out = x.shape, matrix.shape[0]
+        packed = self._packed(matrix)
+        made = x.new_empty(batch, time, out)
+        rows = real_rows(time, lengths)
+        count = batch * time if rows is None else len(rows)
+        threads = max(1, min(torch.get_num_threads(), count * out * inner >> 20))
+        numbers = (ctypes.c_longlong * 6)(count, out, inner, threads, inner, out)
+        places = (x.data_ptr(), made.data_ptr(), packed.data_ptr(), 0 if rows is None else rows.data_ptr())
+        self.products.multiply(numbers, (ctypes.c_void_p * 4)(*places))
+        return made
+
+    def _packed(self, matrix: Tensor) -> Tensor:
+        matrix = matrix.detach().resolve_neg()
+        packed = matrix.new_empty(self.products.packed_size(*matrix.shape))
+        n = (ctypes.c_longlong * 4)(*matrix.shape, *matrix.stride())
+        self.products.pack(n, (ctypes.c_void_p * 2)(address_of(matrix), packed.data_ptr()))
+        return packed
+
+    def outer(self, g: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """Σ over rows and real steps of g ``(B, T, N)`` xᵀ ``(B, T, K)``: ``(N, K)``."""
+        rows = real_rows(x.shape[1], lengths)
+        a, b = g.contiguous().view(-1, g.shape[-1]), x.contiguous().view(-1, x.shape[-1])
+        count = len(a) if rows is None else len(rows)
+        made = a.new_empty(a.shape[1], b.shape[1])
+        threads = max(1, min(torch.get_num_threads(), a.shape[1] // 128))
+        numbers = (ctypes.c_longlong * 6)(a.shape[1], b.shape[1], count, threads, a.stride(0), b.stride(0))
+        places = (a.data_ptr(), b.data_ptr(), made.data_ptr(), 0 if rows is None else rows.data_ptr())
+        if self.products.outer(numbers, (ctypes.c_void_p * 4)(*places)):
+            raise MemoryError("a weight gradient ran out of memory")
+        return made
+
+
+@cache
+def _load(source: str, target: str) -> ctypes.CDLL:
+    return compiler.load(source, "scan")

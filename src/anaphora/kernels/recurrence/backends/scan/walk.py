@@ -1,0 +1,302 @@
+"""A plan's units over all steps, and the operations between them, as autograd sees them.
+
+Each unit is one autograd function around its kernels, and so is each product; slices, joins and sums of rows are torch's.
+Axes: B batch, T time, W a unit's width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.recurrence.arguments import Arguments
+from anaphora.kernels.recurrence.backends.base import Result, States
+from anaphora.kernels.recurrence.backends.reference import live_rows, reverse_rows
+from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator
+from anaphora.kernels.recurrence.front.graph import Node
+from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.kernels.recurrence.front.units import Columns, Unit, cut_units, reduces
+
+
+class Given(NamedTuple):
+    """What a unit is given: tensors, and where its columns lie in the sequences."""
+
+    sequences: Sequence[Tensor]  # (B, T, ·), each once
+    vectors: Sequence[Tensor]  # (W,)
+    rows: Sequence[Tensor]  # (B, W)
+    initial: Sequence[Tensor]  # (B, W)
+    places: Sequence[tuple[int, int]]  # for each of the unit's columns: which sequence, and from which column
+
+    def flat(self) -> list[Tensor]:
+        return [t for group in self[:4] for t in group]
+
+    def counts(self) -> list[int]:
+        return [len(group) for group in self[:4]]
+
+
+def _grouped(tensors: Sequence[Tensor], counts: Sequence[int], places: Sequence[tuple[int, int]]) -> Given:
+    """The flat list in its groups again."""
+    groups, at = [], 0
+    for count in counts:
+        groups.append(tensors[at : at + count])
+        at += count
+    return Given(groups[0], groups[1], groups[2], groups[3], places)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """How a run goes over time."""
+
+    lengths: Tensor | None  # (B,)
+    reverse: bool  # from each row's end to its start
+    batch: int
+    time: int
+
+
+@dataclass
+class Gradients:
+    """Of what a unit was given."""
+
+    sequences: Sequence[Tensor]
+    vectors: Sequence[Tensor]
+    initial: Sequence[Tensor]
+
+
+class Kernels(Protocol):
+    """What computes units and products on some device."""
+
+    def forward(
+        self, unit: Unit, given: Given, how: Direction, keep: bool
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Exports ``(B, T, W)``, last states ``(B, W)``, and the new values of ``unit.remembered`` when ``keep``."""
+
+    def backward(
+        self,
+        unit: Unit,
+        given: Given,
+        how: Direction,
+        remembered: Sequence[Tensor],
+        dexports: Sequence[Tensor | None],
+        dlast: Sequence[Tensor | None],
+    ) -> Gradients:
+        """The gradients of what the unit was given; zero past each row's end."""
+
+    def multiply(self, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Tensor:
+        """x ``(B, T, K)`` times ``(N, K)`` transposed; what lies past a row's end may be anything."""
+
+    def outer(self, g: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """Σ over rows and real steps of g ``(B, T, N)`` xᵀ ``(B, T, K)``: ``(N, K)``."""
+
+
+def run_units(plan: Plan, given: Arguments, how: Direction, kernels: Kernels) -> Result:
+    """y and the last states of a plan without loops."""
+    return _Run(plan, given, how, kernels).result()
+
+
+class _Run:
+    def __init__(self, plan: Plan, given: Arguments, how: Direction, kernels: Kernels):
+        self.plan, self.given, self.how, self.kernels = plan, given, how, kernels
+        self.known: dict[int, Tensor] = {}  # (B, T, ·) by number
+        self.size = (how.batch, how.time)
+
+    def result(self) -> Result:
+        last: dict[int, Tensor] = {}
+        for unit in cut_units(self.plan):
+            given = self._given(unit)
+            found = _walked(unit, given, self.how, self.kernels)
+            exports, ends = found[: len(unit.exports)], found[len(unit.exports) :]
+            self.known.update({n.number: v for n, v in zip(unit.stored, exports, strict=True)})
+            last.update(zip(unit.states, ends, strict=True))
+        y = self.known[self.plan.outputs[0].number]
+        return y, tuple(last[i] for i in range(len(self.given.initial)))
+
+    def _given(self, unit: Unit) -> Given:
+        tensors: dict[tuple[int, int], Tensor] = {}
+        places = []
+        for c in unit.sequences:
+            key = (c.node.number, c.start if c.narrow else -1)
+            if key not in tensors:
+                tensors[key] = self._cut(c, self.value(c.node), unit.width).contiguous()
+            places.append((list(tensors).index(key), 0 if c.narrow else c.start))
+        vectors = [
+            self._cut(c, self.given.vectors[c.node.index], unit.width, all_of_it=False) for c in unit.vectors
+        ]
+        rows = [self._cut(c, self.given.rows[c.node.index], unit.width, all_of_it=False) for c in unit.rows]
+        initial = [self.given.initial[i] for i in unit.states]
+        vectors, rows, initial = ([t.contiguous() for t in group] for group in (vectors, rows, initial))
+        return Given(list(tensors.values()), vectors, rows, initial, places)
+
+    @staticmethod
+    def _cut(columns: Columns, value: Tensor, width: int, all_of_it: bool = True) -> Tensor:
+        """The columns that are meant; of a sequence all of them, as the kernels find theirs by themselves."""
+        if columns.narrow:
+            return value[..., columns.start : columns.start + 1].expand(*value.shape[:-1], width)
+        if all_of_it or value.shape[-1] == width:
+            return value
+        return value[..., columns.start : columns.start + width]
+
+    def value(self, node: Node) -> Tensor:
+        """A value of every step ``(B, T, ·)`` that units do not compute, or have stored."""
+        found = self.known.get(node.number)
+        if found is None:
+            found = self.known[node.number] = self._value(node)
+        return found
+
+    def _value(self, node: Node) -> Tensor:
+        if node.op == "step":
+            value = self.given.steps[node.index]
+            if self.how.lengths is None or not reduces(self.plan):
+                return value
+            # The gradient of a row's maximum is NaN where the row is, and padding may be.
+            return torch.where(real_steps(value, self.how.lengths), value, value.new_zeros(()))
+        if node.op == "row":
+            return self.given.rows[node.index][:, None].expand(*self.size, node.width)
+        if node.op == "vector":
+            return self.given.vectors[node.index].expand(*self.size, node.width)
+        if node.op == "const":
+            return torch.full((*self.size, 1), node.value).to(self.given.steps[0])
+        args = [self.value(a) for a in node.args]
+        if node.op == "product":
+            return product(self.kernels, args[0], self.given.matrices[node.index], self.how.lengths)
+        if node.op == "slice":
+            return args[0][..., node.index : node.index + node.width]
+        if node.op == "cat":
+            wide = [a.expand(*self.size, n.width) for a, n in zip(args, node.args, strict=True)]
+            return torch.cat(wide, -1)
+        if node.op == "spread":
+            return args[0].expand(*self.size, node.width)
+        if node.op == "sum":
+            return args[0].sum(-1, keepdim=True)
+        assert node.op == "maximum"
+        return args[0].amax(-1, keepdim=True)
+
+
+# ---------------------------------------------------------------------- units
+def _walked(unit: Unit, given: Given, how: Direction, kernels: Kernels) -> list[Tensor]:
+    """Exports and last states."""
+    tensors = given.flat()
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return list(_Walk.apply(unit, given, how, kernels, *tensors))  # type: ignore[no-untyped-call]
+    exports, last, _ = kernels.forward(unit, given, how, False)
+    return [*exports, *last]
+
+
+class _Walk(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, unit: Unit, given: Given, how: Direction, kernels: Kernels, *tensors: Tensor
+    ) -> Any:
+        exports, last, remembered = kernels.forward(unit, given, how, True)
+        ctx.unit, ctx.how, ctx.kernels = unit, how, kernels
+        ctx.counts, ctx.places = given.counts(), given.places
+        ctx.save_for_backward(*tensors, *remembered)
+        ctx.set_materialize_grads(False)
+        return *exports, *last
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        unit: Unit = ctx.unit
+        saved = ctx.saved_tensors
+        count = len(saved) - len(unit.remembered)
+        given = _grouped(saved[:count], ctx.counts, ctx.places)
+        if torch.is_grad_enabled():
+            found = _differentiable(unit, given, ctx.how, ctx.needs_input_grad[4:], grads)
+            return None, None, None, None, *found
+        dexports, dlast = grads[: len(unit.exports)], grads[len(unit.exports) :]
+        made = ctx.kernels.backward(unit, given, ctx.how, saved[count:], dexports, dlast)
+        nothing = [None] * len(given.rows)
+        return None, None, None, None, *made.sequences, *made.vectors, *nothing, *made.initial
+
+
+def _differentiable(
+    unit: Unit, given: Given, how: Direction, needs: Sequence[bool], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradient as torch operations, which can be differentiated again."""
+    values = walk_by_torch(unit, given, how)
+    pairs = [(v, g) for v, g in zip(values, grads, strict=True) if g is not None and v.requires_grad]
+    wanted = [t for t, need in zip(given.flat(), needs, strict=True) if need]
+    found = iter(
+        torch.autograd.grad(
+            [v for v, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
+        )
+    )
+    return [next(found) if need else None for need in needs]
+
+
+def walk_by_torch(unit: Unit, given: Given, how: Direction) -> list[Tensor]:
+    """Exports and last states of a unit as a loop of torch operations: what its kernels must equal."""
+    sequences = [given.sequences[k][..., start : start + unit.width] for k, start in given.places]
+    if how.reverse:
+        sequences = [reverse_rows(s, how.lengths) for s in sequences]
+    values = {unit.graph.node("vector", (), unit.width, i).number: v for i, v in enumerate(given.vectors)}
+    values |= {unit.graph.node("row", (), unit.width, i).number: v for i, v in enumerate(given.rows)}
+    steps = [unit.graph.node("step", (), unit.width, i).number for i in range(len(sequences))]
+    places = [unit.graph.node("state", (), unit.width, i).number for i in range(len(unit.states))]
+    evaluate = Evaluator([*unit.outputs, *unit.exports], {*values, *steps, *places})
+    like = given.flat()[0].new_empty(how.batch, unit.width)
+    states: States = tuple(given.initial)
+    live = live_rows(like.new_empty(how.batch, how.time, 0), how.lengths)
+    stored: list[list[Tensor]] = [[] for _ in unit.exports]
+    each = [s.unbind(1) for s in sequences]
+    for t in range(how.time):
+        now = [s[t] for s in each]
+        found = evaluate(
+            {**values, **dict(zip(steps, now, strict=True)), **dict(zip(places, states, strict=True))},
+            [],
+            like,
+        )
+        new, kept = found[: len(states)], found[len(states) :]
+        if live is not None:
+            new = [torch.where(live[t], n, s) for n, s in zip(new, states, strict=True)]
+            kept = [torch.where(live[t], v, v.new_zeros(())) for v in kept]
+        states = tuple(new)
+        for place, value in zip(stored, kept, strict=True):
+            place.append(value)
+    exports = [torch.stack(values, 1) for values in stored]
+    return [*(reverse_rows(e, how.lengths) if how.reverse else e for e in exports), *states]
+
+
+# ---------------------------------------------------------------------- products
+def product(kernels: Kernels, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Tensor:
+    """x ``(B, T, K)`` times ``(N, K)`` transposed, for all steps at once."""
+    if torch.is_grad_enabled() and (x.requires_grad or matrix.requires_grad):
+        found: Tensor = _Product.apply(kernels, x, matrix, lengths)  # type: ignore[no-untyped-call]
+        return found
+    return kernels.multiply(x, matrix, lengths)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, kernels: Kernels, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Any:
+        ctx.kernels, ctx.lengths = kernels, lengths
+        ctx.save_for_backward(x, matrix)
+        return kernels.multiply(x, matrix, lengths)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, matrix = ctx.saved_tensors
+        _, wants_x, wants_matrix, _ = ctx.needs_input_grad
+        lengths = ctx.lengths
+        dx = dmatrix = None
+        if torch.is_grad_enabled():
+            if lengths is not None:
+                real = real_steps(x, lengths)
+                x, g = torch.where(real, x, x.new_zeros(())), torch.where(real, g, g.new_zeros(()))
+            return None, g @ matrix, torch.einsum("btn,btk->nk", g, x), None
+        if wants_x:
+            dx = ctx.kernels.multiply(g, matrix.t(), lengths)
+            if lengths is not None:
+                dx = dx.masked_fill_(~real_steps(x, lengths), 0)
+        if wants_matrix:
+            dmatrix = ctx.kernels.outer(g, x, lengths)
+        return None, dx, dmatrix, None
+
+
+def real_steps(x: Tensor, lengths: Tensor) -> Tensor:
+    """Which steps of x ``(B, T, ·)`` are real, ``(B, T, 1)``."""
+    time = torch.arange(x.shape[1], device=x.device)
+    return (time < lengths.to(x.device)[:, None]).unsqueeze(-1)
