@@ -4,6 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # A build without CUDA packages is enough here; constraints.txt pins every version that was tested.
+# Python's compiled modules are kept, wherever the shell says otherwise: tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+# tests/conftest.py sorts and groups the tests.
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all fuzz lint format bench browser page clean help
@@ -32,10 +36,10 @@ page:            ## build the page anew from page/ (needs Node)
 	@cd page && npm ci --silent && npm run --silent check && npm run --silent build
 
 test: lint browser ## lint, types, layers, and every test that is not slow
-	@$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
-test-all: lint browser ## the same with the slow suites
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+test-all: lint browser ## the same with the slow suites, and every process started anew
+	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
 
 fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300) --cases $(or $(CASES),0)

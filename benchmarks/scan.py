@@ -3,7 +3,7 @@
     python benchmarks/scan.py [--quick] [--json FILE]
 
 One thread; forward and backward of a whole layer, input as wide as the state, gradients of the input and all weights. The
-contestants take turns, and the least time of each counts, so that a busy machine is unfair to nobody. Targets: a layer takes
+contestants take turns, and the least time of each counts, so that a busy machine is unfair to none. Targets: a layer takes
 a third of nn.GRU's time or less at equal sizes and is never slower than the compiled loop; the scan alone, from
 pre-activations to outputs, takes a fifth of the time of torch's associative_scan or less.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two test processes share two cores
 
@@ -49,10 +50,18 @@ def small_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setitem(CORPORA[name].sizes, split, size)
 
 
+LONG = ("test_docs.py", "test_curriculum.py", "studio", "tasks", "training", "models", "kernels")
+"""What takes longest begins first, so that no worker is left alone with it at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
-        return
+    """Long files first; a file stays on one worker, which shares its fixtures, but every page of the docs is its own."""
     skip = pytest.mark.skip(reason="no NVIDIA GPU here")
-    for item in items:
-        if "cuda" in item.keywords:
+    here = Path(__file__).parent
+    places = {item: item.path.relative_to(here).parts for item in items}
+    for item, place in places.items():
+        if place != ("test_docs.py",) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("/".join(place)))
+        if "cuda" in item.keywords and not torch.cuda.is_available():
             item.add_marker(skip)
+    items.sort(key=lambda item: LONG.index(places[item][0]) if places[item][0] in LONG else len(LONG))

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,19 +36,19 @@ def test_every_row_of_the_lectures_is_there_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the commands run, with the page's data in it and a command that starts at once."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands run, with the page's data in it."""
     place = tmp_path_factory.mktemp("curriculum")
     (setup,) = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    with commands_folder() as warm:
-        (place / ".path").write_text(str(warm) if sys.platform == "linux" else "")
-        run(setup, place)
-        yield place
+    run(setup, place)
+    return place
 
 
 def run(code: str, folder: Path) -> None:
-    first = [path for path in [(folder / ".path").read_text()] if path]
-    path = os.pathsep.join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])
+    warm = commands_folder()
+    path = os.pathsep.join(
+        [*([str(warm)] if warm else []), str(Path(sys.executable).parent), os.environ["PATH"]]
+    )
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
         cwd=folder,
@@ -63,9 +62,9 @@ def run(code: str, folder: Path) -> None:
 
 
 done: set[str] = set()
+"""The tests of a file run in one process (conftest.py), so that no section trains the runs of another anew."""
 
 
-@pytest.mark.xdist_group("curriculum")  # one process, so that no section trains the runs of another anew
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_command_runs(section: str, folder: Path) -> None:
     for part in [*NEEDS.get(section, ""), section]:

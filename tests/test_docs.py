@@ -5,7 +5,7 @@
 Other fences (``text``) show output and are not run.
 
 In ``make test`` the pages call the command out of a process that has imported torch already (`warm_command`), except the
-README; ``make test-all`` also runs every page with the command as installed.
+README; in ``make test-all`` every page calls the command as installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,18 +32,11 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return [(text[: m.start()].count("\n") + 1, m[1], m[2]) for m in FENCE.finditer(text)]
 
 
-@pytest.fixture(scope="module")
-def warm() -> Iterator[list[Path]]:
-    """The folder of an ``anaphora`` that starts at once; forking a process that has imported torch is safe on Linux only."""
-    if sys.platform != "linux":
-        yield []
-        return
-    with commands_folder() as folder:
-        yield [folder]
-
-
-def run_shell(code: str, folder: Path, first: list[Path]) -> None:
-    path = os.pathsep.join([*map(str, first), str(Path(sys.executable).parent), os.environ["PATH"]])
+def run_shell(code: str, folder: Path, first: Path | None) -> None:
+    """``first``: a folder ahead of all others on the path."""
+    path = os.pathsep.join(
+        [*([str(first)] if first else []), str(Path(sys.executable).parent), os.environ["PATH"]]
+    )
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
@@ -68,24 +60,11 @@ def run_make(code: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_every_block_runs(
-    page: Path, warm: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_page(page, tmp_path, [] if page.name == "README.md" else warm)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.name)
-def test_every_block_runs_with_the_command_as_installed(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_page(page, tmp_path, [])
-
-
-def run_page(page: Path, folder: Path, first: list[Path]) -> None:
-    """Run the blocks of a page in order; ``first``: folders ahead of all others on the path."""
+def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page, in order."""
+    folder = tmp_path
+    monkeypatch.chdir(folder)
+    first = None if page.name == "README.md" else commands_folder()
     namespace: dict[str, object] = {"__name__": "__page__"}
     for line, kind, code in blocks(page):
         if kind == "python":

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("src/anaphora", "benchmarks", "docs", "tools", "README.md", "CONTRIBUTING.md", "SECURITY.md")
 ENDINGS = {".py", ".c", ".h", ".cu", ".md", ".toml"}
 WORDS = {
-    r"turned(?! (into|as|clockwise|off|on|left to right|by a quarter)\b)": "reversed or transposed",
+    r"turned(?! (?:into|as|clockwise|off|on|left to right|by a quarter)\b)": "reversed or transposed",
     r"told": "reported, an error, warns; or call it with …",
-    r"(say|says|said) so": "warns, is an error, names it",
+    r"(?:say|says|said) so": "warns, is an error, names it",
     r"whoever|who reads|who asks|who has given up": "name the actor: the caller, a model that reads …",
     r"nobody|somebody|anybody": "no one, someone, or name the actor; asynchronous for what no one waits for",
     r"parted by": "separated by",
@@ -23,9 +23,9 @@ WORDS = {
     r"in vain|has given up|was given up": "timed out, was abandoned",
     r"without a word": "silently, unless set",
     r"on a processor": "on the CPU, on an SM",
-    r"CannotPrint|PRINTED_\w+|printed (kernel|program|code|C)s?": "generated",
-    r"recorded (as a|graph)|recorded on the GPU": "captured",
-    r"(?-i:WAYS)|way of running|ways to run": "backends, methods",
+    r"CannotPrint|PRINTED_\w+|printed (?:kernel|program|code|C)s?": "generated",
+    r"recorded (?:as a|graph)|recorded on the GPU": "captured",
+    r"way of running|ways to run": "backends, methods",
     r"lessons?": "objective",
 }
 """A pattern of whole words, and what to write instead."""
@@ -36,15 +36,18 @@ ALLOWED = {
 }
 
 
+_ALL = re.compile(
+    "|".join(rf"(?P<w{n}>(?<![\w-])(?:{word})(?![\w-]))" for n, word in enumerate(WORDS)), re.IGNORECASE
+)
+
+
 def findings(path: Path, name: str) -> list[str]:
     """``name:line: 'word': say …`` for each such word of a file."""
-    allowed, found = ALLOWED.get(name), []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if allowed and re.search(allowed, line):
-            continue
-        for pattern, better in WORDS.items():
-            for match in re.finditer(rf"(?<![\w-])(?:{pattern})(?![\w-])", line, re.IGNORECASE):
-                found.append(f"{name}:{number}: {match[0]!r}: say {better}")
+    text, better, found = path.read_text(encoding="utf-8"), list(WORDS.values()), []
+    for match in _ALL.finditer(text):
+        number = text.count("\n", 0, match.start()) + 1
+        if not re.search(ALLOWED.get(name, r"(?!)"), text.splitlines()[number - 1]):
+            found.append(f"{name}:{number}: {match[0]!r}: say {better[int(str(match.lastgroup)[1:])]}")
     return found
 
 

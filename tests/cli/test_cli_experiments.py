@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from anaphora.cli import main
+from warm_command import popen
 
 TINY = {"steps": 8, "hidden": 8, "embedding": 8, "valid_every": 8, "save_every": 8, "valid_examples": 4}
 
@@ -73,13 +72,7 @@ def test_a_study_refuses_in_one_sentence(tmp_path, monkeypatch, capsys, argument
 
 def test_ctrl_c_keeps_what_was_learnt_and_resume_goes_on(tmp_path):
     def start(*order):
-        return subprocess.Popen(
-            [sys.executable, "-m", "anaphora", *order],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return popen(["-m", "anaphora", *order], cwd=tmp_path)
 
     journal = tmp_path / "run" / "metrics.jsonl"
 

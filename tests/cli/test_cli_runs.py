@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_command
 from anaphora.cli import main
 
 TINY = "--steps 12 --hidden 16 --device cpu --set embedding=8 --set valid_every=6 --set save_every=6 --set tokens=char"
@@ -23,7 +22,7 @@ def trained(tmp_path_factory):
     (folder / "dev.tsv").write_text(pairs[:64])
     run = folder / "run"
     order = f"train translate {folder}/train.tsv --valid {folder}/dev.tsv {TINY} -o {run} --json"
-    done = subprocess.run([sys.executable, "-m", "anaphora", *order.split()], capture_output=True, text=True)
+    done = warm_command.run(["-m", "anaphora", *order.split()])
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["steps"] == 12
@@ -45,12 +44,7 @@ def test_predict_from_a_file_and_from_a_pipe_agree(trained, tmp_path, capsys):
     assert main.run(["predict", str(trained), str(tmp_path / "in.txt"), "--beam", "1"]) == 0
     from_file = capsys.readouterr().out
     assert from_file.count("\n") == 3
-    done = subprocess.run(
-        [sys.executable, "-m", "anaphora", "predict", str(trained), "--beam", "1"],
-        input="a b\n\nc d\n",
-        capture_output=True,
-        text=True,
-    )
+    done = warm_command.run(["-m", "anaphora", "predict", str(trained), "--beam", "1"], "a b\n\nc d\n")
     assert done.stdout == from_file
     assert done.stderr == ""
 

@@ -21,12 +21,12 @@ from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
-QUICK = ("lstm", "layer norm")
+QUICK = [("lstm", True), ("layer norm", False)]
+REST = [(name, near) for name in CELLS for near in (False, True) if (name, near) not in QUICK]
 
 
-@pytest.mark.parametrize("near", [False, True])
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CELLS]
+    ("name", "near"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )
 def test_kernels_run_by_fibres_equal_the_reference(
     name: str, near: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

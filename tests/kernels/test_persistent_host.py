@@ -24,6 +24,7 @@ from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.kernels.toolchain import compiler
 from anaphora.nn.recurrent_step import LayerStep
+from sweeps import sweep
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here")
 LENGTHS = torch.tensor([4, 1, 0, 6, 2])
@@ -117,7 +118,10 @@ def test_without_gradients_nothing_is_kept() -> None:
     _close([y, last], [y0, last0])
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sweep(10, 25),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([4, 9]))
 def test_random_cells_equal_the_reference(
     program: list[tuple[str, int, int]], states: int, hidden: int
@@ -140,7 +144,10 @@ def _spoil(values: list[Tensor], places: list[tuple[int, int]], what: float) -> 
             value.view(-1)[at % value.numel()] = what
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sweep(5, 15),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     program=PROGRAMS,
     states=st.integers(1, 2),

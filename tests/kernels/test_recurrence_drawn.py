@@ -14,6 +14,7 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.kernels.toolchain import compiler
+from sweeps import sweep
 
 UNARY = {
     "tanh": torch.tanh,
@@ -119,7 +120,7 @@ def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch.undo()
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep(10, 25), suppress_health_check=[HealthCheck.too_slow])
 @given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
 @pytest.mark.usefixtures("_quick_compiler")
 def test_random_cells_generated_equal_eager(
@@ -129,7 +130,7 @@ def test_random_cells_generated_equal_eager(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep(100, 300), suppress_health_check=[HealthCheck.too_slow])
 @given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
 @pytest.mark.usefixtures("_quick_compiler")
 def test_many_random_cells_generated_equal_eager(

@@ -21,6 +21,7 @@ from anaphora import nn
 from anaphora.kernels.recurrence.dispatch import force
 from anaphora.kernels.toolchain import compiler
 from anaphora.nn.recurrent_run import run_layer
+from sweeps import sweep
 
 SPECIAL = [math.nan, math.inf, -math.inf]
 # Torch itself is of two minds, by whether an element falls into a whole vector: gelu of +inf, the gradient of elu at NaN.
@@ -77,7 +78,7 @@ def _check_drawn(
     _check(cell, *_poisoned(cell, places), compile_it)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=sweep(30, 80), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(program=PROGRAMS, hidden=st.sampled_from([2, 4, 17]), places=PLACES)
 def test_random_cells_by_torch_operations(
     program: list[tuple[str, int, int]], hidden: int, places: list[tuple[str, int, float]]
@@ -86,7 +87,7 @@ def test_random_cells_by_torch_operations(
 
 
 @pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here")
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=sweep(8, 20), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(program=PROGRAMS, hidden=st.sampled_from([2, 4, 17]), places=PLACES)
 @pytest.mark.usefixtures("_quick_compiler")
 def test_random_cells_in_c(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.search import beam
+from sweeps import sweep
 
 SYMBOLS = [1, 2, 3]
 WIDE = 3**4 + 3**5  # all hypotheses of four symbols over three, and those that end
@@ -64,7 +65,7 @@ def test_every_normalisation_finds_what_enumeration_finds(
     assert [h.score for h in found] == pytest.approx([s for s, _ in expected], abs=1e-12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=sweep(50, 150))
 @given(
     seed=st.integers(0, 10**6),
     prefix=st.lists(st.sampled_from(SYMBOLS), max_size=3),

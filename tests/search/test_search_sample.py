@@ -15,6 +15,7 @@ from torch import Tensor
 from anaphora.errors import AnaphoraError
 from anaphora.search import NBest, Step, greedy, sample
 from anaphora.search._sample import Filters
+from sweeps import sweep
 
 EOS, BOS = 0, 1
 GRID = st.sampled_from([i / 8 for i in range(-64, 1)])  # log p that are often equal, to test the ties
@@ -124,7 +125,7 @@ def test_alone_equals_in_a_batch_of_64_and_n_changes_nothing() -> None:
     assert len({tuple(h.tokens) for nbest in together for h in nbest}) > 64
 
 
-@settings(max_examples=300)
+@settings(max_examples=sweep(100, 300))
 @given(
     log_probs=st.lists(GRID, min_size=1, max_size=200),
     temperature=st.sampled_from([0.3, 1.0, 2.0]),

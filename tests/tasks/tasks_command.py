@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from tasks_tiny import pairs, settings
 
 from anaphora.cli import main
+from warm_command import popen
 
 END_STATE = (
     "model.safetensors",
@@ -56,14 +56,8 @@ def setting_words(values: Mapping[str, object]) -> list[str]:
 
 
 def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "anaphora", *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return popen(["-m", "anaphora", *words], cwd=folder, env=env)
 
 
 def finish(folder: Path, *words: str, code: int = 0) -> str:

@@ -9,7 +9,6 @@ from answer_tiny import scenes, settings, write
 from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 
 pytest.importorskip("PIL")
-pytestmark = pytest.mark.xdist_group("answerer durability")
 FILES = (
     "model.safetensors",
     "metrics.jsonl",

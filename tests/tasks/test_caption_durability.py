@@ -9,7 +9,6 @@ from caption_tiny import pictures, settings, write
 from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 
 pytest.importorskip("PIL")
-pytestmark = pytest.mark.xdist_group("captioner durability")
 FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md")
 
 

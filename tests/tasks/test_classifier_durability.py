@@ -9,7 +9,6 @@ import pytest
 from classify_tiny import PICTURES, bars, settings, texts, waves
 from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 
-pytestmark = pytest.mark.xdist_group("classifier durability")
 FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "learnt.json", "README.md")
 
 

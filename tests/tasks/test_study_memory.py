@@ -10,6 +10,7 @@ import torch
 from classify_tiny import tiny
 
 import anaphora as an
+from anaphora.data.corpora import CORPORA
 from anaphora.tasks import study
 from anaphora.tasks.studies import memory as study_of_memory
 from anaphora.tasks.studies.gradients import gradients_over_time
@@ -17,6 +18,12 @@ from anaphora.views import memory
 
 SMALL = {"steps": 3, "hidden": 8, "batch_tokens": 200, "valid_every": 3, "save_every": 1}
 PARTS = {"models": ("rnn", "transformer"), "lags": (10, 30)}
+
+
+@pytest.fixture(autouse=True)
+def _few_to_train_on(monkeypatch):
+    for corpus in ("adding", "recall"):
+        monkeypatch.setitem(CORPORA[corpus].sizes, "train", 300)
 
 
 @pytest.mark.parametrize("corpus", ["adding", "recall"])

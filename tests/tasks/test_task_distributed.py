@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from tasks_command import finish, lines, order, wait_for, write_data
+from torch.distributed import TCPStore
+
+from warm_command import end_after_death, end_group, start_group
 
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "anaphora"]
 CALM = {"dropout": 0.0, "steps": 40, "save_every": 8}
-
-pytestmark = pytest.mark.xdist_group("distributed")
 
 
 def start_two(folder, *words, **environment):
@@ -51,25 +52,33 @@ def same_curve(place, run):
 
 
 def test_two_processes_follow_the_curve_of_one_also_after_a_crash(place):
-    process = start_two(place, *order("two", **CALM), ANAPHORA_FAULT="checkpoint.manifest:3")
-    _, said = process.communicate(timeout=120)
-    assert process.returncode != 0  # the first process was killed while it saved step 24
+    first = ["-m", "anaphora", *order("two", **CALM)]
+    codes, _ = end_after_death(start_group(first, 2, place, ANAPHORA_FAULT="checkpoint.manifest:3"))
+    assert codes[0] == -signal.SIGKILL  # while it saved step 24
     assert sorted(path.name for path in (place / "two" / "checkpoints").glob("step-*"))[-1] == "step-00000016"
-    process = start_two(place, "resume", "two")
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    codes, output = end_group(start_group(["-m", "anaphora", "resume", "two"], 2, place))
+    said = "".join(error for _, error in output)
+    assert codes == [0, 0], said
     assert said.count("goes on from the checkpoint of step 16") == 1  # one process speaks for both
     same_curve(place, "two")
     assert finish(place, "predict", "two", "dev.tsv").count("\n") >= 8
 
 
-def test_a_mistake_in_the_data_is_told_and_ends_both(place):
+@pytest.mark.parametrize("launcher", ["store", pytest.param("torchrun", marks=pytest.mark.slow)])
+def test_a_mistake_in_the_data_ends_both_and_is_printed_once(place, launcher):
     (place / "bad.tsv").write_text("a\tA\nb\n")
     words = [word if word != "train.tsv" else "bad.tsv" for word in order("bad", **CALM)]
-    process = start_two(place, *words)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode != 0
-    assert said.count("bad.tsv:2: wrong number of columns") == 1  # told once, not by each process
+    if launcher == "torchrun":
+        process = start_two(place, *words)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode != 0
+    else:  # what torchrun gives its processes: a store through which they agree
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        given = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(store.port)}
+        codes, output = end_group(start_group(["-m", "anaphora", *words], 2, place, **given))
+        assert codes == [2, 2]
+        said = "".join(error for _, error in output)
+    assert said.count("bad.tsv:2: wrong number of columns") == 1
     assert "something went wrong inside" not in said
 
 

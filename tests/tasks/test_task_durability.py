@@ -9,8 +9,6 @@ import signal
 import pytest
 from tasks_command import end_state, finish, kill_somewhere, lines, order, start, wait_for, write_data
 
-pytestmark = pytest.mark.xdist_group("durability")  # they share one uninterrupted run
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

@@ -10,7 +10,6 @@ import pytest
 from tasks_command import KILLS, check_same_end, finish, kill_and_resume, setting_words
 from transcribe_tiny import recordings, settings
 
-pytestmark = pytest.mark.xdist_group("transcriber durability")
 FILES = (
     "model.safetensors",
     "metrics.jsonl",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,36 +15,14 @@ from training_toy import finish
 from anaphora.training.distributed import join
 from anaphora.training.journal import read_journal
 from anaphora.training.weights import load_weights
+from warm_command import end_after_death, start_group
+from warm_command import end_group as end
 
 TOY = Path(__file__).with_name("training_toy.py")
 
 
 def start(folder: Path, *words: str, world: int = 2, **environment: str) -> list[subprocess.Popen[str]]:
-    """The processes torchrun would start, without its launcher's seconds."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    group = {
-        "WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-    }
-    return [
-        subprocess.Popen(
-            [sys.executable, str(TOY), str(folder), "dropout=0.0", *words],
-            env={**os.environ, **group, "RANK": str(rank), "LOCAL_RANK": str(rank), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-
-
-def end(processes):
-    results = [process.communicate(timeout=120) for process in processes]
-    return [process.returncode for process in processes], results
+    return start_group([str(TOY), str(folder), "dropout=0.0", *words], world, **environment)
 
 
 def await_file(path: Path) -> None:
@@ -88,14 +64,6 @@ def test_two_processes_follow_the_curve_of_one_and_resume(tmp_path):
         torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-4)
     starts = [x["from_step"] for x in read_journal(tmp_path / "two" / "timings.jsonl") if "from_step" in x]
     assert starts == [0, 25]
-
-
-def end_after_death(processes):
-    """What torchrun does when a process dies: it ends the others."""
-    processes[0].wait(timeout=120)
-    for process in processes[1:]:
-        process.kill()
-    return end(processes)
 
 
 def test_a_process_without_rows_takes_part_and_a_full_disk_ends_both(tmp_path):

@@ -14,6 +14,7 @@ from training_toy import ToyModel
 
 from anaphora.errors import RunError
 from anaphora.training.weights import first_not_finite, load_weights, pack, save_weights, snapshot, unpack
+from sweeps import sweep
 
 TENSORS = {"b": torch.tensor([1.5, -2.0]), "a": torch.arange(6).reshape(2, 3), "s": torch.tensor(7.0)}
 
@@ -75,7 +76,7 @@ def test_every_truncation_is_noticed():
         unpack(data + b"\0", where="x")
 
 
-@settings(max_examples=300)
+@settings(max_examples=sweep(100, 300))
 @given(st.binary(max_size=200))
 def test_garbage_is_an_error_in_one_sentence(data):
     with pytest.raises(RunError) as caught:

@@ -44,7 +44,7 @@ class OwnFeatures:
             raise SettingsError(
                 [
                     f"features = {part} makes {len(frames)} frames of {TRIAL} s, one in {TRIAL / len(frames):.3g} s, but hop = "
-                    f"{hop:g}, by which the times of words are told: set hop = {TRIAL / len(frames):.3g}."
+                    f"{hop:g}, by which the times of words are computed: set hop = {TRIAL / len(frames):.3g}."
                 ]
             )
 

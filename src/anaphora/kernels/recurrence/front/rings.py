@@ -104,7 +104,7 @@ def _mixes(updates: Sequence[Node], group: set[int], name_of: MatrixName) -> str
             for node in ancestors([part]):
                 if node.number in own and not _in_place(node, start, part.width):
                     if node.op == "state" and node.width != part.width:
-                        continue  # what of it is read is told by the slices
+                        continue  # the slices say what of it is read
                     return f"columns of {_states(node, group)} are cut out, joined or moved"
     return None
 
