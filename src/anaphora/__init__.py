@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.answer.estimator import Answerer as Answerer
     from anaphora.tasks.caption.estimator import Captioner as Captioner
     from anaphora.tasks.classify.estimator import Classifier as Classifier
+    from anaphora.tasks.comparing.comparison import compare as compare
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
@@ -55,6 +56,7 @@ _HOMES = {
     "AnaphoraError": "anaphora.errors",
     "Callback": "anaphora.training.callbacks",
     "STOP": "anaphora.training.callbacks",
+    "compare": "anaphora.tasks.comparing.comparison",
     "fit": "anaphora.training.fit",
     "view": "anaphora.views.own",
     "NGram": "anaphora.models.classical.ngram",
@@ -103,6 +105,7 @@ __all__ = [
     "Word2Vec",
     "WordVectors",
     "__version__",
+    "compare",
     "fit",
     "history",
     "load",

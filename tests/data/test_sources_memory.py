@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from anaphora.data.labelled import open_training
-from anaphora.data.labelled_batches import Input, ReadBatches, labelled_batches, labels_of
+from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
+from anaphora.data.labelled_rows import Input
 from anaphora.data.sources.holdout import open_training as open_training_pairs
 from anaphora.data.sources.source import Source
 

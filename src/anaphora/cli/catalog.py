@@ -13,6 +13,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "predict": "Put text, sounds or pictures through a trained model.",
         "sample": "Write new text with a trained language model.",
         "score": "Measure a trained model on data with known answers.",
+        "compare": "Compare several runs on the same examples, with intervals and tests.",
     },
     "Look inside": {
         "inspect": "Draw what a trained model does with one input.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from anaphora.data.files import Verdict
 from anaphora.data.sources.roles import text_problem
 from anaphora.data.spilling import written_whole
+from anaphora.errors import DataError
 
 Pair = tuple[str, str]
 Sentence = tuple[Sequence[str] | str, Sequence[str] | str]
@@ -41,6 +42,23 @@ def split_words(sentence: object) -> list[str] | None:
     if isinstance(sentence, Sequence) and all(isinstance(word, str) for word in sentence):
         return list(sentence)
     return None
+
+
+def given_sentences(sentences: Iterable[object]) -> list[list[str]]:
+    """The words of each sentence as it is given from Python, or a `DataError` for what is none."""
+    if isinstance(sentences, str):
+        raise DataError("predict takes a list of sentences: write [sentence] for a single one.")
+    found = []
+    for number, sentence in enumerate(sentences, start=1):
+        words = split_words(sentence)
+        if words is None:
+            raise DataError(
+                f"input {number} is a {type(sentence).__name__}; give a text or a list of words for each sentence."
+            )
+        if problem := next((p for p in map(word_problem, words) if p), None):
+            raise DataError(f"input {number} has {problem}; correct it.")
+        found.append(words)
+    return found
 
 
 def word_problem(word: str) -> str | None:

@@ -10,14 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.pooled import POOL, HeldBatches, PooledBatches, Rows, cut_by_size
+from anaphora.data.labelled_rows import Input, padded
+from anaphora.data.pooled import POOL, HeldBatches, PooledBatches, Rows
 from anaphora.data.sending import send
 from anaphora.data.sources.source import Source
-from anaphora.data.symbols import EOS, PAD
-
-Input = Any
-"""One example as the model reads it: ids ``(time,)`` without EOS, vectors ``(time, features)``, or a picture ``(rows,
-columns, channels)``."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,7 @@ class LabelledBatch:
 
 def tensors_of(inputs: Sequence[Input], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Inputs as a model takes them: padded, with their lengths."""
-    symbols = inputs[0].ndim == 1
-    table: np.ndarray[Any, Any]
-    lengths = np.array([len(x) + symbols for x in inputs])
-    if symbols:
-        table = np.full((len(inputs), lengths.max()), PAD, dtype=np.int64)
-        table[np.arange(len(inputs)), lengths - 1] = EOS
-    else:
-        table = np.zeros((len(inputs), lengths.max(), *inputs[0].shape[1:]), dtype=np.float32)
-    for row, x in enumerate(inputs):
-        table[row, : len(x)] = x
+    table, lengths = padded(inputs)
     return send(table, device), send(lengths, device)
 
 
@@ -122,10 +109,3 @@ def labels_of(data: Any) -> list[str]:
     if not isinstance(data, Source):
         return [known.setdefault(label, label) for _, label in data.read(range(len(data)))]
     return [known.setdefault(label, label) for _, label in data]
-
-
-def in_order(inputs: Sequence[Input], batch_tokens: int) -> list[list[int]]:
-    """Numbers of inputs of about equal length, a list for each batch of evaluation, the longest first."""
-    order = sorted(range(len(inputs)), key=lambda i: (-len(inputs[i]), i))
-    cuts = cut_by_size(np.array([len(inputs[i]) + 1 for i in order], dtype=np.int64), batch_tokens)
-    return [order[a:b] for a, b in cuts]

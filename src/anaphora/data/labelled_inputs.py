@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import FiniteFloat, PositiveInt
 
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_batches import Input
+from anaphora.data.labelled_rows import Input
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import Array, as_sequence, picture_size

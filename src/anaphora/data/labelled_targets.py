@@ -15,6 +15,7 @@ from anaphora.files.schemas import checked
 SEPARATOR = "|"
 """Between the labels of an example that has several; ``-`` alone says that it has none."""
 NONE = "-"
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
 UNKNOWN = -1
 """Stands for a label that the training data do not have; such an example counts as a mistake."""
 
@@ -84,6 +85,32 @@ class Targets:
     def numbers(self, outputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Outputs ``(n, 1)`` of a model as the numbers they stand for, ``(n,)``."""
         return outputs[:, 0].astype(np.float64) * self.scale + self.mean
+
+    def probabilities(self, scores: Numbers) -> Numbers:
+        """softmax over the classes of scores ``(n, K)``, or σ of each where there may be several: ``(n, K)``."""
+        if self.kind == "classes":
+            return np.exp(-np.logaddexp(0, -scores))
+        shifted = np.exp(scores - scores.max(1, keepdims=True))
+        found: Numbers = shifted / shifted.sum(1, keepdims=True)
+        return found
+
+    def answers(self, scores: Numbers, threshold: float) -> Numbers:
+        """The most probable class ``(n,)``, a table of 0 and 1 ``(n, K)``, or the numbers ``(n,)``."""
+        if self.kind == "number":
+            return self.numbers(scores)
+        if self.kind == "classes":
+            return (self.probabilities(scores) >= threshold).astype(np.float64)
+        best: Numbers = scores.argmax(1)
+        return best
+
+    def labelled(self, found: Numbers) -> list[Any]:
+        """Answers as they are given in Python: a label, a list of labels or a number for each."""
+        if self.kind == "number":
+            return [float(value) for value in found]
+        names = self.values
+        if self.kind == "class":
+            return [names[int(i)] for i in found]
+        return [[name for name, there in zip(names, row, strict=True) if there] for row in found]
 
     def to_json(self) -> dict[str, Any]:
         kept = {"kind": self.kind, "names": list(self.names), "mean": self.mean, "scale": self.scale}

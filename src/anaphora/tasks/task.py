@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import DataError
 from anaphora.tasks.config import RunConfig
+from anaphora.tasks.judged import Judged
 from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -68,6 +69,14 @@ class Task(ABC):
     @abstractmethod
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """What ``anaphora predict RUN FILE`` answers, as it comes; ``source`` is a file's name, or ``-``."""
+
+    @abstractmethod
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Any:
+        """The data that ``score`` and ``compare`` measure on, of the same type as the dev data of a run."""
+
+    @abstractmethod
+    def _judge(self, data: Any, options: Mapping[str, Any]) -> Judged:
+        """What the model does with each example of ``data`` (see `_open_test`); ``options`` are those of ``score``."""
 
     def _inherited(self) -> dict[str, Tensor]:
         """Weights the model begins with instead of fresh ones, by name: those of a model trained before."""

@@ -23,7 +23,7 @@ from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
 from anaphora.tasks.answer.inference import Answer, Row, among, group, respond_to, rows_of
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
-from anaphora.tasks.answer.metrics import by_kind
+from anaphora.tasks.answer.metrics import answers_judged, by_kind
 from anaphora.tasks.answer.objective import (
     AnswerObjective,
     Asked,
@@ -35,6 +35,7 @@ from anaphora.tasks.answer.objective import (
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import check_finite
+from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -224,6 +225,14 @@ class Answerer(PictureEstimator):
             "by_kind": by_kind(rows, right),
             **own,
         }
+
+    @whatever_the_batch
+    def _judge(self, data: PictureList, options: Mapping[str, Any]) -> Judged:
+        build(AnswerOptions, options, owner="score")
+        self.model_.eval()
+        scores, seconds = timed(lambda asked: score_questions(self.model_, asked), self._asked(data))
+        check_finite(scores, "question")
+        return answers_judged(data.texts, probabilities(scores), self.answers_, seconds)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """The answer to each row ``path⇥question`` of a list; further columns do not matter, an empty line stays empty.

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.tasks.judged import Judged, share_right
 
 KINDS = 20
 """Most kinds of questions that are kept apart."""
@@ -25,3 +28,26 @@ def by_kind(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> dict[str, d
         }
         for kind in dict.fromkeys([*common, *named])
     }
+
+
+def answers_judged(
+    pictures: Sequence[Sequence[Sequence[str]]],
+    chances: NDArray[np.float64],
+    answers: Sequence[str],
+    seconds: float,
+) -> Judged:
+    """Accuracy; ``chances`` (questions, answers). Questions about one picture are drawn together."""
+    rows = [row for about in pictures for row in about]
+    place = {answer: number for number, answer in enumerate(answers)}
+    outputs = [answers[int(best)] for best in chances.argmax(1)]
+    right = [output == row[1] for output, row in zip(outputs, rows, strict=True)]
+    wanted = [chances[i, place[row[1]]] if row[1] in place else 0.0 for i, row in enumerate(rows)]
+    return Judged(
+        [f"picture {number}: {row[0]}" for number, about in enumerate(pictures, start=1) for row in about],
+        [row[1] for row in rows],
+        outputs,
+        1.0 - np.array(wanted),
+        [share_right("accuracy", right)],
+        seconds,
+        groups=np.repeat(np.arange(len(pictures)), [len(about) for about in pictures]),
+    )

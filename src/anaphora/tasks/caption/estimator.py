@@ -20,11 +20,12 @@ from anaphora.probe.trace import Trace
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.inference import describe_pictures, picture_batches, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.tasks.caption.metrics import caption_scores, named_objects, share_on_objects
+from anaphora.tasks.caption.metrics import caption_scores, captions_judged, named_objects, share_on_objects
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_picture, named_when_not_finite
+from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import only_what, symbol_vectors
@@ -176,6 +177,19 @@ class Captioner(PictureEstimator):
         skipped = sum((rows.facts.get("skipped") or {}).values())
         scores |= own_measures(self.settings_, references, outputs, scores)
         return scores | ({"skipped": skipped} if skipped else {})
+
+    def _judge(self, data: PictureList, options: Mapping[str, Any]) -> Judged:
+        pictures = self._see([data.load(i) for i in range(len(data))])
+        known = self.tokenizer_.normalized
+        references = [[known(text) for text in _texts(data, i)] for i in range(len(data))]
+        found, seconds = timed(lambda some: self._describe(list(some), 1, dict(options)), pictures)
+        return captions_judged(
+            [f"picture {number}" for number in range(1, len(data) + 1)],
+            references,
+            [captions[0].text for captions in found],
+            seconds,
+            tokenize=self.settings_.bleu_tokenize,
+        )
 
     @whatever_the_batch
     def _looked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from anaphora.data.corpora import find
 from anaphora.data.corpora.shapes import SceneCorpus
 from anaphora.data.corpora.shapes_drawing import SIDE
+from anaphora.tasks.judged import Judged, Measure, columns, digest, mean, share_right
+from anaphora.tasks.overlap import bleu
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in pixels."""
@@ -86,11 +89,15 @@ Vector = dict[tuple[str, ...], float]
 
 def cider(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """The mean over pictures, from 0 to 10; ``references[i]`` are those of picture i."""
+    return sum(cider_of_each(outputs, references)) / max(1, len(outputs))
+
+
+def cider_of_each(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """The CIDEr-D of every picture."""
     if not outputs:
-        return 0.0
+        return []
     weights = [_rarity(references, n) for n in range(1, LONGEST + 1)]
-    pairs = zip(outputs, references, strict=True)
-    return sum(_one(output, wanted, weights) for output, wanted in pairs) / len(outputs)
+    return [_one(output, wanted, weights) for output, wanted in zip(outputs, references, strict=True)]
 
 
 def _one(output: str, references: Sequence[str], weights: Sequence[Vector]) -> float:
@@ -158,3 +165,29 @@ def named_objects(
 def _scaled(box: Box, wide: float, tall: float) -> Box:
     left, top, right, bottom = box
     return left * wide, top * tall, right * wide, bottom * tall
+
+
+def captions_judged(
+    names: Sequence[str],
+    references: Sequence[Sequence[str]],
+    outputs: Sequence[str],
+    seconds: float,
+    *,
+    tokenize: str,
+) -> Judged:
+    """BLEU, CIDEr-D and exact match by counts of each picture; a caption is as wrong as its CIDEr-D is below 10."""
+    each = np.array(cider_of_each(outputs, references))
+    right = [o in r for o, r in zip(outputs, references, strict=True)]
+    basis = digest(tokenize, [list(wanted) for wanted in references])
+    return Judged(
+        names,
+        [" | ".join(wanted) for wanted in references],
+        outputs,
+        np.where(right, 0.0, 1.0 - each / 10.0),
+        [
+            bleu(outputs, references, tokenize=tokenize, basis=basis),
+            Measure("cider", columns(each, np.ones(len(each))), mean, basis=basis),
+            replace(share_right("exact_match", right), basis=basis),
+        ],
+        seconds,
+    )

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_batches import Input
 from anaphora.data.labelled_inputs import NGramInputs, TextInputs
+from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS

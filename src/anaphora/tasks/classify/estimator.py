@@ -15,8 +15,9 @@ from anaphora.data.asked import asked_batches
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.features_own import of_vectors
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
-from anaphora.data.labelled_batches import Input, ReadBatches, labelled_batches, labels_of
+from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
+from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
@@ -38,8 +39,6 @@ from anaphora.tasks.classify.build import (
 )
 from anaphora.tasks.classify.inference import (
     Classification,
-    answers,
-    probabilities,
     score_inputs,
     sequence_batches,
 )
@@ -47,6 +46,7 @@ from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyO
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
     best_measure,
+    classes_judged,
     measure,
     own_scores,
     spell,
@@ -55,6 +55,7 @@ from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_inputs
+from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.learning import given_labels, label_kind, paired
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
@@ -274,32 +275,24 @@ class Classifier(Estimator):
         an input that is neither a text nor a sequence as in training.
         """
         scores = self._scores(inputs)
-        found = self._labelled(scores, self._options(threshold=threshold)["threshold"])
+        chosen = self._options(threshold=threshold)["threshold"]
+        found = self.targets_.labelled(self.targets_.answers(scores, chosen))
         if not details:
             return found
         if self.targets_.kind == "number":
             return [Classification(value, {}) for value in found]
-        rows = probabilities(self.targets_, scores).tolist()
+        rows = self.targets_.probabilities(scores).tolist()
         return [
             Classification(label, dict(zip(self.targets_.values, row, strict=True)))
             for label, row in zip(found, rows, strict=True)
         ]
-
-    def _labelled(self, scores: Any, threshold: float) -> list[Any]:
-        found = answers(self.targets_, scores, threshold)
-        if self.targets_.kind == "number":
-            return [float(value) for value in found]
-        names = self.targets_.values
-        if self.targets_.kind == "class":
-            return [names[int(i)] for i in found]
-        return [[name for name, there in zip(names, row, strict=True) if there] for row in found]
 
     def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""
         self._check_trained()
         if self.targets_.kind == "number":
             raise AnaphoraError("a Classifier trained on numbers has no probabilities; use predict.")
-        return probabilities(self.targets_, self._scores(inputs))
+        return self.targets_.probabilities(self._scores(inputs))
 
     @overload
     def score(self, data: Any, y: None = None, **options: Any) -> dict[str, Any]: ...
@@ -326,20 +319,30 @@ class Classifier(Estimator):
             measures = self.score(paired(data, y), **options)
             return float(measures["r2"] if self.targets_.kind == "number" else measures["accuracy"] / 100)
         chosen = self._options(**options)
-        rows = open_labelled(
-            data,
-            role="test",
-            source_field=source_field,
-            target_field=target_field,
-            bad_rows=bad_rows or self.settings_.bad_rows,
-            scan=self.settings_.scan,
-            learnt=self._trained_on,
-        )
+        rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
         given, labels = zip(*rows.read(range(len(rows))), strict=True)
-        found = answers(self.targets_, self._scores(given), chosen["threshold"])
+        found = self.targets_.answers(self._scores(given), chosen["threshold"])
         measured = measure(self.targets_, labels, found, self.settings_.tolerance)
         own = own_scores(self.settings_, self.targets_, labels, found, measured)
         return {"examples": len(labels), **measured, **own}
+
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Labelled:
+        return open_labelled(
+            data,
+            role="test",
+            bad_rows=bad_rows or self.settings_.bad_rows,
+            scan=self.settings_.scan,
+            learnt=self._trained_on,
+            **fields,
+        )
+
+    def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
+        threshold = self._options(**options)["threshold"]
+        given, labels = zip(*data.read(range(len(data))), strict=True)
+        scores, seconds = timed(self._scores, given)
+        shown = list(map(_outline, given)) if self.inputs_.kind == "vectors" else given
+        found = self.targets_.answers(scores, threshold)
+        return classes_judged(self.targets_, shown, labels, scores, found, self.settings_.tolerance, seconds)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each line of text, in order (an empty line stays empty), or for each sequence of a file.
@@ -393,12 +396,12 @@ class Classifier(Estimator):
 
     def _response(self, number: int, text: str | None, scores: Any, chosen: Mapping[str, Any]) -> Response:
         targets = self.targets_
-        found = answers(targets, scores, chosen["threshold"])
+        found = targets.answers(scores, chosen["threshold"])
         head = {"line": number} | ({} if text is None else {"input": text})
         (answer,) = spell(targets, found)
         if targets.kind == "number":
             return Response(answer, {**head, "output": float(found[0])})
-        (shares,) = probabilities(targets, scores)
+        (shares,) = targets.probabilities(scores)
         best = np.argsort(-shares, kind="stable")[: max(chosen["top"], 1)].tolist()
         given: Any = (
             answer

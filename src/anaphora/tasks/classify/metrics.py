@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_targets import UNKNOWN
+from anaphora.data.labelled_targets import UNKNOWN, Targets
+from anaphora.tasks.judged import Measure, columns, digest, f1, mean, share_right
 
 Numbers = np.ndarray[Any, Any]
 MOST_CLASSES = 50
@@ -83,3 +85,51 @@ def _by_class(hits: Numbers, found: Numbers, there: Numbers, names: Sequence[str
 
 def _percent(share: Any) -> float:
     return 100.0 * float(share)
+
+
+MOST_STATISTICS = 20_000_000
+"""Counts of (examples, classes) up to which the macro F1 of resampled examples is computed."""
+
+
+def judged_measures(truth: Numbers, found: Numbers, targets: Targets, tolerance: float) -> list[Measure]:
+    """The measures of `class_scores`, `several_scores` or `number_scores` by counts of each example."""
+    names = targets.names
+    if targets.kind == "number":
+        truth = targets.numbers(truth[:, None])
+        error, ones = found - truth, np.ones(len(truth))
+        return [
+            share_right("accuracy", np.abs(error) < tolerance),
+            Measure("mse", columns(error**2, ones), mean, False),
+            Measure("mae", columns(np.abs(error), ones), mean, False),
+            Measure("r2", columns(error**2, ones, truth, truth**2), _explained),
+        ]
+    if targets.kind == "classes":
+        hits, basis = truth * found, digest(names)
+        micro = Measure("micro_f1", columns(hits.sum(1), found.sum(1), truth.sum(1)), f1, basis=basis)
+        macro = Measure("macro_f1", np.concatenate([hits, found, truth], axis=1), _macro, basis=basis)
+        return [replace(share_right("accuracy", (truth == found).all(1)), basis=basis), micro, macro]
+    accuracy = share_right("accuracy", truth == found)
+    if len(truth) * len(names) * 3 > MOST_STATISTICS:
+        return [accuracy]
+    there = np.eye(len(names))[np.maximum(truth, 0)] * (truth != UNKNOWN)[:, None]
+    given = np.eye(len(names))[found] * (truth != UNKNOWN)[:, None]
+    statistics = np.concatenate([there * given, given, there], axis=1)
+    return [accuracy, Measure("macro_f1", statistics, _macro, basis=digest(names))]
+
+
+def _macro(sums: Numbers) -> Numbers:
+    """The mean F1, in percent, over the classes that occur or are found, of sums (…, 3·classes)."""
+    hits, found, there = np.split(sums, 3, axis=-1)
+    counted = (found + there) > 0
+    each = f1_of(hits, found, there) * counted
+    total: Numbers = 100.0 * each.sum(-1) / np.maximum(counted.sum(-1), 1)
+    return total
+
+
+def _explained(sums: Numbers) -> Numbers:
+    """R² = 1 − Σ error² / Σ (y − ȳ)² of sums (…, 4): squared errors, examples, y, y²."""
+    squared, count, total, squares = np.moveaxis(sums, -1, 0)
+    variance = squares / count - (total / count) ** 2
+    flat = variance <= 1e-12 * np.maximum(squares / count, 1e-300)
+    explained: Numbers = np.where(flat, 0.0, 1 - squared / count / np.where(flat, 1.0, variance))
+    return explained

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.data.labelled_batches import Input, LabelledBatch
+from anaphora.data.labelled_batches import LabelledBatch
+from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD, UNK
@@ -21,9 +22,10 @@ from anaphora.models.looking import LookingClassifier
 from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
-from anaphora.tasks.classify.inference import answers, score_inputs
+from anaphora.tasks.classify.inference import score_inputs
 from anaphora.tasks.classify.info import ClassifierSettings
-from anaphora.tasks.classify.metrics import class_scores, number_scores, several_scores
+from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
+from anaphora.tasks.judged import Judged
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
 
@@ -118,7 +120,7 @@ class ClassificationObjective:
     def evaluate(self, model: SequenceClassifier | OwnScores | NGramClassifier) -> dict[str, float]:
         scores = score_inputs(model, self._inputs)
         part = self.loss_of(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
-        self._found = answers(self.targets, scores, self.settings.threshold)
+        self._found = self.targets.answers(scores, self.settings.threshold)
         measured = measure(self.targets, self._labels, self._found, self.settings.tolerance)
         measured |= own_scores(self.settings, self.targets, self._labels, self._found, measured)
         kept = {key: value for key, value in measured.items() if isinstance(value, float)}
@@ -151,6 +153,29 @@ def measure(
     if targets.kind == "classes":
         return several_scores(truth, found, targets.names)
     return class_scores(truth, found, targets.names)
+
+
+def classes_judged(
+    targets: Targets,
+    shown: Sequence[str],
+    labels: Sequence[str],
+    scores: np.ndarray[Any, Any],
+    found: np.ndarray[Any, Any],
+    tolerance: float,
+    seconds: float,
+) -> Judged:
+    """The measures of the answers ``found`` for ``scores``, by each example; an answer is as wrong as the right label
+    is improbable, a number as it is far off."""
+    truth = targets.encode(labels)
+    if targets.kind == "number":
+        losses = np.abs(found - targets.numbers(truth[:, None]))
+    elif targets.kind == "classes":
+        losses = np.abs(targets.probabilities(scores) - truth).mean(1)
+    else:
+        right = targets.probabilities(scores)[np.arange(len(truth)), np.maximum(truth, 0)]
+        losses = 1.0 - np.where(truth == UNKNOWN, 0.0, right)
+    measures = judged_measures(truth, found, targets, tolerance)
+    return Judged(shown, list(labels), spell(targets, found), losses, measures, seconds)
 
 
 def own_scores(

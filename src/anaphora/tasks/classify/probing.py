@@ -23,7 +23,6 @@ from anaphora.models.looking import LookingClassifier
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.classify.inference import probabilities
 from anaphora.tasks.looking import facts_of, numbers
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
         trace = replace(trace, arrays={**trace.arrays, **looked_at(m, x, source)})
     if m.targets_.kind == "number":
         return trace
-    shares = probabilities(m.targets_, scores.double().cpu().numpy())[0]
+    shares = m.targets_.probabilities(scores.double().cpu().numpy())[0]
     arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
     tokens = {**trace.tokens, "symbol": m.classes_, **({"label": m.classes_} if "beliefs" in arrays else {})}
     return replace(trace, tokens=tokens, arrays=arrays)
@@ -92,7 +91,7 @@ def looked_at(m: Classifier, x: Any, source: Tensor) -> dict[str, Array]:
             beliefs = m.model_.beliefs(looks)[0].double().cpu().numpy()
         arrays["glimpses"] = Array(("step", "coordinate"), as_numpy(looks.windows[0]))
         if m.targets_.kind != "number":
-            arrays["beliefs"] = Array(("step", "label"), probabilities(m.targets_, beliefs))
+            arrays["beliefs"] = Array(("step", "label"), m.targets_.probabilities(beliefs))
     return arrays
 
 

@@ -40,10 +40,11 @@ from anaphora.tasks.forecast.inference.ahead import (
 from anaphora.tasks.forecast.inference.running import outputs
 from anaphora.tasks.forecast.inference.tables import responses
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
-from anaphora.tasks.forecast.metrics import r_squared, score_windows
+from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_judged
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.given import check_finite
+from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import TARGET, aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
@@ -289,9 +290,18 @@ class Forecaster(Estimator):
                     "bad_rows has no meaning for series: a row left out would shift all that follow; correct it."
                 ]
             )
-        opened = self._opened(data, role="test", optional=False, time_field=fields.get("time_field"))
-        windows = self._windows(opened)
+        windows = self._windows(self._open_test(data, None, **fields))
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
+
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> SeriesData:
+        return self._opened(data, role="test", optional=False, time_field=fields.get("time_field"))
+
+    @whatever_the_batch
+    def _judge(self, data: SeriesData, options: Mapping[str, Any]) -> Judged:
+        no_options(self, options)
+        if isinstance(self.model_, nn.Module):
+            self.model_.eval()
+        return windows_judged(self.model_, self._windows(data))
 
     @whatever_the_batch
     def probe(

@@ -6,6 +6,7 @@ Persistence repeats the last value; seasonal persistence repeats the last season
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError
 from anaphora.tasks.forecast.inference.running import outputs, point
 from anaphora.tasks.forecast.objective import value_losses
+from anaphora.tasks.judged import Judged, Measure, digest, mean, timed
 
 Floats = NDArray[np.float64]
 SHOWN = (1, 2, 3, 6, 12, 24, 48, 96, 192, 336, 720)
@@ -175,3 +177,67 @@ def r_squared(found: Any, wanted: Any) -> float:
         )
     left, spread = float(((y - estimate) ** 2).sum()), float(((y - y.mean(0)) ** 2).sum())
     return 1 - left / spread if spread else float(left == 0)
+
+
+def windows_judged(model: Any, windows: Windows) -> Judged:
+    """The measures of `score_windows` by sums of each window; neighbouring windows are drawn together."""
+    columns = windows.columns
+    scale = np.array(columns.scale)[columns.places(columns.targets)]
+    table = np.zeros((len(windows), 6))  # squares, absolutes, the same in units of the data, count, −log p
+    steps = np.zeros(len(windows))
+
+    def work(chosen: Sequence[int]) -> None:
+        for out, batch in outputs(model, windows, chosen):
+            truth = batch.y.astype(np.float64)
+            error = point(out, columns.output).reshape(truth.shape) - truth
+            lost = np.zeros_like(error)
+            if columns.output != "continuous":
+                y = torch.from_numpy(np.nan_to_num(truth))
+                lost = value_losses(
+                    torch.from_numpy(out.reshape(truth.shape)), y, columns.output, "mse"
+                ).numpy()
+            parts = (
+                error**2,
+                abs(error),
+                (error * scale) ** 2,
+                abs(error) * scale,
+                np.ones_like(error),
+                lost,
+            )
+            there = ~np.isnan(error)
+            for place, part in enumerate(parts):
+                table[batch.indices, place] = np.where(there, part, 0.0).sum(axis=(1, 2, 3))
+            steps[batch.indices] = there.any(axis=-1).sum(axis=(1, 2))
+
+    _, seconds = timed(work, range(len(windows)))
+    counts, asked = table[:, 4], digest(windows.horizon, columns.targets, columns.output)
+    standardised = digest(asked, columns.scale)
+
+    def measure(name: str, place: int, basis: str) -> Measure:
+        return Measure(name, np.stack([table[:, place], counts], axis=1), mean, False, basis)
+
+    measures = [measure("mse", 0, standardised), measure("mae", 1, standardised)]
+    if columns.output == "continuous":
+        measures += [measure("mse_original", 2, asked), measure("mae_original", 3, asked)]
+    else:
+        nll = Measure("nll", np.stack([table[:, 5], steps], axis=1), mean, False, asked)
+        measures = [nll, *(measures if columns.output == "count" else [])]
+    losses = measures[0].value(measures[0].statistics)
+    return Judged(
+        [f"series {number + 1}, step {end + 1}" for number, end in windows.places.tolist()],
+        [""] * len(windows),
+        [f"{measures[0].name} {loss:.4g}" for loss in losses],
+        losses,
+        measures,
+        seconds,
+        groups=_blocks(windows),
+    )
+
+
+def _blocks(windows: Windows) -> NDArray[np.int64]:
+    """Which windows of a series are drawn together: stretches of at least the horizon, since windows that overlap are
+    not independent (the moving blocks of Künsch 1989, without overlap)."""
+    long = max(windows.ahead, round(len(windows) ** (1 / 3)))
+    number, end = windows.places[:, 0], windows.places[:, 1]
+    found: NDArray[np.int64] = number * (int(end.max()) // long + 1) + end // long
+    return found

@@ -25,6 +25,7 @@ from anaphora.settings.own import Part
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
+from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
 from anaphora.tasks.language.build import (
     build_language,
@@ -35,7 +36,7 @@ from anaphora.tasks.language.build import (
     rebuild_ngram,
 )
 from anaphora.tasks.language.inference import LineScore, Listen, draw, judge_lines
-from anaphora.tasks.language.metrics import stream_log_probs, summary, symbol_log_probs
+from anaphora.tasks.language.metrics import lines_judged, stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
@@ -267,9 +268,7 @@ class LanguageModel(Estimator):
         symbols are guessed."""
         self._check_trained()
         s = self.settings_
-        learnt = self._trained_on.get("of", self._trained_on)
-        named = source_field or (learnt.get("source_field") if isinstance(data, str | Path) else None)
-        text = open_text(data, role="test", bad_rows=bad_rows or s.bad_rows, source_field=named)
+        text = self._open_test(data, bad_rows, source_field=source_field)
         rows, characters = self._encoded(text)
         if s.model == "masked":
             return dict(masked_measures(self.model_.eval(), rows, s, self.tokenizer_.size))
@@ -281,6 +280,24 @@ class LanguageModel(Estimator):
         unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
         counts = {"symbols": sum(map(len, found)), "characters": characters, "unknown": unknown}
         return {**summary(found, characters), **counts}
+
+    def _open_test(self, data: Data, bad_rows: str | None, **fields: Any) -> Text:
+        learnt = self._trained_on.get("of", self._trained_on)
+        trained = learnt.get("source_field") if isinstance(data, str | Path) else None
+        named = fields.get("source_field") or trained
+        return open_text(data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, source_field=named)
+
+    @whatever_the_batch
+    def _judge(self, data: Text, options: Mapping[str, Any]) -> Judged:
+        no_options(self, options)
+        self._check_one_way("a comparison")
+        if not self._direct:
+            self.model_.eval()
+        rows, _ = self._encoded(data)
+        found, seconds = timed(lambda some: self._log_probs(self.model_, some), rows)
+        if not self._direct:
+            check_finite(found, "line" if self.settings_.lines else "text")
+        return lines_judged(data, rows, found, seconds, self.tokenizer_, by_line=self.settings_.lines)
 
     @whatever_the_batch
     def sample(self, prompt: str = "", *, listen: Listen | None = None, **options: Any) -> list[str]:

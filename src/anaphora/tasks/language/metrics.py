@@ -12,8 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.data.symbols import PAD
+from anaphora.data.symbols import PAD, UNK
+from anaphora.data.text import Text
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.vocabularies import single_spaced
+from anaphora.errors import DataError
 from anaphora.models.language import Language
+from anaphora.tasks.judged import Judged, Measure, columns, digest, mean
 
 ROWS = 64  # rows read together; results do not depend on it
 STEPS = 256  # symbols read at a time by models that carry a state
@@ -127,3 +132,57 @@ def _chosen(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
         for h, t in zip(torch.split(hidden, size), torch.split(targets, size), strict=True)
     ]
     return torch.cat(parts)
+
+
+def lines_judged(
+    text: Text,
+    rows: Sequence[Row],
+    log_probs: Sequence[np.ndarray[Any, Any]],
+    seconds: float,
+    tokenizer: Tokenizer,
+    *,
+    by_line: bool,
+) -> Judged:
+    """Bits per character and perplexity by sums of each line that is not blank; a blank one counts with the line before.
+
+    ``rows`` and ``log_probs`` are those of lines, or of one stream of symbols in which every line ends with a break.
+    """
+    lines = "".join(text.blocks()).removesuffix("\n").split("\n")
+    owners = np.cumsum([bool(single_spaced(line)) for line in lines]) - 1
+    kept = np.maximum(owners, 0)  # blank lines before the first go with the first
+    count = int(owners[-1]) + 1
+    if by_line:
+        nats, symbols = [-float(row.sum(dtype=np.float64)) for row in log_probs], list(map(len, log_probs))
+    else:
+        (ids,), (values,) = rows, log_probs
+        breaks = np.cumsum(np.asarray(ids[1:]) == tokenizer.line_break)
+        line = np.concatenate([[0], breaks[:-1]])  # of each symbol; a break belongs to the line that it ends
+        if len(lines) != breaks[-1]:
+            raise DataError(
+                "the symbols of the text do not show where its lines end; compare runs with lines=true."
+            )
+        nats = list(np.bincount(kept[line], -values, count))
+        symbols = list(np.bincount(kept[line], minlength=count))
+    if not count or count != len(nats):
+        raise DataError(f"{text.source.name} has no line with text in it; give at least one.")
+    characters = np.bincount(kept, [len(one) + 1 for one in lines], count)
+    bits = np.array(nats) / math.log(2)
+    unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
+    note = f"reads {unknown} symbols as <unk>, which are easy to predict: its bits per character are too few"
+    return Judged(
+        [one for one in lines if single_spaced(one)],
+        [""] * count,
+        [f"{value:.3f} bits per character" for value in bits / characters],
+        bits / characters,
+        [
+            Measure("bits_per_character", columns(bits, characters), mean, False),
+            Measure("perplexity", columns(nats, symbols), _perplexity, False, digest(tokenizer.spellings)),
+        ],
+        seconds,
+        notes=[note] if unknown else [],
+    )
+
+
+def _perplexity(sums: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = np.exp(np.minimum(mean(sums), 700.0))
+    return found

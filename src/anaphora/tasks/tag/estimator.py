@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, overload
 import torch
 from torch import Tensor
 
-from anaphora.data.conll_examples import split_words, word_problem
+from anaphora.data.conll_examples import given_sentences
 from anaphora.data.conll_sentences import (
     Tagged,
     open_sentences,
@@ -29,6 +29,7 @@ from anaphora.models.own import OwnTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -38,7 +39,7 @@ from anaphora.tasks.response import Response
 from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights
 from anaphora.tasks.tag.inference import Tagging, answers
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.tasks.tag.metrics import tag_scores
+from anaphora.tasks.tag.metrics import tag_scores, tags_judged
 from anaphora.tasks.tag.objective import TagObjective, decode, own_scores, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.training.objective import Batches, Objective
@@ -265,15 +266,27 @@ class Tagger(Estimator):
             raise DataError(
                 f"score reads the form of its data from their ending; rename the file to .{form}, or leave form out."
             )
-        fields = self.learnt_.origin.fields(form_of_data(data), source_field, target_field)
-        pairs = open_sentences(
+        pairs = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
+        return self._scores([(words_of(words), words_of(tags)) for words, tags in pairs])
+
+    def _open_test(self, data: Tagged, bad_rows: str | None, **fields: Any) -> Source:
+        named = self.learnt_.origin.fields(
+            form_of_data(data), fields.get("source_field"), fields.get("target_field")
+        )
+        return open_sentences(
             data,
             role="test",
-            source_field=fields["source_field"],
-            target_field=fields["target_field"],
+            source_field=named["source_field"],
+            target_field=named["target_field"],
             bad_rows=bad_rows or self.settings_.bad_rows,
         )
-        return self._scores([(words_of(words), words_of(tags)) for words, tags in pairs])
+
+    def _judge(self, data: Source, options: Mapping[str, Any]) -> Judged:
+        no_options(self, options)
+        sentences = [words_of(words) for words, _ in data]
+        found, seconds = timed(lambda some: self._tag(some, probabilities=False), sentences)
+        predicted, gold = [one.tags for one in found], [words_of(tags) for _, tags in data]
+        return tags_judged(sentences, gold, predicted, seconds, spans=self.learnt_.spans)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each sentence; see `answers`."""
@@ -339,16 +352,4 @@ class Tagger(Estimator):
 
     def _words(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
         self._check_trained()
-        if isinstance(sentences, str):
-            raise DataError("predict takes a list of sentences: write [sentence] for a single one.")
-        found = []
-        for number, sentence in enumerate(sentences, start=1):
-            words = split_words(sentence)
-            if words is None:
-                raise DataError(
-                    f"input {number} is a {type(sentence).__name__}; give a text or a list of words for each sentence."
-                )
-            if problem := next((p for p in map(word_problem, words) if p), None):
-                raise DataError(f"input {number} has {problem}; correct it.")
-            found.append(words)
-        return found
+        return given_sentences(sentences)

@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from anaphora.data.tag_schemes import split_tag
+from anaphora.tasks.judged import Judged, Measure, columns, f1, share
 
 Span = tuple[str, int, int]
 _SAME = {"L": "E", "U": "S"}  # BILOU's letters for what BIOES calls E and S
@@ -78,3 +81,36 @@ def _measures(right: int, given: int, wanted: int) -> dict[str, float]:
 
 def _percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
+
+
+def tags_judged(
+    sentences: Sequence[Sequence[str]],
+    gold: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    seconds: float,
+    *,
+    spans: bool,
+) -> Judged:
+    """Accuracy of words, and precision, recall and F1 of spans, by counts of each sentence."""
+    right = [sum(p == g for p, g in zip(*both, strict=True)) for both in zip(predicted, gold, strict=True)]
+    words = np.array([len(tags) for tags in gold])
+    measures = [Measure("accuracy", columns(right, words), share)]
+    if spans:
+        found = [set(find_spans(tags)) for tags in predicted]
+        true = [set(find_spans(tags)) for tags in gold]
+        hits = [len(f & t) for f, t in zip(found, true, strict=True)]
+        given, wanted = list(map(len, found)), list(map(len, true))
+        measures = [
+            Measure("f1", columns(hits, given, wanted), f1),
+            Measure("precision", columns(hits, given), share),
+            Measure("recall", columns(hits, wanted), share),
+            *measures,
+        ]
+    return Judged(
+        [" ".join(one) for one in sentences],
+        [" ".join(one) for one in gold],
+        [" ".join(one) for one in predicted],
+        1.0 - np.array(right) / np.maximum(words, 1),
+        measures,
+        seconds,
+    )

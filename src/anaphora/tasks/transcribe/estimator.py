@@ -27,6 +27,7 @@ from anaphora.settings import build
 from anaphora.settings.own import Part
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam
@@ -38,7 +39,7 @@ from anaphora.tasks.transcribe.inference.listening import Listening
 from anaphora.tasks.transcribe.inference.reading import response, sources
 from anaphora.tasks.transcribe.inference.words import Transcript
 from anaphora.tasks.transcribe.info import TranscribeOptions, TranscriberSettings
-from anaphora.tasks.transcribe.metrics import transcription_scores
+from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
 from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective
 from anaphora.tasks.transcribe.probing import probe_transcriber
 from anaphora.training.objective import Batches, Objective
@@ -217,20 +218,30 @@ class Transcriber(Estimator):
         """Word and character error in percent (WER, CER), the share of texts without an error, the errors of each kind,
         the commonest ones, and the texts with most errors, each error in brackets: ``(wanted→given)``."""
         asked = self._options(options)
-        rows = open_recordings(
-            data,
-            role="test",
-            features=self.ear_.features,
-            bad_rows=bad_rows or self.settings_.bad_rows,
-            source_field=source_field,
-            target_field=target_field,
-        )
+        rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
         heard = [self.ear_.hear(item) for item in rows.items]
         outputs = self._listening(asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
         skipped = {"skipped": rows.skipped} if rows.skipped else {}
         scores = transcription_scores(rows.names, references, outputs) | skipped
         return scores | own_measures(self.settings_, references, outputs, scores)
+
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Recordings:
+        return open_recordings(
+            data,
+            role="test",
+            features=self.ear_.features,
+            bad_rows=bad_rows or self.settings_.bad_rows,
+            **fields,
+        )
+
+    @whatever_the_batch
+    def _judge(self, data: Recordings, options: Mapping[str, Any]) -> Judged:
+        listening = self._listening(self._options(options))
+        heard = [self.ear_.hear(item) for item in data.items]
+        outputs, seconds = timed(listening.texts, heard)
+        references = [self.tokenizer_.normalized(text) for text in data.transcripts]
+        return transcripts_judged(data.names, references, outputs, seconds)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
         """One response for each recording that a file, a folder or a list of files names, in order.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from anaphora.tasks.judged import Judged, Measure, columns, digest, share, share_right
 
 Edit = tuple[str | None, str | None]
 """A word of the reference and the word given for it; None where one of them has none."""
@@ -124,3 +126,29 @@ def _rows(reference: Sequence[Hashable], output: Sequence[Hashable]) -> Any:
         np.minimum(now[1:], before[:-1] + (given != x), out=now[1:])
         before = np.minimum.accumulate(now - places) + places
         yield before
+
+
+def transcripts_judged(
+    names: Sequence[str], references: Sequence[str], outputs: Sequence[str], seconds: float
+) -> Judged:
+    """WER, CER and exact match by counts of each text; an output is as wrong as its characters are."""
+    wanted = [text.split() for text in references]
+    given = [text.split() for text in outputs]
+    words = [edit_distance(r, o) for r, o in zip(wanted, given, strict=True)]
+    characters = [edit_distance(" ".join(r), " ".join(o)) for r, o in zip(wanted, given, strict=True)]
+    lengths = [len(" ".join(r)) for r in wanted]
+    basis = digest(list(references))
+    return Judged(
+        names,
+        references,
+        outputs,
+        np.array(characters) / np.maximum(lengths, 1),
+        [
+            Measure("wer", columns(words, [len(r) for r in wanted]), share, False, basis),
+            Measure("cer", columns(characters, lengths), share, False, basis),
+            replace(
+                share_right("exact_match", [r == o for r, o in zip(wanted, given, strict=True)]), basis=basis
+            ),
+        ],
+        seconds,
+    )

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.data.labelled_batches import in_order, tensors_of
+from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.labelled_rows import in_order
 from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer

@@ -19,6 +19,7 @@ from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_texts, named_when_not_finite
+from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.learnt import learn_sides, read_tokenizer
 from anaphora.tasks.looking import only_what, symbol_vectors
@@ -35,7 +36,7 @@ from anaphora.tasks.response import Response
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
-from anaphora.tasks.translate.metrics import translation_scores
+from anaphora.tasks.translate.metrics import translation_scores, translations_judged
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.tasks.translate.probing import probe_translator
 from anaphora.training.objective import Batches, Objective
@@ -176,19 +177,28 @@ class Translator(Estimator):
 
         References are compared as the model knows them: with single spaces, and in lower case if it was trained so.
         """
-        pairs = open_source(
-            data,
-            role="test",
-            source_field=source_field,
-            target_field=target_field,
-            bad_rows=bad_rows or self.settings_.bad_rows,
-            learnt=self._trained_on,
-        )
-        rows = list(pairs)
+        rows = list(self._open_test(data, bad_rows, source_field=source_field, target_field=target_field))
         outputs = self.predict([source for source, _ in rows], **search)
         references = [self.tokenizer_.target.normalized(target) for _, target in rows]
         scores = translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
         return scores | own_measures(self.settings_, references, outputs, scores)
+
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Source:
+        return open_source(
+            data,
+            role="test",
+            bad_rows=bad_rows or self.settings_.bad_rows,
+            learnt=self._trained_on,
+            **fields,
+        )
+
+    def _judge(self, data: Source, options: Mapping[str, Any]) -> Judged:
+        rows = list(data)
+        sources = [source for source, _ in rows]
+        outputs, seconds = timed(lambda some: self.predict(some, **options), sources)
+        references = [self.tokenizer_.target.normalized(target) for _, target in rows]
+        tokenize = self.settings_.bleu_tokenize
+        return translations_judged(sources, references, outputs, seconds, tokenize=tokenize)
 
     @whatever_the_batch
     def probe(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+
+from anaphora.tasks.judged import Judged, digest, share_right
+from anaphora.tasks.overlap import bleu, chrf
 
 
 def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
@@ -32,3 +38,29 @@ def translation_scores(
         "bleu_signature": str(bleu.get_signature()),
         "chrf_signature": str(chrf.get_signature()),
     }
+
+
+def translations_judged(
+    sources: Sequence[str],
+    references: Sequence[str],
+    outputs: Sequence[str],
+    seconds: float,
+    *,
+    tokenize: str,
+) -> Judged:
+    """BLEU, chrF and exact match by counts of each text; an output is as wrong as its chrF is below 100."""
+    basis = digest(tokenize, list(references))
+    characters = chrf(outputs, references, basis=basis)
+    right = [o == r for o, r in zip(outputs, references, strict=True)]
+    return Judged(
+        sources,
+        references,
+        outputs,
+        np.where(right, 0.0, 1.0 - characters.value(characters.statistics) / 100.0),
+        [
+            bleu(outputs, [[one] for one in references], tokenize=tokenize, basis=basis),
+            characters,
+            replace(share_right("exact_match", right), basis=basis),
+        ],
+        seconds,
+    )

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.labelled_batches import in_order, tensors_of
+from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.labelled_rows import in_order
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel, JointModel, log_probabilities

@@ -1,0 +1,108 @@
+"""What a model did with each example, as sums that every measure follows from: what resampling needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.errors import SettingsError
+
+Floats = NDArray[np.float64]
+WARMING = 32
+X = TypeVar("X")
+Y = TypeVar("Y")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure that follows from sums over examples: ``value(Σ statistics)``.
+
+    ``statistics`` (examples, k), and ``value`` takes sums (…, k) to measures (…). ``basis`` says what is counted
+    (symbols of a tokenizer, units of a scale): measures with different bases cannot be compared.
+    """
+
+    name: str
+    statistics: Floats
+    value: Callable[[Floats], Floats]
+    more_is_better: bool = True
+    basis: str = ""
+
+    def of_all(self) -> float:
+        """The measure of all examples together."""
+        return float(self.value(self.statistics.sum(0)))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Each example as it is shown, what was wanted and given, and how wrong that was (``losses``, 0 is right).
+
+    ``groups`` (examples,) numbers examples that depend on each other (questions about one picture, neighbouring
+    windows of a series) and are therefore drawn together. ``seconds`` is the time of predicting alone.
+    """
+
+    inputs: Sequence[str]
+    references: Sequence[str]
+    outputs: Sequence[str]
+    losses: Floats
+    measures: Sequence[Measure]
+    seconds: float
+    groups: NDArray[np.int64] | None = None
+    notes: Sequence[str] = ()
+
+
+def timed(work: Callable[[Sequence[X]], Y], inputs: Sequence[X]) -> tuple[Y, float]:
+    """``work(inputs)`` and its seconds, after a few inputs that pay for what only the first calls cost."""
+    if len(inputs):
+        work(inputs[:WARMING])
+    begun = time.perf_counter()
+    found = work(inputs)
+    return found, time.perf_counter() - begun
+
+
+def no_options(model: Any, options: Mapping[str, Any]) -> None:
+    """An error where options are given to a model that takes none when it is measured."""
+    for key, value in options.items():
+        if value is not None:
+            raise SettingsError(
+                [f"{key} has no effect on the measures of a {type(model).__name__}; leave it out."]
+            )
+
+
+def digest(*facts: Any) -> str:
+    """A short name for what a measure counts in."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def columns(*parts: Any) -> Floats:
+    """Statistics (examples, k) of k lists of numbers."""
+    return np.stack([np.asarray(part, dtype=np.float64) for part in parts], axis=1)
+
+
+def share(sums: Floats) -> Floats:
+    """100 · part / whole of sums (…, 2), in percent; 0 where there is nothing."""
+    return 100.0 * mean(sums)
+
+
+def mean(sums: Floats) -> Floats:
+    """total / count of sums (…, 2); 0 where there is nothing."""
+    found: Floats = sums[..., 0] / np.where(sums[..., 1] == 0, 1.0, sums[..., 1])
+    return found
+
+
+def f1(sums: Floats) -> Floats:
+    """100 · 2·right / (given + wanted) of sums (…, 3), in percent; 0 where there is nothing."""
+    both = sums[..., 1] + sums[..., 2]
+    found: Floats = 200.0 * sums[..., 0] / np.where(both == 0, 1.0, both)
+    return found
+
+
+def share_right(name: str, right: Sequence[bool] | NDArray[Any]) -> Measure:
+    """The share of examples that are right, in percent."""
+    return Measure(name, columns(right, np.ones(len(right))), share)

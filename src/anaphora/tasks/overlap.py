@@ -1,0 +1,86 @@
+"""BLEU and chrF from counts of each text, so that they can be computed anew for any choice of texts.
+
+The counts and the values are those of sacrebleu with its defaults, which the tests compare.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from anaphora.tasks.judged import Floats, Measure
+
+WORDS = 4
+"""BLEU counts n-grams of words up to this length."""
+CHARACTERS = 6
+"""chrF counts n-grams of characters up to this length."""
+_RECALL = 4.0  # β² of chrF: recall counts twice as much as precision
+
+
+def bleu(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str, basis: str
+) -> Measure:
+    """BLEU in percent; ``references[i]`` are those of output i.
+
+    Statistics: length of the output and of the nearest reference, n-grams that match and n-grams in all, n = 1 … 4.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    # effective_order only silences a warning: the counts are the same
+    judge = BLEU(tokenize=tokenize, force=True, effective_order=True)
+    rows = []
+    for output, wanted in zip(outputs, references, strict=True):
+        found = judge.sentence_score(output, list(wanted))
+        rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
+    return Measure("bleu", np.array(rows, dtype=np.float64), bleu_of, basis=basis)
+
+
+def bleu_of(sums: Floats) -> Floats:
+    """BLEU = BP · exp(Σ_n log p_n / 4) of sums (…, 10), with the smoothing of mteval-v13a where no n-gram matches."""
+    given, wanted = sums[..., 0], sums[..., 1]
+    right, total = sums[..., 2 : 2 + WORDS], sums[..., 2 + WORDS :]
+    none = (right == 0) & (total > 0)
+    halved = 2.0 ** np.cumsum(none, axis=-1)
+    matches = np.where(none, 1.0 / halved, right)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(matches) - np.log(total)
+        shortness = np.minimum(0.0, 1.0 - wanted / given)
+        found = 100.0 * np.exp(shortness + logs.mean(axis=-1))
+    # without any match, or without an n-gram of some length, BLEU is 0
+    sound = (right > 0).any(axis=-1) & (total > 0).all(axis=-1)
+    return np.where(sound, found, 0.0)
+
+
+def chrf(outputs: Sequence[str], references: Sequence[str], *, basis: str) -> Measure:
+    """chrF in percent. Statistics: n-grams of the output, of the reference, and those that match, n = 1 … 6."""
+    rows = [_characters(output, wanted) for output, wanted in zip(outputs, references, strict=True)]
+    return Measure("chrf", np.array(rows, dtype=np.float64).reshape(-1, 3 * CHARACTERS), chrf_of, basis=basis)
+
+
+def chrf_of(sums: Floats) -> Floats:
+    """F_2 = 5·P·R / (4·P + R) of sums (…, 18); P and R are means over the lengths that both texts have."""
+    table = sums.reshape(*sums.shape[:-1], CHARACTERS, 3)
+    given, wanted, match = table[..., 0], table[..., 1], table[..., 2]
+    there = (given > 0) & (wanted > 0)
+    lengths = np.maximum(there.sum(axis=-1), 1)
+    precision = np.where(there, match / np.maximum(given, 1), 0.0).sum(axis=-1) / lengths
+    recall = np.where(there, match / np.maximum(wanted, 1), 0.0).sum(axis=-1) / lengths
+    weighed = _RECALL * precision + recall
+    found: Floats = 100.0 * (1 + _RECALL) * precision * recall / np.where(weighed == 0, 1.0, weighed)
+    return found
+
+
+def _characters(output: str, reference: str) -> list[int]:
+    given, wanted = "".join(output.split()), "".join(reference.split())
+    row: list[int] = []
+    for n in range(1, CHARACTERS + 1):
+        mine, theirs = _grams(given, n), _grams(wanted, n)
+        # sacrebleu does not count n-grams of an output whose reference has none of that length
+        row += [mine.total() if theirs else 0, theirs.total(), (mine & theirs).total()]
+    return row
+
+
+def _grams(text: str, n: int) -> Counter[str]:
+    return Counter(text[i : i + n] for i in range(len(text) - n + 1))
