@@ -13,12 +13,14 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from anaphora import nn
 from processor import Processor
+from rows import row
 
 H, STEPS = 256, 200
 
@@ -34,7 +36,7 @@ def least(runs: list[Callable[[], object]], times: int) -> list[float]:
     return best
 
 
-def measure(times: int, floor: bool) -> list[dict[str, object]]:
+def measure(times: int, floor: bool) -> list[dict[str, Any]]:
     theirs = torch.nn.LSTM(H, H, batch_first=True).eval()
     cell = torch.nn.LSTMCell(H, H).eval()
     cell.load_state_dict({k.removesuffix("_l0"): v for k, v in theirs.state_dict().items()})
@@ -77,43 +79,18 @@ def measure(times: int, floor: bool) -> list[dict[str, object]]:
         step_ours()
         compared, blind_again = least([step_ours, step_blindly], times)
         del arrays
-    sides: list[tuple[str, float, tuple[float | None, float | None]]] = [
-        (f"LSTM step, B=1 H={H}", mine, (8.0, 2.0))
-    ]
+    peers = (("nn.LSTM, step by step", layer, 8.0), ("nn.LSTMCell", alone, 2.0))
+    rows = [row(f"LSTM step, B=1 H={H}", peer, mine, theirs, "us", goal=goal) for peer, theirs, goal in peers]
     if floor:
         size = sum(4 * p.numel() for p in ours.parameters())
-        sides.append(("reading its weights alone", 1e6 * size / Processor().bytes_read(size), (None, None)))
-    rows = []
-    for name, time_of_one, goals in sides:
-        for peer, figure, goal in zip(
-            ("nn.LSTM, step by step", "nn.LSTMCell"), (layer, alone), goals, strict=True
-        ):
-            rows.append(
-                {
-                    "row": name,
-                    "peer": peer,
-                    "ours": round(time_of_one, 2),
-                    "theirs": round(figure, 2),
-                    "unit": "us",
-                    "ratio": round(figure / time_of_one, 2),
-                    "goal": goal,
-                }
-            )
-    looking = [
-        ("its look for changes", mine, blind, 0.95),
-        ("the same, weights held by NumPy", compared, blind_again, None),
-    ]
-    for name, time_of_one, figure, goal in looking:
-        figures = {"ours": round(time_of_one, 2), "theirs": round(figure, 2), "unit": "us"}
-        rows.append(
-            {
-                "row": name,
-                "peer": "steps that do not look",
-                **figures,
-                "ratio": round(figure / time_of_one, 3),
-                "goal": goal,
-            }
-        )
+        reading = 1e6 * size / Processor().bytes_read(size)
+        rows += [
+            row("reading its weights alone", peer, reading, theirs, "us", goal=None)
+            for peer, theirs, _ in peers
+        ]
+    blindly = "steps that do not look"
+    rows.append(row("its look for changes", blindly, mine, blind, "us", goal=0.95))
+    rows.append(row("the same, weights held by NumPy", blindly, compared, blind_again, "us", goal=None))
     return rows
 
 

@@ -223,8 +223,6 @@ def _backward_text(
     touched: list[tuple[str, str]],
     body: str,
 ) -> str:
-    size = "".join(f" + ROUND({count})" for _, count in f.scratch)
-    takes = "\n".join(f"TAKE({name}, {count});" for name, count in f.scratch)
     wake = finish = swap = ""
     for i, w in enumerate(widths):
         wake += f"if (dlast{i}) {copy(f'dnew{i} + i*{w}', f'dlast{i} + ROW[i]*{w}', w)}"
@@ -235,26 +233,10 @@ def _backward_text(
     clear = "".join(
         f"memset(g{a} + (ROW[i]*T + LEN[i])*{w}, 0, (T - LEN[i])*{w} * sizeof(R));\n" for a, w in held
     )
-    lines = " + ".join(f"{w} * (L)sizeof(R) / 64 + 2" for _, w in touched)
     outs = [tables.size(("matrix out", m), matrix.out) for m, matrix in enumerate(plan.matrices)]
     fetch = "".join(f"if ({a}) want(&ahead, {a} + at*{w}, {w});\n" for a, w in touched)
     text = f"""
-void *memory;
-if (posix_memalign(&memory, 64, (64{size}) * sizeof(R))) return 1;
-R *at_hand = memory;
-{takes}
-/* rows that a product reads and writes, and lines of memory that it fetches for the step after it */
-const R **from = malloc((C + 64) * sizeof(R *));
-R **to = malloc((C + 64) * sizeof(R *));
-Ahead ahead = {{malloc((C * ({lines}) + {" + ".join(["1", *outs])}) * sizeof(char *))}};
-if (!from || !to || !ahead.line) {{
-free(memory);
-free(from);
-free(to);
-free(ahead.line);
-return 1;
-}}
-#define gemm(...) gemm_ahead(__VA_ARGS__, &ahead)
+{_allocated(f, touched, outs)}#define gemm(...) gemm_ahead(__VA_ARGS__, &ahead)
 L na = 0; /* rows that reach step t */
 for (L t = last_step - 1; t >= 0; t--) {{
 while (na < C && LEN[na] > t) {{
@@ -295,6 +277,29 @@ return 0;
 int backward(const L *n, void *const *p) {{ return run_all(n, p, n[3], backward_part); }}
 """
     return laid_out(opening(tables, f, text) + text)
+
+
+def _allocated(f: Function, touched: list[tuple[str, str]], outs: list[str]) -> str:
+    """The buffers of a part of the rows, or 1 for want of memory."""
+    size = "".join(f" + ROUND({count})" for _, count in f.scratch)
+    takes = "\n".join(f"TAKE({name}, {count});" for name, count in f.scratch)
+    lines = " + ".join(f"{w} * (L)sizeof(R) / 64 + 2" for _, w in touched)
+    return f"""void *memory;
+if (posix_memalign(&memory, 64, (64{size}) * sizeof(R))) return 1;
+R *at_hand = memory;
+{takes}
+/* rows that a product reads and writes, and lines of memory that it fetches for the step after it */
+const R **from = malloc((C + 64) * sizeof(R *));
+R **to = malloc((C + 64) * sizeof(R *));
+Ahead ahead = {{malloc((C * ({lines}) + {" + ".join(["1", *outs])}) * sizeof(char *))}};
+if (!from || !to || !ahead.line) {{
+free(memory);
+free(from);
+free(to);
+free(ahead.line);
+return 1;
+}}
+"""
 
 
 def _touched(
