@@ -30,3 +30,26 @@ class SettingsError(AnaphoraError):
     def __init__(self, problems: Sequence[str]):
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
+
+
+_NO_MEMORY = (
+    "DefaultCPUAllocator", "bad_alloc", "can't start new thread", "Cannot allocate memory", "cannot allocate memory",
+    "failed to map segment", "out of memory", "without exception set", "without setting an exception",
+)  # fmt: skip
+"""What libraries say when memory runs out."""
+
+
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, also in the forms of others: torch by a class of its own on a GPU and by a RuntimeError on
+    the CPU, C++ by bad_alloc, C code that forgets to say why by a SystemError, the loader of libraries by an ImportError."""
+    if error is None:
+        return False
+    said = (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (
+            isinstance(error, RuntimeError | ImportError | SystemError)
+            and any(word in str(error) for word in _NO_MEMORY)
+        )
+    )
+    return said or out_of_memory(error.__cause__) or out_of_memory(error.__context__)

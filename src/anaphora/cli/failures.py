@@ -15,7 +15,7 @@ import click
 
 from anaphora.cli.output import one_line, say
 from anaphora.cli.processes import first_to_say
-from anaphora.errors import AnaphoraError, SettingsError
+from anaphora.errors import AnaphoraError, SettingsError, out_of_memory
 from anaphora.files import clause
 
 FINE, FAULT, MISTAKE, INTERRUPTED = 0, 1, 2, 130
@@ -26,11 +26,6 @@ EXTRAS = {
     "tables": {"pandas", "polars", "pyarrow", "zstandard"},
 }
 """Extra → modules that come with it."""
-NO_MEMORY = (
-    "DefaultCPUAllocator", "bad_alloc", "can't start new thread", "Cannot allocate memory", "cannot allocate memory",
-    "failed to map segment", "out of memory", "without exception set", "without setting an exception",
-)  # fmt: skip
-"""What libraries say when memory runs out."""
 
 
 def guarded(work: Callable[[], object], *, debug: bool) -> int:
@@ -98,7 +93,7 @@ def _mistake(error: Exception) -> list[str]:
         return [_outside(error)]
     if isinstance(error, ModuleNotFoundError) and (missing := _missing(error.name or "")):
         return [missing]
-    if _out_of_memory(error):
+    if out_of_memory(error):
         return [
             "memory ran out; lower batch_tokens, raise accumulate to work in smaller parts, or make the model "
             "smaller (hidden, layers)."
@@ -114,23 +109,6 @@ def _missing(name: str) -> str:
     extra = next((extra for extra, modules in EXTRAS.items() if package in modules), None)
     what = f"anaphora[{extra}]" if extra else "--force-reinstall anaphora"
     return f"the package {package} is missing; install it with `pip install '{what}'`."
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Also in the forms of others: torch by a class of its own on a GPU and by a RuntimeError on the CPU, C++ by bad_alloc,
-    C code that forgets to say why by a SystemError, the loader of libraries by an ImportError."""
-    if error is None:
-        return False
-    text = str(error)
-    said = (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (
-            isinstance(error, RuntimeError | ImportError | SystemError)
-            and any(word in text for word in NO_MEMORY)
-        )
-    )
-    return said or _out_of_memory(error.__cause__) or _out_of_memory(error.__context__)
 
 
 def _usage(error: click.UsageError) -> list[str]:

@@ -9,8 +9,9 @@ where it does not; ``A[t]`` and ``Q[t]`` take step t−1 to step t.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from anaphora.kernels.toolchain.jit import njit
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from anaphora.kernels.ngram import EXIT, SLOT, _find
+from anaphora.kernels.toolchain.jit import njit
 
 Array = NDArray[Any]
 

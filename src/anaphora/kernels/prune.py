@@ -7,7 +7,8 @@ the recombination of dynamic programming, the maximum over all ways into a state
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from anaphora.kernels.toolchain.jit import njit
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ / golden ratio, for multiplicative hashing
 _HALF = np.uint64(32)

@@ -7,8 +7,9 @@ every machine.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from anaphora.kernels.toolchain.jit import njit
 
 Floats = NDArray[np.float64]
 FORMANTS = 4

@@ -76,6 +76,7 @@ class Trainer:
         self._named: int | None = None  # the checkpoint that `resume` was asked for
         self._new = True  # until `resume` is called
         self._last: Outcome | None = None
+        self._parts = settings.accumulate
 
     def resume(self, checkpoint: int | None = None) -> int:
         """Take up the newest verified checkpoint, or that of step ``checkpoint``; the step, or 0 where there is none.
@@ -209,6 +210,7 @@ class Trainer:
         lr = learner.lr(number)
         stop = self.interrupts.asked or self.keeper.failed
         outcome, factor = learner.stepper.gradient(batch, number, stop, lr=lr)
+        self._note_parts(number, learner.stepper.parts)
         if not outcome.finite:
             self.bad_steps.met(batch, number, outcome, lr)
             standing.step = number
@@ -230,6 +232,17 @@ class Trainer:
         self._last = outcome
         self._call("on_step")
         return outcome.asked
+
+    def _note_parts(self, number: int, parts: int) -> None:
+        """Warn when a batch took more parts than any before: memory ran out with fewer."""
+        if parts > self._parts:
+            self._parts = parts
+            text = (
+                f"step {number}: memory ran out; the batch was worked through in {parts} parts, which costs time and "
+                f"changes nothing but rounding and the random numbers of dropout. Set accumulate = {parts} to begin "
+                "with that, or lower batch_tokens."
+            )
+            self._found([Finding("memory", text)])
 
     def _log(self) -> None:
         learner, standing = self.learner, self.learner.standing

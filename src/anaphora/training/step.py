@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.errors import out_of_memory
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.nn import Recurrent
 from anaphora.nn.casting import Weights
@@ -69,7 +70,10 @@ class Stepper:
         group: Group,
         precision: Precision,
     ):
-        self.model, self.settings, self.group, self.precision = model, settings, group, precision
+        self.model, self.objective, self.settings = model, objective, settings
+        self.group, self.precision = group, precision
+        self.parts = settings.accumulate
+        """In how many parts the last batch was worked through: more where it did not fit into memory."""
         self.optimizer = build_optimizer(model, settings)
         self.loss = wrap(LossModule(model, objective), group)
         self.scale = LossScale(enabled=precision == "fp16")
@@ -96,15 +100,12 @@ class Stepper:
         """
         if not self.model.training:
             self.model.train()
-        for parameter in self._parameters:
-            parameter.grad = None
         # Half precision needs losses of order one before the count is known, so divide by the expected count.
         expected = max(1, batch.symbols)
         weight = self.scale.value * self.group.world / expected
-        sums = Sums(self._wide)
-        for part in range(self.settings.accumulate):
-            with local_gradients(self.loss, local=part < self.settings.accumulate - 1):
-                self._backward(batch, number, part, weight, sums)
+        self.parts = self.settings.accumulate
+        while (sums := self._in_parts(batch, number, weight)) is None:
+            self.parts *= 2
         numbers = sums.of_all(self.group, asked, self._norm())
         if self._ahead and not numbers.nothing:
             self._run_ahead(numbers, expected, lr)
@@ -120,6 +121,30 @@ class Stepper:
         clipped = 0 < self.settings.clip < norm
         factor = true * (self.settings.clip / norm if clipped else 1.0)
         return Outcome(total / count, count, norm, clipped, False, stop > 0), factor
+
+    def _in_parts(self, batch: Any, number: int, weight: float) -> Sums | None:
+        """The gradient, summed over ``parts`` of the batch; None where memory ran out and smaller parts can be tried.
+
+        Processes of a group work in step and cannot; nor can an objective whose state of each part goes on with the next
+        batch.
+        """
+        for parameter in self._parameters:
+            parameter.grad = None
+        sums = Sums(self._wide)
+        try:
+            for part in range(self.parts):
+                with local_gradients(self.loss, local=part < self.parts - 1):
+                    self._backward(batch, number, part, weight, sums)
+        except (MemoryError, RuntimeError) as error:
+            alone = self.group.world == 1 and not hasattr(self.objective, "state_dict")
+            if not alone or self.parts >= len(batch) or not out_of_memory(error):
+                raise
+        else:
+            return sums
+        # only now, as the error held what its frames did
+        if self.group.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return None
 
     def apply(self, factor: float, lr: float) -> None:
         """Move the weights along the gradient left by ``gradient``, unless it has done so itself."""
@@ -157,7 +182,7 @@ class Stepper:
         """Run this process's parts of a batch forward once more, with the same random numbers; whether every loss is
         finite. ``precision`` is another arithmetic to try."""
         finite = True
-        for part in range(self.settings.accumulate):
+        for part in range(self.parts):
             shard = batch.shard(*self._share(part))
             if len(shard):
                 self._seed(number, part)
@@ -173,7 +198,7 @@ class Stepper:
     def _backward(self, batch: Any, number: int, part: int, weight: float, sums: Sums) -> None:
         shard, empty = batch.shard(*self._share(part)), False
         if len(shard) == 0:
-            if self.group.world == 1 or part < self.settings.accumulate - 1:
+            if self.group.world == 1 or part < self.parts - 1:
                 return
             # The others wait for this process's gradient: give them zeros, computed from any one row.
             shard, empty = batch.shard(0, max(1, len(batch))), True
@@ -198,8 +223,7 @@ class Stepper:
         return self._cast.cast(torch.get_autocast_dtype("cuda"))
 
     def _share(self, part: int) -> tuple[int, int]:
-        parts = self.settings.accumulate
-        return self.group.rank * parts + part, self.group.world * parts
+        return self.group.rank * self.parts + part, self.group.world * self.parts
 
     def _module(self) -> nn.Module:
         inner = getattr(self.loss, "module", self.loss)

@@ -173,7 +173,7 @@ def say(
     )
     voice /= 16.0 * np.sqrt(np.mean(voice * voice))
     heard = voice + noise * who.noise * 0.2 * random.uniform(-1.0, 1.0, len(voice))
-    return (np.round(np.clip(heard, -1, 1) * 32_767) / 32_768).astype(np.float32)
+    return np.asarray(np.round(np.clip(heard, -1, 1) * 32_767) / 32_768, dtype=np.float32)
 
 
 def _targets(words: list[list[str]], random: np.random.RandomState) -> list[Target]:

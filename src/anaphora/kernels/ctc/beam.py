@@ -13,7 +13,8 @@ paths end in, so nothing is kept twice.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from anaphora.kernels.toolchain.jit import njit
 
 _INF = np.inf
 

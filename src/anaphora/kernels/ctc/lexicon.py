@@ -15,12 +15,12 @@ have the same future, and only the `per_node` best of them stay.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from anaphora.kernels.ctc.beam import _log_add
 from anaphora.kernels.ctc.lexicon_arrays import new_beam, new_candidates
 from anaphora.kernels.lexicon_words import known, read_word
 from anaphora.kernels.prune import choose
+from anaphora.kernels.toolchain.jit import njit
 
 _INF = np.inf
 

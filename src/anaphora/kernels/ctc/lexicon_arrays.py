@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from anaphora.kernels.prune import new_table
+from anaphora.kernels.toolchain.jit import njit
 
 _INF = np.inf
 

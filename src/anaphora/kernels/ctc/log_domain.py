@@ -9,7 +9,8 @@ The 2U + 1 states are blank, y₁, blank, …, y_U, blank (Graves et al. 2006):
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from anaphora.kernels.toolchain.jit import njit
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,8 @@ forward and backward pass must agree at every frame. The log domain (`ctc.log_do
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from anaphora.kernels.toolchain.jit import njit
 
 _LEAST = 1e-280
 """Below this a scaled value counts as zero: denormal numbers would slow every operation down."""

@@ -21,9 +21,9 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.jit import njit
 
 Array = np.ndarray[Any, Any]
 

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from anaphora.kernels.toolchain.jit import njit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
