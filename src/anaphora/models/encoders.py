@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import masks
+from anaphora.nn.linear import LinearStack
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder as Stack
@@ -23,7 +24,12 @@ class RecurrentEncoder(nn.Module):
     """
 
     def __init__(
-        self, embedding: nn.Module, recurrent: Recurrent, *, dropout: float = 0.0, reverse: bool = False
+        self,
+        embedding: nn.Module,
+        recurrent: Recurrent | LinearStack,
+        *,
+        dropout: float = 0.0,
+        reverse: bool = False,
     ):
         super().__init__()
         self.embedding = embedding
@@ -41,7 +47,8 @@ class RecurrentEncoder(nn.Module):
         annotations, last = self.recurrent(x, lengths)
         if self.reverse:
             annotations = reverse_rows(annotations, lengths)
-        return Memory(annotations, mask, last)
+        # The states of a linear recurrence are no vectors to go on from.
+        return Memory(annotations, mask, last if isinstance(self.recurrent, Recurrent) else ())
 
 
 class TransformerEncoder(nn.Module):

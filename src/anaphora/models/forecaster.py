@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from anaphora.nn import inside
 from anaphora.nn.convolution import Convolution, DilatedStack
+from anaphora.nn.linear import LinearStack
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder
@@ -37,7 +38,7 @@ class Reader(nn.Module, ABC):
 class RecurrentReader(Reader):
     """h_t = cell(x_t, h_{t−1})."""
 
-    def __init__(self, recurrent: Recurrent, *, dropout: float = 0.0):
+    def __init__(self, recurrent: Recurrent | LinearStack, *, dropout: float = 0.0):
         super().__init__()
         self.recurrent = recurrent
         self.dropout = nn.Dropout(dropout)

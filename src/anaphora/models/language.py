@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from anaphora.models.encoders import TransformerEncoder
 from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.linear import LinearStack
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.recurrent_step import dropout_mask
 from anaphora.nn.transformer import Past
@@ -73,7 +74,7 @@ class RecurrentBody(nn.Module):
     def __init__(
         self,
         embedding: Embedding,
-        recurrent: Recurrent,
+        recurrent: Recurrent | LinearStack,
         *,
         word_dropout: float = 0.0,
         dropout: float = 0.0,

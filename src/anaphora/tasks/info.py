@@ -34,6 +34,25 @@ class Preset:
         return [group for group in self.uses if not isinstance(group, str)]
 
 
+_LINEAR = {
+    "mamba": ("mamba", "Selective state spaces that decay as the input says (Gu & Dao 2023)."),
+    "gla": ("gla", "Gated linear attention: a matrix as state, forgotten by channel (Yang 2024)."),
+    "deltanet": (
+        "gated-deltanet",
+        "The gated delta rule: each write replaces what its key held (Yang 2025).",
+    ),
+    "xlstm": ("mlstm", "LSTM with a matrix memory and exponential gates (Beck 2024)."),
+}
+
+
+def linear_presets(defaults: Mapping[str, Any], uses: Uses) -> tuple[Preset, ...]:
+    """The presets with a linear recurrence, whose memory does not grow: ``defaults`` and ``uses`` are the task's own."""
+    return tuple(
+        Preset(name, summary, {**defaults, "cell": cell}, (*uses, "cell", "state_heads"))
+        for name, (cell, summary) in _LINEAR.items()
+    )
+
+
 @dataclass(frozen=True)
 class TaskInfo:
     """A task as the command and Python know it."""

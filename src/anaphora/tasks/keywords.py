@@ -139,7 +139,7 @@ class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
     cell: str | Callable[..., Any]
-    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
+    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; they come in residual blocks, where the network reads a sequence; a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
     forget: bool
     """A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997. Default: True."""
     forget_bias: float
@@ -156,6 +156,8 @@ class RecurrentKeywords(TypedDict, total=False):
     """Between layers: residual y + x, highway g∘y + (1−g)∘x, dense (each layer reads all below it); through time: shortcut, where each step also sees the output `skip` steps back. Default: 'none'."""
     skip: int
     """How many steps connections = shortcut jumps back. Default: 4."""
+    state_heads: int
+    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
 
 
 class DirectionKeywords(TypedDict, total=False):
@@ -401,7 +403,7 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
+ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mamba", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
 """The presets of `an.Classifier`, or a model of your own."""
 
 
@@ -430,7 +432,7 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
 
 
-LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "transformer", "masked"] | Callable[..., Any]
+LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mamba", "gla", "deltanet", "xlstm", "transformer", "masked"] | Callable[..., Any]
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
@@ -487,7 +489,7 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "transformer"] | Callable[..., Any]
+TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "mamba", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Tagger`, or a model of your own."""
 
 
@@ -522,7 +524,7 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, Embe
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
 
 
-ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "transformer"] | Callable[..., Any]
+ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "mamba", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Forecaster`, or a model of your own."""
 
 

@@ -13,14 +13,14 @@ from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.frontend import ConvolvedFrames, DenseFrames
 from anaphora.models.own import OwnEncoder, Spec, made
 from anaphora.models.seeing import PictureEncoder
-from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, transformer
+from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, linear, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings
 from anaphora.settings.frames import FrameSettings
-from anaphora.settings.network import LSTM_ONLY, RecurrentStack, TransformerStack
+from anaphora.settings.network import LINEAR, LSTM_ONLY, RecurrentStack, TransformerStack, state_heads
 from anaphora.settings.own import Part
 
 _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
@@ -33,6 +33,17 @@ _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
     "simple-gru": (SimpleGRU, {}),
     "mgu": (MGU, {}),
 }
+_LINEAR: dict[str, type[linear.LinearLayer]] = {
+    "retnet": linear.RetNet,
+    "gla": linear.GLA,
+    "mamba": linear.Mamba,
+    "mamba2": linear.Mamba2,
+    "mlstm": linear.MLSTM,
+    "deltanet": linear.DeltaNet,
+    "gated-deltanet": linear.GatedDeltaNet,
+    "rwkv7": linear.RWKV7,
+}
+_WHOLE = ("mamba", "mamba2", "mlstm")  # blocks that widen inside and have no feed-forward network beside them
 ENDS = 2
 """Places of a sequence besides its symbols: a beginning and an end."""
 _BETWEEN: dict[str, Connections] = {"residual": "residual", "highway": "highway", "dense": "dense"}
@@ -47,7 +58,7 @@ def make_cell(s: RecurrentStack, inputs: int) -> Cell:
                 [f"connections = 'shortcut' cannot be put round the own cell {s.cell}; leave it out."]
             )
         return own_cell(s.cell, inputs, s.hidden)
-    kind, options = _CELLS[s.cell]
+    kind, options = _CELLS["lstm" if s.cell in LINEAR else s.cell]  # a decoder goes on from vectors
     variants = {key: getattr(s, key) for key, usual in LSTM_ONLY.items() if getattr(s, key) != usual}
     options = {**options, **variants}
     if s.connections == "shortcut":
@@ -78,6 +89,28 @@ def make_recurrent(s: RecurrentStack, inputs: int, *, bidirectional: bool, **noi
         zoneout=s.zoneout,
         connections=_BETWEEN.get(s.connections, "plain") if s.layers > 1 else "plain",
         **noise,
+    )
+
+
+def make_reader(
+    s: RecurrentStack, inputs: int, *, bidirectional: bool, **noise: Any
+) -> Recurrent | linear.LinearStack:
+    """What reads a sequence: recurrent layers, or blocks with a linear recurrence as ``cell`` says."""
+    if s.cell not in LINEAR:
+        return make_recurrent(s, inputs, bidirectional=bidirectional, **noise)
+    for key in ("weight_dropout", "variational"):
+        if noise.get(key):
+            raise SettingsError([f"{key} has no place in cell = '{s.cell}'; leave one of the two out."])
+    feedforward = (
+        0 if s.cell in _WHOLE else -(-8 * s.hidden // 3 // 8) * 8
+    )  # as many parameters as 4·hidden and two matrices
+    return linear.LinearStack(
+        inputs,
+        _LINEAR[s.cell](s.hidden, state_heads(s)),
+        layers=s.layers,
+        feedforward=feedforward,
+        dropout=s.dropout,
+        bidirectional=bidirectional,
     )
 
 
@@ -159,7 +192,7 @@ def recurrent_encoder(
     s: RecurrentStack, embedding: nn.Module, *, bidirectional: bool, reverse: bool = False
 ) -> RecurrentEncoder:
     """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers."""
-    layers = make_recurrent(s, width_of(embedding), bidirectional=bidirectional)
+    layers = make_reader(s, width_of(embedding), bidirectional=bidirectional)
     return RecurrentEncoder(embedding, layers, dropout=s.dropout, reverse=reverse)
 
 

@@ -36,7 +36,7 @@ from anaphora.tasks.parts import (
     encoder_layer,
     frame_network,
     make_positions,
-    make_recurrent,
+    make_reader,
     own_encoder,
     transformer_encoder,
 )
@@ -154,7 +154,7 @@ def _encoder(
             embedding, embedding.width, s.hidden, widths, deeper=s.layers - 1, dropout=noise
         )
         return conv, conv.width
-    layers = make_recurrent(s, embedding.width, bidirectional=s.bidirectional)
+    layers = make_reader(s, embedding.width, bidirectional=s.bidirectional)
     return RecurrentEncoder(embedding, layers, dropout=noise), layers.output_size
 
 

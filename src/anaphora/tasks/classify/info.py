@@ -24,7 +24,7 @@ from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.text import InputColumn
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 PICTURES = ("glimpse", "draw", "grid-lstm", "vit")
 """Presets that look at pictures; the others read sequences."""
@@ -253,6 +253,10 @@ _PRESETS = (
         "LSTM in both directions, the largest value of each unit over time (Conneau 2017).",
         {**_TRAINED, "cell": "lstm", "bidirectional": True, "pooling": "max", "dropout": 0.4},
         _RECURRENT,
+    ),
+    *linear_presets(
+        {**_TRAINED, "layers": 2, "bidirectional": True, "pooling": "mean", "dropout": 0.2, "lr": 1e-3},
+        (*_READING, StackSettings, EmbeddingSettings, DirectionSettings, FrameSettings, "pooling"),
     ),
     Preset(
         "transformer",

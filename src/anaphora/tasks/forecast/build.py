@@ -16,7 +16,7 @@ from anaphora.models.forecaster import (
 )
 from anaphora.nn import DilatedStack, transformer
 from anaphora.tasks.forecast.info import ForecasterSettings
-from anaphora.tasks.parts import encoder_layer, make_positions, make_recurrent
+from anaphora.tasks.parts import encoder_layer, make_positions, make_reader
 
 
 def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> nn.Module:
@@ -56,5 +56,5 @@ def _reader(s: ForecasterSettings, inputs: int) -> Reader:
             inputs, stack, positions=make_positions(s, s.window // s.patch), dropout=s.dropout
         )
     return RecurrentReader(
-        make_recurrent(s, inputs, bidirectional=False), dropout=s.dropout if s.patch == 1 else 0.0
+        make_reader(s, inputs, bidirectional=False), dropout=s.dropout if s.patch == 1 else 0.0
     )

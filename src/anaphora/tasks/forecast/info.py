@@ -16,7 +16,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 DIRECT = ("var", "kalman")
 
@@ -224,6 +224,7 @@ _PRESETS = (
         {**_QUICK, "hidden": 48, "layers": 6, "kernel": 2, "batch_tokens": 3072},
         (*_NETWORK, "kernel"),
     ),
+    *linear_presets({**_QUICK, "layers": 2, "lr": 2e-3, "batch_tokens": 3072}, _NETWORK),
     Preset(
         "transformer",
         "Causal self-attention over the steps, or over patches of them (Nie 2023).",

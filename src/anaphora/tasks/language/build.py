@@ -20,7 +20,7 @@ from anaphora.models.language_window import WindowBody
 from anaphora.nn import transformer
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.settings.language import LanguageSettings
-from anaphora.tasks.parts import encoder_layer, make_positions, make_recurrent, transformer_encoder
+from anaphora.tasks.parts import encoder_layer, make_positions, make_reader, transformer_encoder
 
 
 def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLanguage:
@@ -36,7 +36,7 @@ def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLangua
 
 def _recurrent(s: LanguageSettings, symbols: int) -> Language:
     embedding = Embedding(symbols, s.embedding, scaled=True)
-    layers = make_recurrent(
+    layers = make_reader(
         s,
         s.embedding,
         bidirectional=False,

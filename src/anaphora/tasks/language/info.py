@@ -10,7 +10,7 @@ from anaphora.settings import (
     TransformerSettings,
 )
 from anaphora.settings.language import LanguageSettings, ReadOptions
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 # bidirectional is refused by every preset, with a reason of its own
 _ALWAYS: Uses = ("tokens", "tokenizer", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
@@ -77,6 +77,10 @@ _PRESETS = (
         "Gated recurrent units.",
         {**_RECURRENT, "cell": "gru", "layers": 1, "dropout": 0.1},
         _READER,
+    ),
+    *linear_presets(
+        {**_RECURRENT, "hidden": 128, "layers": 3, "dropout": 0.0, "lr": 3e-3, "warmup": 100},
+        (*_NEURAL, EmbeddingSettings, StackSettings, "bptt", "embedding_dropout", "input_dropout"),
     ),
     Preset(
         "transformer",

@@ -20,7 +20,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 
 class TaggerSettings(EncoderSettings, NetworkSettings, PretrainedSettings, HoldoutSettings, TrainingSettings):
@@ -152,6 +152,10 @@ _PRESETS = (
         "The same under a CRF, which scores whole sequences of tags (Huang 2015, Lample 2016).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
         _RECURRENT,
+    ),
+    *linear_presets(
+        {"hidden": 128, "embedding": 100, **_TRAINED, "layers": 2, "dropout": 0.2, "lr": 1e-3},
+        (*_LEARNT, EmbeddingSettings, DirectionSettings),
     ),
     Preset(
         "transformer",

@@ -28,7 +28,7 @@ from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
 from anaphora.settings.own import Part
-from anaphora.tasks.parts import frame_network, make_recurrent, own_encoder, transformer_encoder
+from anaphora.tasks.parts import frame_network, make_reader, make_recurrent, own_encoder, transformer_encoder
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
 Model = CTCModel | Seq2Seq
@@ -60,7 +60,7 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
     stacked = Framed(network, plain) if network else plain
     if own := own_encoder("transcribe", s, VectorInput(stacked.width), dropout=0.0):
         return Listener(stacked, own)
-    layers = make_recurrent(s, stacked.width, bidirectional=s.bidirectional)
+    layers = make_reader(s, stacked.width, bidirectional=s.bidirectional)
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))
 
 

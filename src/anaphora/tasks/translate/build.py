@@ -6,7 +6,6 @@ from torch import nn
 
 from anaphora.models.bridge import Bridge, HandOver, LearntStart, fits
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
-from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import Recurrent
 from anaphora.nn.attention import Additive, Attention, Bilinear, Dot
@@ -37,9 +36,9 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
 
     def writer(inputs: int) -> tuple[Recurrent, nn.Module]:
         layer = make_recurrent(s, inputs, bidirectional=False)
-        if not isinstance(encoder, RecurrentEncoder):
+        reader = getattr(encoder, "recurrent", None)
+        if not isinstance(reader, Recurrent):
             return layer, LearntStart(layer)
-        reader = encoder.recurrent
         return layer, HandOver(reader, layer) if fits(reader, layer) else Bridge(reader, layer)
 
     if not s.model.endswith("-attention"):

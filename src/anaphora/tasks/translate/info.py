@@ -19,6 +19,7 @@ from anaphora.settings import (
     TransformerSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
+from anaphora.settings.network import LINEAR
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import OwnSearchSettings, search_problem
 from anaphora.settings.text import InputColumn, SidesSettings
@@ -49,9 +50,10 @@ class TranslatorSettings(
         problem = search_problem(self)
         if problem:
             raise ValueError(problem)
-        if self.encoder != "auto" and self.model in ("rnn", "lstm"):
+        named = "encoder" if self.encoder != "auto" else "cell" if self.cell in LINEAR else ""
+        if named and self.model in ("rnn", "lstm"):
             raise ValueError(
-                f"encoder = {self.encoder!r} needs a decoder that looks at what it reads: choose lstm-attention, "
+                f"{named} = {getattr(self, named)!r} needs a decoder that looks at what it reads: choose lstm-attention, "
                 "gru-attention or transformer"
             )
         if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:

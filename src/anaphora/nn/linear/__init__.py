@@ -1,0 +1,30 @@
+"""Recurrences that are linear in their state: layers with matrix and expanded states, computed in chunks of steps."""
+
+from anaphora.nn.linear.deltanet import DeltaNet, GatedDeltaNet
+from anaphora.nn.linear.gla import GLA
+from anaphora.nn.linear.layer import LinearLayer, RMSNorm, ShortConvolution
+from anaphora.nn.linear.mamba import Mamba
+from anaphora.nn.linear.mamba2 import Mamba2
+from anaphora.nn.linear.mlstm import MLSTM
+from anaphora.nn.linear.operator import matrix_scan, matrix_step
+from anaphora.nn.linear.retnet import RetNet
+from anaphora.nn.linear.rwkv7 import RWKV7
+from anaphora.nn.linear.stack import LinearBlock, LinearStack
+
+__all__ = [
+    "GLA",
+    "MLSTM",
+    "RWKV7",
+    "DeltaNet",
+    "GatedDeltaNet",
+    "LinearBlock",
+    "LinearLayer",
+    "LinearStack",
+    "Mamba",
+    "Mamba2",
+    "RMSNorm",
+    "RetNet",
+    "ShortConvolution",
+    "matrix_scan",
+    "matrix_step",
+]

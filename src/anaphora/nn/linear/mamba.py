@@ -1,0 +1,103 @@
+"""Mamba: a selective scan over an expanded diagonal state."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
+
+_CHUNK = 16  # steps whose states exist at the same time
+
+
+class Mamba(LinearLayer):
+    """A selective state space (Gu & Dao 2023): each channel has ``state`` numbers that decay as the input says.
+
+        u_t, z_t = W x_t (each twice as wide);   u through a convolution over four steps and swish
+        Δ_t = softplus(W_Δ W_d u_t + b),   B_t, C_t = W_B u_t, W_C u_t
+        h_t = exp(−Δ_t e^A) ∘ h_{t−1} + (Δ_t ∘ u_t) B_tᵀ,   y_t = h_t C_t + D ∘ u_t,   out_t = W_o (y_t ∘ swish(z_t))
+
+    States: the last three steps ``(B, 3, 2·width)``, h ``(B, 2·width, state)``. The states of all steps are never stored:
+    the backward pass computes each chunk of them anew.
+    """
+
+    def __init__(self, width: int, heads: int = 1, *, state: int = 16):
+        super().__init__(width, heads)
+        self.size, self.inner, self.rank = state, 2 * width, max(1, width // 16)
+        self.project = nn.Linear(width, 2 * self.inner, bias=False)
+        self.convolution = ShortConvolution(self.inner)
+        self.select = nn.Linear(self.inner, self.rank + 2 * state, bias=False)
+        self.step_size = nn.Linear(self.rank, self.inner)
+        self.rate = nn.Parameter(torch.empty(self.inner, state))
+        self.skip = nn.Parameter(torch.ones(self.inner))
+        self.output = nn.Linear(self.inner, width, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.rate.copy_(torch.arange(1, self.size + 1).float().log().expand(self.inner, -1))
+            nn.init.uniform_(self.step_size.weight, -(self.rank**-0.5), self.rank**-0.5)
+            steps = torch.empty_like(self.step_size.bias).uniform_(-6.9, -2.3).exp()  # Δ from 0.001 to 0.1
+            self.step_size.bias.copy_(steps.expm1().log())
+            self.skip.fill_(1.0)
+
+    def initial_state(self, batch: int, like: Tensor) -> States:
+        kind = torch.promote_types(like.dtype, torch.float32)
+        return self.convolution.initial_state(batch, like), like.new_zeros(
+            batch, self.inner, self.size, dtype=kind
+        )
+
+    def mix(self, x: Tensor, state: States, lengths: Tensor | None) -> tuple[Tensor, States]:
+        u, z = self.project(x).chunk(2, -1)
+        u, past = self.convolution(u, state[0], lengths)
+        low, b, c = self.select(u).split((self.rank, self.size, self.size), -1)
+        delta = F.softplus(self.step_size(low))
+        if lengths is not None:  # no time passes where a row has ended
+            live = torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None]
+            delta = torch.where(live[..., None], delta, 0.0)
+        y, h = selective_scan(u, delta, -self.rate.exp(), b, c, state[1])
+        return self.output((y + self.skip * u) * F.silu(z)), (past, h)
+
+
+def selective_scan(
+    u: Tensor, delta: Tensor, rate: Tensor, b: Tensor, c: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """h_t = exp(Δ_t A) ∘ h_{t−1} + (Δ_t ∘ u_t) B_tᵀ and y_t = h_t C_t.
+
+    u, delta ``(B, T, H)``, rate A ``(H, N)``, b, c ``(B, T, N)``, state ``(B, H, N)``: y ``(B, T, H)`` and the last h.
+    """
+    kind, outputs = state.dtype, []
+    rate = rate.to(kind)
+    recompute = torch.is_grad_enabled() and u.shape[1] > _CHUNK
+    for at in range(0, u.shape[1], _CHUNK):
+        some = [x.narrow(1, at, min(_CHUNK, u.shape[1] - at)).to(kind) for x in (u, delta, b, c)]
+        y, state = (
+            checkpoint(_chunk, some, rate, state, use_reentrant=False)
+            if recompute
+            else _chunk(some, rate, state)
+        )
+        outputs.append(y)
+    return torch.cat(outputs, 1).to(u.dtype), state
+
+
+def _chunk(some: list[Tensor], rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Some steps, with the states of all of them: ``(B, C, H, N)``."""
+    u, delta, b, c = some
+    a = (delta[..., None] * rate).exp()
+    h = (delta * u)[..., None] * b[:, :, None]
+    if h.is_cpu:  # one after the other reads memory once
+        states = []
+        for decay, added in zip(a.unbind(1), h.unbind(1), strict=True):
+            state = torch.addcmul(added, decay, state)
+            states.append(state)
+        return torch.einsum("bthn,btn->bth", torch.stack(states, 1), c), state
+    # A GPU waits for each launch: side by side, after k rounds each step has gathered the 2^k before it.
+    h = torch.cat((h[:, :1] + a[:, :1] * state[:, None], h[:, 1:]), 1)
+    reach = 1
+    while reach < h.shape[1]:
+        h = torch.cat((h[:, :reach], h[:, reach:] + a[:, reach:] * h[:, :-reach]), 1)
+        a = torch.cat((a[:, :reach], a[:, reach:] * a[:, :-reach]), 1)
+        reach *= 2
+    return torch.einsum("bthn,btn->bth", h, c), h[:, -1]

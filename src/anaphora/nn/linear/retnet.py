@@ -1,0 +1,59 @@
+"""Retention: linear attention that forgets at a fixed rate per head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.nn.linear.layer import LinearLayer, States, rms
+
+
+class RetNet(LinearLayer):
+    """Multi-scale retention (Sun et al. 2023): the decay γ of each head is fixed, positions turn queries and keys.
+
+        q_t = R_t W_q x_t,   k_t = R_t W_k x_t / √D,   v_t = W_v x_t
+        S_t = γ S_{t−1} + k_t v_tᵀ,   y_t = S_tᵀ q_t,   γ_n = 1 − 2^(−5−n)
+        out_t = W_o (swish(W_g x_t) ∘ norm(y_t))
+
+    R_t rotates pairs of features by angles t·θ, so that q_t · k_s depends on the distance t − s.
+    States: how many steps were read ``(B,)``, and S ``(B, heads, D, D)``.
+    """
+
+    def __init__(self, width: int, heads: int = 4):
+        super().__init__(width, heads)
+        if (width // heads) % 2:
+            raise ValueError(
+                f"RetNet: heads must have an even width, not {width // heads}; choose other heads."
+            )
+        self.project = nn.Linear(width, 4 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+
+    def initial_state(self, batch: int, like: Tensor) -> States:
+        size, kind = self.width // self.heads, torch.promote_types(like.dtype, torch.float32)
+        read = torch.zeros(batch, dtype=torch.long, device=like.device)
+        return read, like.new_zeros(batch, self.heads, size, size, dtype=kind)
+
+    def mix(self, x: Tensor, state: States, lengths: Tensor | None) -> tuple[Tensor, States]:
+        read, matrix = state
+        batch, time, _ = x.shape
+        q, k, v, gate = self.project(x).chunk(4, -1)
+        places = read[:, None] + torch.arange(time, device=x.device)
+        q, k = (rotated(self.split(part), places) for part in (q, k))
+        rates = 1 - 2.0 ** (-5 - torch.arange(self.heads, device=x.device, dtype=matrix.dtype))
+        log_w = rates.log().expand(batch, time, self.heads)
+        scale = (self.width // self.heads) ** -0.5
+        y, matrix = self.scan(q, k * scale, self.split(v), log_w, lengths, matrix)
+        out = self.output(F.silu(gate) * rms(y).flatten(-2))
+        return out, (read + (time if lengths is None else lengths.to(read)), matrix)
+
+
+def rotated(x: Tensor, places: Tensor, base: float = 10000.0) -> Tensor:
+    """Pairs of features of x ``(B, T, N, D)`` turned by place·base^(−2i/D); places ``(B, T)``."""
+    size = x.shape[-1]
+    rates = base ** (-torch.arange(0, size, 2, device=x.device, dtype=torch.float64) / size)
+    angles = places[..., None].to(torch.float64) * rates  # (B, T, D/2)
+    kind = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = (f(angles).to(kind)[:, :, None] for f in (torch.cos, torch.sin))
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
