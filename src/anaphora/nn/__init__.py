@@ -2,7 +2,7 @@
 the way to look inside them."""
 
 from anaphora.kernels.toolchain.driver import check_kernels
-from anaphora.nn import attention, inside, positions
+from anaphora.nn import attention, inside, linear, positions
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import IRNN, Elman
@@ -59,5 +59,6 @@ __all__ = [
     "attention",
     "check_kernels",
     "inside",
+    "linear",
     "positions",
 ]

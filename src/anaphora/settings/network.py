@@ -40,7 +40,40 @@ class StackSettings(Settings):
     )
 
 
-class RecurrentSettings(Settings):
+def state_heads(s: Any) -> int:
+    """How many heads a state has: as set, or the fewest of at most 32 units that divide ``hidden``."""
+    least = s.state_heads or -(-s.hidden // 32)
+    return next(heads for heads in range(least, s.hidden + 1) if s.hidden % heads == 0)
+
+
+class MatrixSettings(Settings):
+    """Recurrences that are linear in their state, a matrix."""
+
+    state_heads: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide "
+        "`hidden`; 0 = one for every 32 units.",
+    )
+
+    @classmethod
+    def problem(cls, s: Any) -> str | None:
+        if s.cell not in LINEAR:
+            if s.state_heads:
+                return f"state_heads = {s.state_heads} needs a cell whose state is a matrix ({', '.join(LINEAR)}), but cell = '{s.cell}'"
+            return None
+        if s.zoneout or s.connections != "none":
+            key = "zoneout" if s.zoneout else "connections"
+            return f"{key} = {written(getattr(s, key))} has no place in cell = '{s.cell}', whose blocks are residual already"
+        if s.state_heads and s.hidden % s.state_heads:
+            return f"hidden = {s.hidden} cannot be divided among state_heads = {s.state_heads}"
+        if s.cell == "retnet" and s.hidden // state_heads(s) % 2:
+            return f"cell = 'retnet' needs an even width per head, not hidden / state_heads = {s.hidden // state_heads(s)}"
+        return None
+
+
+class RecurrentSettings(MatrixSettings):
     """Recurrent layers."""
 
     cell: Annotated[str, Own()] = Field(
@@ -79,13 +112,6 @@ class RecurrentSettings(Settings):
         "through time: shortcut, where each step also sees the output `skip` steps back.",
     )
     skip: int = Field(4, ge=2, le=64, description="How many steps connections = shortcut jumps back.")
-    state_heads: int = Field(
-        0,
-        ge=0,
-        le=1024,
-        description="Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide "
-        "`hidden`; 0 = one for every 32 units.",
-    )
 
     @field_validator("cell")
     @classmethod
@@ -102,10 +128,8 @@ class RecurrentSettings(Settings):
             value = getattr(s, key)
             if value != usual and s.cell != "lstm":
                 return f"{key} = {written(value)} is a variant of cell = 'lstm', but cell = '{s.cell}'"
-        if s.cell in LINEAR:
-            return _linear_problem(s)
-        if s.state_heads:
-            return f"state_heads = {s.state_heads} needs a cell whose state is a matrix ({', '.join(LINEAR)}), but cell = '{s.cell}'"
+        if problem := super().problem(s):
+            return problem
         if s.coupled and not s.forget:
             return "coupled = true needs a forget gate: leave forget = true, or coupled = false"
         if not s.forget and s.forget_bias != LSTM_ONLY["forget_bias"]:
@@ -115,23 +139,6 @@ class RecurrentSettings(Settings):
                 f"connections = '{s.connections}' lies between layers, but layers = 1: set layers = 2 or more"
             )
         return None
-
-
-def _linear_problem(s: Any) -> str | None:
-    if s.zoneout or s.connections != "none":
-        key = "zoneout" if s.zoneout else "connections"
-        return f"{key} = {written(getattr(s, key))} has no place in cell = '{s.cell}', whose blocks are residual already"
-    if s.state_heads and s.hidden % s.state_heads:
-        return f"hidden = {s.hidden} cannot be divided among state_heads = {s.state_heads}"
-    if s.cell == "retnet" and s.hidden // state_heads(s) % 2:
-        return f"cell = 'retnet' needs an even width per head, not hidden / state_heads = {s.hidden // state_heads(s)}"
-    return None
-
-
-def state_heads(s: Any) -> int:
-    """How many heads a state has: as set, or the fewest of at most 32 units that divide ``hidden``."""
-    least = s.state_heads or -(-s.hidden // 32)
-    return next(heads for heads in range(least, s.hidden + 1) if s.hidden % heads == 0)
 
 
 class DirectionSettings(Settings):

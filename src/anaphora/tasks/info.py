@@ -9,6 +9,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from anaphora.settings.base import Settings
+from anaphora.settings.network import MatrixSettings
 
 Uses = tuple[type[Settings] | str, ...]
 """Groups of settings, and single settings by name."""
@@ -48,7 +49,7 @@ _LINEAR = {
 def linear_presets(defaults: Mapping[str, Any], uses: Uses) -> tuple[Preset, ...]:
     """The presets with a linear recurrence, whose memory does not grow: ``defaults`` and ``uses`` are the task's own."""
     return tuple(
-        Preset(name, summary, {**defaults, "cell": cell}, (*uses, "cell", "state_heads"))
+        Preset(name, summary, {**defaults, "cell": cell}, (*uses, MatrixSettings, "cell"))
         for name, (cell, summary) in _LINEAR.items()
     )
 
