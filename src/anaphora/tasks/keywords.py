@@ -135,6 +135,13 @@ class StackKeywords(TypedDict, total=False):
     """Share of values set to zero while training, against overfitting. Default: 0.1."""
 
 
+class MatrixKeywords(TypedDict, total=False):
+    """Matrix; a preset may change the defaults."""
+
+    state_heads: int
+    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
+
+
 class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
@@ -156,8 +163,6 @@ class RecurrentKeywords(TypedDict, total=False):
     """Between layers: residual y + x, highway g∘y + (1−g)∘x, dense (each layer reads all below it); through time: shortcut, where each step also sees the output `skip` steps back. Default: 'none'."""
     skip: int
     """How many steps connections = shortcut jumps back. Default: 4."""
-    state_heads: int
-    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
 
 
 class DirectionKeywords(TypedDict, total=False):
@@ -382,7 +387,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -407,7 +412,7 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -436,7 +441,7 @@ LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mamba", "gl
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool
@@ -493,7 +498,7 @@ TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "mamba", "gla", "deltanet",
 """The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, EncoderKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, EncoderKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -528,7 +533,7 @@ ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru"
 """The presets of `an.Forecaster`, or a model of your own."""
 
 
-class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, total=False):
+class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, total=False):
     """The settings of `an.Forecaster`; ``help(an.Forecaster)`` shows the defaults."""
 
     loss: Literal["mse", "mae"] | Callable[..., Any]
@@ -575,7 +580,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -608,7 +613,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] |
 """The presets of `an.Captioner`, or a model of your own."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, RecurrentKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int
@@ -637,7 +642,7 @@ AnswererModel = Literal["lstm-attention", "transformer", "question-only"] | Call
 """The presets of `an.Answerer`, or a model of your own."""
 
 
-class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
+class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
 
     tokens: Literal["char", "word", "bpe"]
