@@ -8,7 +8,6 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.compiler import is_dynamo_compiling
 
 from anaphora.kernels.recurrence.arguments import checked_lengths
 from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
@@ -26,14 +25,12 @@ from anaphora.nn.recurrent_run import (
     weights_of,
 )
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
-from anaphora.nn.recurrent_stream import Stream
-from anaphora.nn.recurrent_stream_cuda import CudaStream
-from anaphora.nn.watched import Watched
+from anaphora.nn.recurrent_stepping import Stepping
 
 Connections = Literal["plain", "residual", "highway", "dense"]
 
 
-class Recurrent(Watched):
+class Recurrent(Stepping):
     """Runs a cell over sequences: ``y, last = Recurrent(LSTM(64, 128), layers=2)(x, lengths)``.
 
     The given cell is the first layer's; those of further layers and directions are made like it, each with
@@ -105,9 +102,7 @@ class Recurrent(Watched):
             for direction in range(self.directions):
                 made.append(cell if layer == direction == 0 else cell.another(width))
         self.cells = nn.ModuleList(made)
-        self._streams: list[
-            Stream | CudaStream
-        ] = []  # the one that served last; whose fingerprint must not see itself
+        self._streams = []  # the one that served last; whose fingerprint must not see itself
         self._numbers = [number_of(cell) for cell in self.cells]
         carried = layers - 1 if connections == "highway" else 0
         self.carry = nn.ModuleList([_carry_gate(self.output_size) for _ in range(carried)])
@@ -245,75 +240,6 @@ class Recurrent(Watched):
         below = torch.cat((below, handed), -1) if self.connections == "dense" else below
         return y, below, below if self.connections == "dense" else handed
 
-    # ------------------------------------------------------------------ one step
-    def step(self, x: Tensor, state: States) -> tuple[Tensor, States]:
-        """One step of all layers, for streaming and decoding.
-
-        x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)``,
-        and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
-        """
-        quiet = not (self.training or torch.is_grad_enabled() or inside.recording() or is_dynamo_compiling())
-        if quiet:
-            for stream in self._streams:
-                streamed = stream.run(x, state)
-                if streamed is not None:
-                    return streamed
-        if self.bidirectional:
-            raise ValueError(
-                "Recurrent.step: a bidirectional layer needs the whole sequence; call it instead."
-            )
-        if self.training and (
-            self.recurrent_dropout or self.weight_dropout or (self.variational and self.dropout)
-        ):
-            raise ValueError(
-                "Recurrent.step: noise shared by all steps of a sequence cannot be drawn step by step; "
-                "call the layer on whole sequences to train it, or eval() it."
-            )
-        if x.dim() != 2 or x.shape[1] != self.inputs:
-            raise ValueError(f"Recurrent.step: x must be (batch, {self.inputs}), got {tuple(x.shape)}.")
-        self._check_state("Recurrent.step: state", x, state)
-        if quiet:
-            streamed = self._streamed(x, state)
-            if streamed is not None:
-                return streamed
-        below = value = x
-        last: list[States] = []
-        for layer, cell in enumerate(self.cells):
-            assert isinstance(cell, Cell)
-            old = tuple(s[layer] for s in state)
-            new = (
-                self._advance(layer, value, old)
-                if quiet and x.device.type == "cpu"
-                else cell.advance(value, old)
-            )
-            if any(self.zoneout):
-                new = self._zone_out(old, new)
-            for name, s in zip(self.state, new, strict=True):
-                inside.note(cell, name, s)
-            last.append(new)
-            y, below, value = self._connect(layer, new[0], below, value)
-        return y, tuple(torch.stack(s) for s in zip(*last, strict=True))
-
-    def _advance(self, layer: int, x: Tensor, old: States) -> States:
-        """One step of a layer without compiled code, as a sequence of one: with the bits a longer one has."""
-        cell = self.cells[layer]
-        assert isinstance(cell, Cell)
-        return run_layer(LayerRun(LayerStep(cell), None, (x.unsqueeze(1),), (), old))[1]
-
-    def _streamed(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
-        if self.connections != "plain":
-            return None
-        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            # As for whole sequences: compiled kernels keep to the weights' precision.
-            with torch.autocast("cpu", enabled=False):
-                dtype = next(self.parameters()).dtype
-                return self._streamed(x.to(dtype), tuple(s.to(dtype) for s in state))
-        stream = self._streams[0] if self._streams else None
-        if stream is None or not stream.current(x):
-            stream = CudaStream(self) if x.is_cuda else Stream(self, x, state)
-            self._streams[:] = [stream]
-        return stream.run(x, state)
-
     def __getstate__(self) -> dict[str, Any]:
         """Without compiled code, which a copy finds for itself."""
         return {**self.__dict__, "_streams": []}
@@ -321,12 +247,6 @@ class Recurrent(Watched):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._numbers = [number_of(cell) for cell in self.cells]
-
-    def _zone_out(self, old: States, new: States) -> States:
-        if not self.training:
-            return tuple(n + p * (o - n) for p, o, n in zip(self.zoneout, old, new, strict=True))
-        kept = zip(self.zoneout, old, new, strict=True)
-        return tuple(torch.where(torch.rand_like(n) < p, o, n) for p, o, n in kept)
 
     def initial_state(self, batch: int, like: Tensor) -> States:
         """Zeros for every state, ``(layers·directions, batch, hidden)``, typed and placed as ``like``."""
@@ -356,14 +276,6 @@ class Recurrent(Watched):
             return (nothing,) * len(self.state)
         self._check_state("Recurrent: initial", x, initial)
         return tuple(initial)
-
-    def _check_state(self, where: str, x: Tensor, state: States) -> None:
-        expected = (self.layers * self.directions, x.shape[0], self.hidden)
-        if len(state) != len(self.state) or any(tuple(s.shape) != expected for s in state):
-            raise ValueError(
-                f"{where} needs one tensor {expected} for each of {self.state}, "
-                f"got {[tuple(s.shape) for s in state]}."
-            )
 
     def extra_repr(self) -> str:
         said = {"layers": self.layers, "bidirectional": self.bidirectional, "dropout": self.dropout}

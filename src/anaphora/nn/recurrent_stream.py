@@ -22,7 +22,7 @@ from anaphora.nn.recurrent_run import engine_of, transformed
 from anaphora.nn.recurrent_step import LayerStep
 
 if TYPE_CHECKING:
-    from anaphora.nn.recurrent import Recurrent
+    from anaphora.nn.recurrent_stepping import Stepping
 
 place_of = Tensor.data_ptr
 try:  # half the time of torch.empty: what code compiled by torch calls
@@ -33,7 +33,7 @@ except ImportError:  # pragma: no cover
         return torch.empty_strided(size, stride, dtype=dtype)
 
 
-def fingerprint_of(layer: Recurrent, content: Snapshot | None = None) -> Fingerprint:
+def fingerprint_of(layer: Stepping, content: Snapshot | None = None) -> Fingerprint:
     """All that a step of the layer depends on; ``content``: of the tensors whose values are copied."""
     return Fingerprint(layer, content=content)
 
@@ -60,7 +60,7 @@ class Stream:
     to be made. Threads may share it.
     """
 
-    def __init__(self, layer: Recurrent, x: Tensor, state: States):
+    def __init__(self, layer: Stepping, x: Tensor, state: States):
         cells, keep = [cell for cell in layer.cells if isinstance(cell, Cell)], layer.zoneout
         self.dtype, self.inputs, self.hidden = x.dtype, cells[0].inputs, cells[0].hidden
         self.params: list[list[Tensor]] = []

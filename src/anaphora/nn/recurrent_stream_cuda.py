@@ -30,7 +30,7 @@ from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import fingerprint_of
 
 if TYPE_CHECKING:
-    from anaphora.nn.recurrent import Recurrent
+    from anaphora.nn.recurrent_stepping import Stepping
 
 SEEN = 3  # steps of one shape before it is captured
 SHAPES = 32  # captured at once
@@ -45,7 +45,7 @@ class _Captured(NamedTuple):
 class CudaStream:
     """The steps of the cells of a stack, each feeding the next; ``keep``: zoneout's rates."""
 
-    def __init__(self, layer: Recurrent):
+    def __init__(self, layer: Stepping):
         self.cells, self.keep = [cell for cell in layer.cells if isinstance(cell, Cell)], layer.zoneout
         self.seen: dict[tuple[Any, ...], int] = {}
         self.captured: dict[tuple[Any, ...], _Captured] = {}
