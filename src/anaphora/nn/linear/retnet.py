@@ -49,7 +49,7 @@ class RetNet(LinearLayer):
 
 
 def rotated(x: Tensor, places: Tensor, base: float = 10000.0) -> Tensor:
-    """Pairs of features of x ``(B, T, N, D)`` turned by place·base^(−2i/D); places ``(B, T)``."""
+    """Pairs of features of x ``(B, T, N, D)`` rotated by place·base^(−2i/D); places ``(B, T)``."""
     size = x.shape[-1]
     rates = base ** (-torch.arange(0, size, 2, device=x.device, dtype=torch.float64) / size)
     angles = places[..., None].to(torch.float64) * rates  # (B, T, D/2)

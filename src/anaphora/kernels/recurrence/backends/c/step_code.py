@@ -7,19 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anaphora.kernels.recurrence.backends.c.tables import Product, Store, Tables
+from anaphora.kernels.recurrence.backends.expressions import expression, name_of, reductions
 from anaphora.kernels.recurrence.front.graph import COSTLY, REDUCTIONS, Node, parts_of
-
-_EXPRESSIONS = {
-    "add": "({0}+{1})",
-    "sub": "({0}-{1})",
-    "mul": "({0}*{1})",
-    "div": "({0}/{1})",
-    "neg": "(-{0})",
-    "gt": "({0}>{1}?K(1):K(0))",
-    "ge": "({0}>={1}?K(1):K(0))",
-    "select": "({0}!=K(0)?{1}:{2})",
-    "still": "{0}",
-}
 
 
 @dataclass
@@ -195,10 +184,10 @@ gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
             lines += loop.lines
         elif loop.lines:
             lines += ['_Pragma("omp simd")', f"for (L j = 0; j < {bound}; j++) {{", *loop.lines, "}"]
-        lines += _reductions(reduced, bound)
+        lines += reductions(reduced, bound)
         for node, _ in reduced:
             if node.number in self.temporaries:
-                lines.append(f"temporary_{node.number}_row[0] = {_name(node)};")
+                lines.append(f"temporary_{node.number}_row[0] = {name_of(node)};")
         self.stored.update(now_stored)
         return lines
 
@@ -241,7 +230,7 @@ gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
         if node.number in loop.known:
             return loop.known[node.number]
         args = [self.value(a, loop) for a in node.args]
-        name = _name(node)
+        name = name_of(node)
         loop.known[node.number] = name
         loop.lines.append(f"const R {name} = {expression(node.op, args)};")
         if node.number in self.temporaries:
@@ -252,8 +241,8 @@ gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
     def _once(self, node: Node, place: str) -> str:
         """Read a value one wide before the loop: the compiler cannot know that the loop leaves it alone."""
         if node.number not in self.scalars:
-            self.scalars[node.number] = f"{_name(node)}_read"
-            self.row_lines.append(f"const R {_name(node)}_read = {place};")
+            self.scalars[node.number] = f"{name_of(node)}_read"
+            self.row_lines.append(f"const R {name_of(node)}_read = {place};")
         return self.scalars[node.number]
 
     def given_later(self, node: Node) -> None:
@@ -289,40 +278,14 @@ gemm(na, from, to, {out}, {inner}, {packed}, {int(p.add)});"""
         if node.op in REDUCTIONS:
             if node.number in self.temporaries and self.level(node.args[0])[0] != loop.stage:
                 return f"temporary_{node.number}_row[0]"
-            return _name(node)
+            return name_of(node)
         if node.number not in self.scalars:
             args = [self.value(a, loop) for a in node.args]
-            self.scalars[node.number] = _name(node)
-            line = f"const R {_name(node)} = {expression(node.op, args)};"
+            self.scalars[node.number] = name_of(node)
+            line = f"const R {name_of(node)} = {expression(node.op, args)};"
             # With one column the loop's own lines are the row's lines, in order.
             (loop.lines if self.here[2] == 1 else self.row_lines).append(line)
         return self.scalars[node.number]
 
     def width(self, node: Node) -> str:
         return self.tables.size(("width", node.number), node.width)
-
-
-def _name(node: Node) -> str:
-    return f"{node.op}_{node.number}"
-
-
-def expression(op: str, args: list[str]) -> str:
-    form = _EXPRESSIONS.get(op)
-    return form.format(*args) if form else f"r_{op}({','.join(args)})"
-
-
-def _reductions(reduced: list[tuple[Node, str]], bound: str) -> list[str]:
-    """Lines that reduce terms of the same width: sums together, as each waits for itself."""
-    sums = [(node, terms) for node, terms in reduced if node.op == "sum"]
-    lines = []
-    for node, terms in reduced:
-        if node.op != "sum":
-            lines.append(f"const R {_name(node)} = row_{node.op}({terms}, {bound});")
-    for k in range(0, len(sums), 4):
-        some = sums[k : k + 4]
-        number, count = some[0][0].number, len(some)
-        lines.append(f"const R *const rows_{number}[] = {{{', '.join(terms for _, terms in some)}}};")
-        lines.append(f"R sums_{number}[{count}];")
-        lines.append(f"row_sums({count}, rows_{number}, {bound}, sums_{number});")
-        lines += [f"const R {_name(node)} = sums_{number}[{i}];" for i, (node, _) in enumerate(some)]
-    return lines

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anaphora.kernels.recurrence.backends.c.step_code import expression
+from anaphora.kernels.recurrence.backends.expressions import expression
 from anaphora.kernels.recurrence.backends.persistent.columns import Key, Place, Program
 
 _LETTERS = {

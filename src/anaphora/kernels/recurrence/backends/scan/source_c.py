@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anaphora.kernels.recurrence.backends.c.frame import laid_out
 from anaphora.kernels.recurrence.backends.c.source import PRELUDE
-from anaphora.kernels.recurrence.backends.c.step_code import expression
+from anaphora.kernels.recurrence.backends.expressions import expression
 from anaphora.kernels.recurrence.front.derive import Derivative
 from anaphora.kernels.recurrence.front.graph import Node, until
 from anaphora.kernels.recurrence.front.units import Unit

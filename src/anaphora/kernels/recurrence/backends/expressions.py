@@ -1,0 +1,45 @@
+"""Operations of a plan as expressions in C: shared by the backends that generate C or CUDA."""
+
+from __future__ import annotations
+
+from anaphora.kernels.recurrence.front.graph import Node
+
+_EXPRESSIONS = {
+    "add": "({0}+{1})",
+    "sub": "({0}-{1})",
+    "mul": "({0}*{1})",
+    "div": "({0}/{1})",
+    "neg": "(-{0})",
+    "gt": "({0}>{1}?K(1):K(0))",
+    "ge": "({0}>={1}?K(1):K(0))",
+    "select": "({0}!=K(0)?{1}:{2})",
+    "still": "{0}",
+}
+
+
+def name_of(node: Node) -> str:
+    """The variable that holds a node's value."""
+    return f"{node.op}_{node.number}"
+
+
+def expression(op: str, args: list[str]) -> str:
+    """An operation of the plan in C, which is CUDA, too."""
+    form = _EXPRESSIONS.get(op)
+    return form.format(*args) if form else f"r_{op}({','.join(args)})"
+
+
+def reductions(reduced: list[tuple[Node, str]], bound: str) -> list[str]:
+    """Lines that reduce terms of the same width: sums together, as each waits for itself."""
+    sums = [(node, terms) for node, terms in reduced if node.op == "sum"]
+    lines = []
+    for node, terms in reduced:
+        if node.op != "sum":
+            lines.append(f"const R {name_of(node)} = row_{node.op}({terms}, {bound});")
+    for k in range(0, len(sums), 4):
+        some = sums[k : k + 4]
+        number, count = some[0][0].number, len(some)
+        lines.append(f"const R *const rows_{number}[] = {{{', '.join(terms for _, terms in some)}}};")
+        lines.append(f"R sums_{number}[{count}];")
+        lines.append(f"row_sums({count}, rows_{number}, {bound}, sums_{number});")
+        lines += [f"const R {name_of(node)} = sums_{number}[{i}];" for i, (node, _) in enumerate(some)]
+    return lines
