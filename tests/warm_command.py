@@ -64,7 +64,8 @@ def commands_folder() -> Path | None:
     script.write_text(ASKING.format(python=sys.executable, place=place))
     script.chmod(0o700)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    server = subprocess.Popen([sys.executable, __file__, place], stdout=subprocess.PIPE, env=environment)
+    ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    server = subprocess.Popen([sys.executable, __file__, place], env=environment, **ends)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
 
@@ -180,7 +181,9 @@ def serve(place: str) -> None:
     listening.listen()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
-    while True:
+    while (
+        listening in select.select([listening, sys.stdin], [], [])[0]
+    ):  # stdin ends with the process of the tests
         asking, _ = listening.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

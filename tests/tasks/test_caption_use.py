@@ -62,7 +62,14 @@ def test_captions_alone_and_in_a_batch_of_64_are_the_same(preset):
     assert len({round(captions[0].score, 3) for captions in together}) >= 10  # it does look
 
 
-@pytest.mark.parametrize("preset", ["lstm", "lstm-attention", "lstm-hard", "transformer"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "lstm-hard",
+        "transformer",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("lstm", "lstm-attention")),
+    ],
+)
 def test_it_learns_to_say_what_it_sees(preset):
     wide = {"hidden": 32, "lr": 3e-3} if preset == "transformer" else {"hidden": 32, "embedding": 32}
     model = tiny(preset, steps=400 if preset == "lstm" else 250, batch_tokens=250, **wide)
