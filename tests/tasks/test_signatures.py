@@ -26,6 +26,10 @@ reveal_type(an.Translator(beam=2).fit("a.tsv").predict(["a"]))
 reveal_type(an.load("run", an.Tagger))
 reveal_type(an.Forecaster.load("run"))
 reveal_type(an.LanguageModel("ngram").rank(["a", "b"])[0].log_prob)
+whatever = an.load("run")
+reveal_type(whatever)
+reveal_type(whatever.probe("good film"))
+print(whatever.predict(["a"]), whatever.score("dev.tsv")["loss"], whatever.sample("a"))
 trace = m.probe("good film")
 print(trace.arrays, m.get_params()["hidden"], m.classes_)
 name: str = "gru"
@@ -38,6 +42,8 @@ REVEALED = (
     "anaphora.tasks.tag.estimator.Tagger",
     "anaphora.tasks.forecast.estimator.Forecaster",
     "float",
+    "anaphora.tasks.load.Trained",
+    "anaphora.probe.trace.Trace",
 )
 WRONG = """
 import anaphora as an

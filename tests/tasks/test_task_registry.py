@@ -181,7 +181,7 @@ def test_every_setting_is_used_by_some_preset_and_every_preset_knows_its_own(tas
         ("num_layers", "layers?"),
         ("hidden_size", "hidden?"),
         ("d_model", "hidden?"),
-        ("max_epochs", "steps?"),
+        ("max_epochs", "epochs?"),
         ("random_state", "seed?"),
         ("early-stopping", "patience?"),
     ],

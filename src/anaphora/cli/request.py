@@ -12,6 +12,7 @@ from anaphora.cli.words import find_task
 from anaphora.errors import SettingsError
 from anaphora.settings.base import Settings, suggestion
 from anaphora.settings.files import Written, in_order, read_assignments, read_toml
+from anaphora.settings.length import one_length
 from anaphora.tasks.registry import TaskInfo, resolve
 
 Data = str | tuple[str, str]
@@ -61,6 +62,7 @@ def read_request(
     if task is not None:
         _point_at_places(values, where, problems)
         try:
+            one_length(values)
             settings = resolve(task, values, where)
         except SettingsError as error:
             problems += error.problems

@@ -114,6 +114,11 @@ class PairBatches(PooledBatches[PairBatch]):
         )
 
     @property
+    def lengths(self) -> tuple[Rows, Rows] | None:
+        """Symbols of each source and of each target, without EOS; None for a corpus that is not held in memory."""
+        return None if self._held is None else (self._held.source.lengths, self._held.target.lengths)
+
+    @property
     def dropped(self) -> int:
         """Examples left out because a side is longer than ``max_tokens``.
 

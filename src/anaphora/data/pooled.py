@@ -63,6 +63,16 @@ class PooledBatches(ABC, Generic[B]):
         self._next += 1
         return make()
 
+    def per_epoch(self) -> int:
+        """How many batches the first epoch has; others have about as many. Data that are not held are read once for it."""
+        standing, pools = self.state(), -(-self._count // self._pool_size)
+        total = 0
+        for pool in range(pools):
+            self.epoch, self._pool = 0, pool
+            total += len(self._cut())
+        self.restore(standing)
+        return total
+
     def state(self) -> dict[str, int]:
         """Where the stream stands, for `restore`."""
         return {"epoch": self.epoch, "pool": self._pool, "batch": self._next, "dropped": self._dropped}

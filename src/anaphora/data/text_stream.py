@@ -109,6 +109,10 @@ class StreamBatches:
         self._next += 1
         return StreamBatch(self._ids[places], self._ids[places + 1], list(range(self._rows)), fresh)
 
+    def per_epoch(self) -> int:
+        """How many batches the first epoch has."""
+        return -(-((len(self._ids) - 1) // self._rows) // self._steps)
+
     def _cut(self) -> tuple[int, int]:
         """Where the first stream begins, and how long each is."""
         spare = len(self._ids) - 1 - self._rows
@@ -148,6 +152,13 @@ class WindowBatches:
         self._next += 1
         places = offset + chosen[:, None] * self._steps + np.arange(self._steps)
         return StreamBatch(self._ids[places], self._ids[places + 1], chosen.tolist(), True)
+
+    def per_epoch(self) -> int:
+        """How many batches the first epoch has."""
+        epoch, self.epoch = self.epoch, 0
+        windows = len(self._windows()[1])
+        self.epoch = epoch
+        return windows // self._rows
 
     def _windows(self) -> tuple[int, Ids]:
         if self._order is None or self._order[0] != self.epoch:

@@ -20,6 +20,7 @@ from safetensors.numpy import save as pack_arrays
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.files import parse_json, read_bytes
+from anaphora.training.tables import html_table
 
 SCHEMA = 1
 AXES = frozenset(
@@ -78,6 +79,14 @@ class Trace:
             lines.append(f"  {name}: {sizes}")
         lines += [f"  {name}: {len(rows)} records" for name, rows in sorted(self.tables.items())]
         return "\n".join(["Trace", *lines])
+
+    def _repr_html_(self) -> str:
+        """The same as a table for a notebook."""
+        facts: dict[str, Any] = {name: " ".join(tokens) for name, tokens in self.tokens.items()}
+        for name, (axes, values) in sorted(self.arrays.items()):
+            facts[name] = " × ".join(f"{axis} {size}" for axis, size in zip(axes, values.shape, strict=True))
+        facts |= {name: f"{len(rows)} records" for name, rows in sorted(self.tables.items())}
+        return html_table(facts, "Trace")
 
     @property
     def max_difference(self) -> float | None:

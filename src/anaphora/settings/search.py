@@ -107,6 +107,12 @@ class SearchSettings(DrawSettings):
     )
 
 
+class SeveralOutputs(Settings):
+    """How many outputs ``predict`` gives."""
+
+    n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")
+
+
 class OwnSearchSettings(Settings):
     """A search and a language model of the user's own, for one call of ``predict``."""
 

@@ -37,16 +37,21 @@ class ForcingSettings(Settings):
         return self
 
 
-class DecoderSettings(ForcingSettings):
+class SmoothingSettings(Settings):
+    """What a decoder of symbols is asked for."""
+
+    label_smoothing: float = Field(
+        0.1, ge=0, lt=1, description="Share of the target probability spread over the whole vocabulary."
+    )
+
+
+class DecoderSettings(ForcingSettings, SmoothingSettings):
     """What every decoder of symbols has."""
 
     tie: bool = Field(
         True,
         description="Share the target embedding with the output layer, and with the source embedding when "
         "the vocabulary is joint.",
-    )
-    label_smoothing: float = Field(
-        0.1, ge=0, lt=1, description="Share of the target probability spread over the whole vocabulary."
     )
 
 

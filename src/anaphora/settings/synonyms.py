@@ -14,6 +14,7 @@ _SAME: dict[str, str] = {
     "dropout": "drop dropout_p dropout_prob dropout_rate hidden_dropout_prob p_dropout",
     "embedding": "d_embed emb_dim embed_dim embed_size embedding_dim embedding_size emsize",
     "embeddings": "pretrained_embeddings pretrained_vectors vectors word_vectors",
+    "epochs": "max_epochs n_epochs num_epochs num_train_epochs",
     "feedforward": "d_ff dim_feedforward encoder_ffn_dim ff ffn ffn_dim intermediate_size",
     "heads": "attention_heads n_head n_heads nhead num_attention_heads num_heads",
     "hidden": "d_model dim hidden_dim hidden_size hidden_units model_dim n_embd n_hidden nhid rnn_size units width",
@@ -37,12 +38,12 @@ _SAME: dict[str, str] = {
     "save_every": "checkpoint_every save_interval save_steps",
     "schedule": "lr_schedule lr_scheduler lr_scheduler_type scheduler",
     "seed": "manual_seed random_seed random_state rng",
-    "steps": "epochs max_epochs max_iter max_steps n_epochs num_epochs num_train_epochs total_steps",
+    "steps": "max_iter max_steps total_steps",
     "targets": "output_columns target_column target_columns",
     "teacher_forcing": "teacher_forcing_ratio",
     "threads": "cpus n_jobs n_threads num_threads workers",
     "tie": "tie_embeddings tie_weights tie_word_embeddings tied",
-    "tokens": "token_type tokenization tokenizer",
+    "tokens": "token_type tokenization",
     "top_k": "topk",
     "top_p": "nucleus topp",
     "valid_every": "eval_every eval_interval eval_steps val_check_interval validate_every",
@@ -53,7 +54,6 @@ _SAME: dict[str, str] = {
 }  # fmt: skip
 _NOTES = {
     "batch_size": " It counts symbols, not examples.",
-    "epochs": " One step is one batch, not a pass over the data.",
 }
 SYNONYMS: dict[str, tuple[str, str]] = {
     word: (name, _NOTES.get(word, "")) for name, words in _SAME.items() for word in words.split()

@@ -19,6 +19,15 @@ class InputColumn(Settings):
     )
 
 
+class BadInput(Settings):
+    """What ``predict`` does with a file that cannot be read."""
+
+    bad_rows: Literal["strict", "skip"] = Field(
+        "strict",
+        description="What to do with an input that cannot be read: stop and name it, or leave it out and count.",
+    )
+
+
 class HoldoutSettings(Settings):
     """What becomes dev data, in every task."""
 

@@ -17,6 +17,13 @@ HARMLESS = frozenset(
 
 class TrainingSettings(Settings):
     steps: int = Field(4000, ge=1, description="Number of optimizer steps to train for.")
+    epochs: float = Field(
+        0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Passes over the training data to train for, instead of `steps`, which are then counted from the data; "
+        "0 = as `steps` says.",
+    )
     batch_tokens: int = Field(
         4096,
         ge=1,

@@ -1,177 +1,50 @@
-"""What all estimators share: settings in the manner of scikit-learn, and the life of a run.
+"""What all estimators share: settings, files, and here training and resuming.
 
-What differs from task to task is said by each (see `Task`); training, resuming, saving and loading are written here,
-once.
+What differs from task to task is said by each (see `Task`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, Self
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
-from anaphora.kernels.invariant import batch_invariant
-from anaphora.kernels.toolchain.driver import check_kernels
+from anaphora.errors import RunError, SettingsError
+from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
-from anaphora.tasks import signatures
-from anaphora.tasks.card import model_card
+from anaphora.tasks.answers import whatever_the_batch
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
-from anaphora.tasks.given import NotFiniteError
-from anaphora.tasks.learning import paired, sklearn_tags
-from anaphora.tasks.own import brought_back, settled
+from anaphora.tasks.learning import paired
+from anaphora.tasks.own import brought_back
 from anaphora.tasks.plan import plan_training
-from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
-from anaphora.tasks.result import html_table
 from anaphora.tasks.skipped import warn_of_skipped
-from anaphora.tasks.task import Task
+from anaphora.tasks.stored import Stored, as_told
 from anaphora.training import distributed
+from anaphora.training.epochs import counted
 from anaphora.training.launch import recall, remember
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
-from anaphora.training.saving import checkpoint_path, weights_of
-from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
+from anaphora.training.saving import checkpoint_path
+from anaphora.training.showing import reporter_for
+from anaphora.training.weights import snapshot
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def whatever_the_batch(method: Method) -> Method:
-    """A method of an estimator whose outputs do not depend on the batch, on a GPU either: the setting ``batch_invariant``.
-
-    Not for generators: what their caller does in between would run in the same mode.
-    """
-
-    @wraps(method)
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        model = getattr(self, "model_", None)
-        weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-        if weight is None:
-            return method(self, *args, **kwargs)
-        with batch_invariant(weight.device, self.settings_.batch_invariant):
-            return method(self, *args, **kwargs)
-
-    return cast("Method", wrapped)
+__all__ = ["Estimator", "whatever_the_batch"]
 
 
-ANSWERS = {
-    "predict",
-    "predict_proba",
-    "probe",
-    "rank",
-    "read",
-    "respond",
-    "sample",
-    "score",
-    "search",
-    "tag",
-    "transcribe",
-}
-
-
-class Estimator(Task):
+class Estimator(Stored):
     """Settings are keyword arguments; unknown ones are refused with a suggestion.
 
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.
     """
-
-    __signature__: ClassVar[inspect.Signature]
-    result_: TrainingResult
-    _trained_with: Any
-    _trained_on: Mapping[str, Any]
-    """What the training data said of themselves: which column was the input, for one."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """No task gives out an answer of a GPU kernel that gave up: each is checked first."""
-        super().__init_subclass__(**options)
-        for name in ANSWERS & vars(cls).keys():
-            setattr(cls, name, _checked(vars(cls)[name]))
-        if "command" in vars(cls):  # the help and the signature of a task are those of its settings
-            task = TASKS[cls.command]
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{signatures.describe(task)}\n"
-            cls.__signature__ = signatures.signature(task)
-
-    def __init__(self, model: Any = None, **settings: Any):
-        given = dict(settings) if model is None else {"model": model, **settings}
-        self._given: dict[str, Any]
-        self.settings_: Any
-        self._given, self.settings_ = settled(self.task(), given)
-        self._trained_on = {}
-
-    @classmethod
-    def task(cls) -> TaskInfo:
-        """What the registry knows of the task: its command, settings and presets."""
-        return TASKS[cls.command]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every setting that means something to the preset, with its value, as scikit-learn's tools expect."""
-        return meaningful(self.task(), self.settings_)
-
-    def set_params(self, **settings: Any) -> Self:
-        """Change settings; the preset's defaults apply anew where nothing was given."""
-        self._given, self.settings_ = settled(self.task(), {**self._given, **settings})
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return type(self)(**self._given)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
-    def __sklearn_tags__(self) -> Any:
-        return sklearn_tags(self._estimator_type)
-
-    _estimator_type: ClassVar[str] = ""
-    """``classifier`` or ``regressor``, as scikit-learn's tools ask."""
-
-    def _repr_html_(self) -> str:
-        """A table for a notebook: the settings that were given, and what training came to."""
-        facts: dict[str, Any] = {**self._given, "model": self.settings_.model}
-        if hasattr(self, "model_"):
-            facts |= {"parameters": self._parameters(), **self._vocabulary()}
-        if hasattr(self, "result_"):
-            facts |= {"steps": self.result_.steps, **{f"dev {k}": v for k, v in self.result_.metrics.items()}}
-        return html_table(facts, type(self).__name__)
-
-    def __repr__(self) -> str:
-        """The settings that differ from the preset's own, as a call that makes the same estimator."""
-        name = self._given.get("model")
-        usual = meaningful(self.task(), resolve(self.task(), {} if name is None else {"model": name}))
-        changed = {
-            key: value
-            for key, value in self._given.items()
-            if key == "model" or usual.get(key, value) != value
-        }
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in changed.items())})"
-
-    def _weights(self) -> dict[str, Tensor]:
-        """What ``model.safetensors`` holds."""
-        return snapshot(self.model_)
-
-    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
-        """Make ``model_`` again of ``_weights``; a RuntimeError where they are another model's."""
-        self.model_ = self._fresh_model()
-        if odd := mismatch(self.model_.state_dict(), tensors):  # torch would take int8 for floats silently
-            raise RuntimeError(odd)
-        self.model_.load_state_dict(tensors)
-        self.model_.to(device).eval()
-
-    @property
-    def _direct(self) -> bool:
-        return self.task().preset_of(self.settings_).direct
-
-    # ------------------------------------------------------------------ training
 
     def fit(
         self,
@@ -181,6 +54,7 @@ class Estimator(Task):
         valid: Any | None = None,
         out: str | Path | None = None,
         force: bool = False,
+        verbose: bool | None = None,
         reporter: Reporter | None = None,
         **fields: str | None,
     ) -> Self:
@@ -189,7 +63,8 @@ class Estimator(Task):
         ``anaphora models`` says what data the task takes. Without ``valid``, an embedded corpus gives its dev
         split, and of other data a part is held out. ``out`` is the run folder; without it the run lives in a
         temporary folder as long as the estimator. Under ``torchrun`` every process calls this; the first one
-        prepares the folder. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
+        prepares the folder. Progress is one line on a terminal or in a notebook; ``verbose=False`` silences it, and
+        ``verbose=True`` prints plain lines anywhere else. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
         """
         self._check_fields(fields)
         self.trusts = (
@@ -204,7 +79,7 @@ class Estimator(Task):
             self._learn(train)
             return train, dev
 
-        return self._fit(opened, out, force, reporter)
+        return self._fit(opened, out, force, reporter or reporter_for(self.settings_, verbose))
 
     def _join(self, X: Any, y: Any) -> Any:
         """What ``fit(X, y)`` is trained on."""
@@ -297,7 +172,9 @@ class Estimator(Task):
         run: str | Path,
         *,
         steps: int | None = None,
+        epochs: float | None = None,
         checkpoint: int | None = None,
+        verbose: bool | None = None,
         reporter: Reporter | None = None,
         trust: bool = False,
         force: bool = False,
@@ -305,7 +182,7 @@ class Estimator(Task):
     ) -> Self:
         """Go on with a run that was interrupted; the result is that of a run that never was.
 
-        ``steps`` makes a run longer, also one that is finished; ``config.json`` then has that number. ``checkpoint`` goes back
+        ``steps`` or ``epochs`` makes a run longer, also one that is finished; ``config.json`` then has that number. ``checkpoint`` goes back
         to the checkpoint of that step; those after it are removed. Own parts of the run are
         given again as ``parts``, or imported by name with ``trust``; one whose source changed since is an error
         unless ``force``.
@@ -316,22 +193,26 @@ class Estimator(Task):
             raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
         if checkpoint is not None:
             checkpoint_path(folder, checkpoint)  # one that is not there is a mistake already
-        longer = {} if steps is None else {"steps": steps}
+        one_length({"steps": steps, "epochs": epochs})
+        longer: dict[str, Any] = {} if steps is None else {"steps": steps, "epochs": 0.0}
+        if epochs is not None:
+            longer["epochs"] = epochs
         back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
-        self = cls(**{**back, **longer})
+        self = cls.again({**back, **longer})
         self.trusts = trust
+        reporter = reporter or reporter_for(self.settings_, verbose)
         return self._go_on(folder, config, reporter, checkpoint)
 
     def _go_on(
         self, folder: RunFolder, config: RunConfig, reporter: Reporter | None, checkpoint: int | None = None
     ) -> Self:
         folder.check_learnt()
-        with _as_told(folder.path / folder.learnt_names()[0]):
+        with as_told(folder.path / folder.learnt_names()[0]):
             self._read_learnt(folder)
         group = distributed.join(self.settings_.device)
         with contextlib.ExitStack() as held:
             group.on_main(lambda: held.enter_context(folder.lock()))
-            with _as_told(folder.config):
+            with as_told(folder.config):
                 data, dev = self._reopen(folder, config)
             self._train(folder, data, dev, reporter, resume=True, checkpoint=checkpoint)
         return self
@@ -372,12 +253,25 @@ class Estimator(Task):
         self.model_ = self._fresh_model()
         if not (resume and run.has_checkpoints()):
             self.model_.load_state_dict({**snapshot(self.model_), **self._first_weights()})
-        objective, batches = self._lesson(data, dev)
+        objective, batches = self._counted_lesson(run, data, dev)
         trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
         if resume:
             reached = trainer.resume(checkpoint)
             trainer.group.on_main(lambda: self._record_length(run, reached))
         return trainer.run()
+
+    def _counted_lesson(self, run: RunFolder, data: Any, dev: Any) -> tuple[Any, Any]:
+        """What is minimised and its batches, with settings that say how many steps the epochs are."""
+        objective, batches = self._lesson(data, dev)
+        settings = counted(self.settings_, batches)
+        if settings == self.settings_:
+            return objective, batches
+        self.settings_ = settings
+        if not run.has_checkpoints():
+            config = read_config(run.path)
+            now = RunConfig(config.task, settings, config.data)
+            distributed.join(settings.device).on_main(lambda: run.write_text("config.json", now.to_json()))
+        return self._lesson(data, dev)  # an objective may depend on the number of steps
 
     def _first_weights(self) -> dict[str, Tensor]:
         """What `_inherited` gives; an own model begins as it was made."""
@@ -399,136 +293,3 @@ class Estimator(Task):
         temporary = tempfile.mkdtemp(prefix="anaphora-")
         weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         return Path(temporary) / "run"
-
-    # ------------------------------------------------------------------ files
-
-    def save(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the model alone (no data, no checkpoints) to a folder that ``an.load`` reads."""
-        self._check_trained()
-        run = RunFolder.create(Path(folder), force=force)
-        self._write_learnt(run)
-        searched = [key for key in self.task().predicting.model_fields if hasattr(self.settings_, key)]
-        searching = {key: getattr(self.settings_, key) for key in searched}
-        # set_params may have changed the others since, which says nothing about these weights
-        config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
-        run.write_text("config.json", config.to_json())
-        step = self.result_.best_step if hasattr(self, "result_") else None
-        facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
-        save_weights(run.model, self._weights(), facts=facts)
-        run.write_text("README.md", self._card(config))
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | Path,
-        *,
-        device: str = "auto",
-        checkpoint: int | None = None,
-        trust: bool = False,
-        **parts: Any,
-    ) -> Self:
-        """The trained estimator of this task in ``folder``; ``an.load`` finds the task by itself.
-
-            m = an.Classifier.load("runs/reviews")
-
-        ``trust`` and ``parts`` are about own parts, as in `an.load`. Raises a `RunError` where the folder holds no run,
-        a damaged one, or one of another task.
-        """
-        path = Path(folder)
-        config = read_config(path)
-        if config.task.command != cls.command:
-            raise RunError(
-                f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
-            )
-        return cls.from_folder(path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts)
-
-    @classmethod
-    def from_folder(
-        cls,
-        folder: Path,
-        config: RunConfig,
-        *,
-        device: str = "auto",
-        checkpoint: int | None = None,
-        trust: bool = False,
-        parts: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """The trained estimator in a run folder; ``an.load`` calls this."""
-        self = cls(**brought_back(config, folder, parts or {}, trust=trust, training=False))
-        self.trusts = trust
-        run = RunFolder(folder)
-        # first the weights: that verifies the files the rest is built from
-        tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)
-        with _as_told(run.path / run.learnt_names()[0]):
-            self._read_learnt(run)
-        self._take_weights(run, tensors, choose_device(device))
-        self._trained_with, self._trained_on = self.settings_, config.data.get("train", {})
-        return self
-
-    def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor], device: torch.device) -> None:
-        broken = first_not_finite(tensors)
-        if broken is not None:
-            raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
-        try:
-            self._rebuild(tensors, device)
-        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            raise RunError(
-                f"{run.model}: holds the weights of another model ({reason}); restore the whole folder."
-            ) from None
-
-    def _check_trained(self) -> None:
-        if not hasattr(self, "model_"):
-            name = type(self).__name__
-            raise AnaphoraError(f"this {name} has not been trained: call fit(…) first, or an.load(RUN).")
-
-    def _card(self, config: RunConfig) -> str:
-        return model_card(
-            config,
-            parameters=self._parameters(),
-            vocabulary=self._vocabulary(),
-            result=getattr(self, "result_", None),
-        )
-
-    def _parameters(self) -> int:
-        """How many numbers were learnt."""
-        if isinstance(self.model_, nn.Module):
-            return sum(weight.numel() for weight in self.model_.parameters())
-        return sum(weight.numel() for weight in self._weights().values())
-
-
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """``method``, with `check_kernels` before its result, or each item of an iterator, is returned."""
-
-    def one_by_one(items: Iterator[Any]) -> Iterator[Any]:
-        done = 0
-        try:
-            for item in items:
-                check_kernels()
-                yield item
-                done += 1
-        except NotFiniteError as error:  # it counts within a batch
-            if not done:
-                raise
-            raise DataError(f"after line {done}: {error}") from None
-
-    @wraps(method)
-    def checked(*given: Any, **options: Any) -> Any:
-        result = method(*given, **options)
-        if isinstance(result, Iterator):
-            return one_by_one(result)
-        check_kernels()
-        return result
-
-    return checked
-
-
-@contextlib.contextmanager
-def _as_told(file: Path) -> Iterator[None]:
-    """While a run is made again from what ``file`` says, nonsense in it is a damaged file and no fault of ours."""
-    try:
-        yield
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise RunError(
-            f"{file}: does not hold what a run wrote; restore it from a copy of the run."
-        ) from error

@@ -58,6 +58,8 @@ class TrainingKeywords(TypedDict, total=False):
     """Everything random (weights, order, dropout, sampling) follows from it. Default: 1."""
     steps: int
     """Number of optimizer steps to train for. Default: 4000."""
+    epochs: float
+    """Passes over the training data to train for, instead of `steps`, which are then counted from the data; 0 = as `steps` says. Default: 0."""
     accumulate: int
     """Work through each batch in this many parts, to save memory; the result is the same. Default: 1."""
     optimizer: Literal["adam", "adamw", "sgd"] | Callable[..., Any]
@@ -191,6 +193,13 @@ class TransformerKeywords(TypedDict, total=False):
     """LayerNorm before each sublayer (steadier) instead of after it (as published). Default: True."""
 
 
+class SmoothingKeywords(TypedDict, total=False):
+    """Smoothing; a preset may change the defaults."""
+
+    label_smoothing: float
+    """Share of the target probability spread over the whole vocabulary. Default: 0.1."""
+
+
 class ForcingKeywords(TypedDict, total=False):
     """Forcing; a preset may change the defaults."""
 
@@ -205,8 +214,6 @@ class DecoderKeywords(TypedDict, total=False):
 
     tie: bool
     """Share the target embedding with the output layer, and with the source embedding when the vocabulary is joint. Default: True."""
-    label_smoothing: float
-    """Share of the target probability spread over the whole vocabulary. Default: 0.1."""
 
 
 class AttentionKeywords(TypedDict, total=False):
@@ -387,7 +394,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -580,7 +587,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -599,8 +606,6 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, ForcingKeywords, Em
     """w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs. Default: 0.3."""
     order_weight: float
     """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
-    label_smoothing: float
-    """Share of the target probability that a decoder spreads over the whole vocabulary. Default: 0.1."""
     valid_examples: int
     """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
     metric: Literal["wer", "cer", "loss"] | str
@@ -613,7 +618,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] |
 """The presets of `an.Captioner`, or a model of your own."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int

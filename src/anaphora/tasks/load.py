@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
+from anaphora.probe.trace import Trace
 from anaphora.tasks.config import read_config
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.registry import estimator
+from anaphora.tasks.response import Response
 
 E = TypeVar("E", bound=Estimator)
+
+
+class Trained(Protocol):
+    """What every trained estimator has, whatever its task; the rest depends on the task and is not checked.
+
+    To have all of it checked, name the class: ``an.load(RUN, an.Translator)``.
+    """
+
+    command: str
+    settings_: Any
+    model_: Any
+
+    def predict(self, inputs: Any, /, **options: Any) -> Any:
+        """The answer to each input; see `predict` of the task."""
+
+    def score(self, data: Any, /, **options: Any) -> Mapping[str, Any]:
+        """The measures of the task by name."""
+
+    def probe(
+        self, x: Any, /, target: Any = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
+        """What happens inside on one input."""
+
+    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+        """What ``anaphora predict`` answers for a file."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings."""
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the model alone to a folder."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What the task has in addition, such as ``sample`` or ``predict_proba``."""
 
 
 @overload
@@ -20,7 +57,7 @@ def load(
     checkpoint: int | None = None,
     trust: bool = False,
     **parts: Any,
-) -> Any: ...
+) -> Trained: ...
 
 
 @overload

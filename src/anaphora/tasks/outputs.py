@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,17 @@ def complete_search(model: Seq2Seq, settings: Mapping[str, Any], *, presets: str
             [f"coverage = {asked.coverage:g} needs a model with attention: train {presets} instead."]
         )
     return asked
+
+
+def warn_of_limit(targets: Sequence[int], limits: Sequence[int], setting: str) -> None:
+    """Warn where outputs may not be as long as what they are trained on: symbols of each target and its limit, EOS counted."""
+    short = sum(target > limit for target, limit in zip(targets, limits, strict=True))
+    if short:
+        warnings.warn(
+            f"{short} of {len(targets)} training targets are longer than an output may be ({setting}), so such outputs are "
+            f"cut: raise max_length (the longest target has {max(targets)} symbols)",
+            stacklevel=5,
+        )
 
 
 def check_n_best(n_best: int) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+from anaphora.training.tables import html_table
 
 
 class Result:
@@ -19,22 +20,6 @@ class Result:
 
     def _repr_html_(self) -> str:
         return html_table(self.to_dict())
-
-
-def html_table(facts: dict[str, Any], title: str = "") -> str:
-    """A table of names and values for a notebook."""
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(str(key))}</th>"
-        f"<td style='text-align:left'>{html.escape(_short(value))}</td></tr>"
-        for key, value in facts.items()
-    )
-    head = f"<caption>{html.escape(title)}</caption>" if title else ""
-    return f"<table>{head}<tbody>{rows}</tbody></table>"
-
-
-def _short(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def _plain(value: Any) -> Any:

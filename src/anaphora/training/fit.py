@@ -20,13 +20,16 @@ from anaphora._version import __version__
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.files import parse_json
 from anaphora.settings import TrainingSettings, build
+from anaphora.settings.length import one_length
 from anaphora.settings.own import parts_of
 from anaphora.training import distributed
+from anaphora.training.epochs import counted
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.objective import LossSum
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import derive, seed_everything
+from anaphora.training.showing import reporter_for
 
 Loss = nn.Module | Callable[[nn.Module, Any], Any]
 
@@ -36,13 +39,15 @@ def fit(
     loss: Loss,
     batches: Iterable[Any],
     *,
-    steps: int = 1000,
+    steps: int | None = None,
+    epochs: float | None = None,
     out: str | Path | None = None,
     valid: Iterable[Any] | None = None,
     evaluate: Callable[[nn.Module], Mapping[str, float]] | None = None,
     metric: str = "-loss",
     resume: bool = False,
     force: bool = False,
+    verbose: bool | None = None,
     reporter: Reporter | None = None,
     **settings: Any,
 ) -> TrainingResult:
@@ -53,17 +58,24 @@ def fit(
 
     ``loss(module, batch)`` gives the mean over the batch, or one number per row ``(rows,)``; a torch loss such as
     ``nn.CrossEntropyLoss()`` is applied to ``(module(x), y)`` of batches that are pairs. ``batches`` is a list, a
-    DataLoader or any object whose ``__iter__`` begins anew; they are gone through until ``steps``. A generator is gone through once,
+    DataLoader or any object whose ``__iter__`` begins anew; they are gone through until ``steps`` (1000 if not given) or
+    for ``epochs``. A generator is gone through once,
     and ``resume`` needs one that gives the same batches from the beginning. Tensors are ``(rows, …)``.
 
     The weights that are best by ``metric`` (with a minus where less is better) are kept: of ``valid``, more batches, the
     ``loss``, and what ``evaluate(module)`` returns; without either the last ones. ``module`` holds them in the end, and
-    ``out/model.safetensors`` too. ``settings`` are those of training: lr, optimizer, schedule, clip, precision, callbacks …
+    ``out/model.safetensors`` too. ``verbose`` is about progress, as in ``fit`` of an
+    estimator; ``settings`` are those of training: lr, optimizer, schedule, clip, precision, callbacks …
 
     Raises a `SettingsError` for a mistaken setting, a `RunError` where ``out`` holds another run, a `DataError` where the
     batches end before ``steps``.
     """
-    complete = build(TrainingSettings, {"steps": steps, **settings}, owner="fit")
+    one_length({"steps": steps, "epochs": epochs})
+    length = {"steps": 1000 if steps is None else steps, "epochs": epochs or 0}
+    complete = build(TrainingSettings, {**length, **settings}, owner="fit")
+    stream = _Stream(batches, complete.seed)
+    complete = counted(complete, stream)
+    reporter = reporter or reporter_for(complete, verbose)
     for key, part in parts_of(complete).items():
         part.bring(where=f"{key} = ")
     group = distributed.join(complete.device)
@@ -74,7 +86,7 @@ def fit(
         with contextlib.ExitStack() as held:
             going_on = resume and run.exists()
             group.on_main(lambda: _prepare(run, held, complete, force=force, going_on=going_on))
-            trainer = Trainer(module, objective, _Stream(batches, complete.seed), complete, run, reporter)
+            trainer = Trainer(module, objective, stream, complete, run, reporter)
             if going_on:
                 trainer.resume()
             result = trainer.run()
@@ -224,6 +236,17 @@ class _Stream:
         if callable(getattr(sampler, "set_epoch", None)):
             sampler.set_epoch(self.epoch)  # type: ignore[union-attr]
         return iter(self._source)
+
+    def per_epoch(self) -> int:
+        """How many batches there are, as ``len`` says."""
+        try:
+            return len(self._source)  # type: ignore[arg-type]
+        except TypeError:
+            raise SettingsError(
+                [
+                    "epochs cannot be counted: batches does not say how many there are (len); give steps instead."
+                ]
+            ) from None
 
     def state(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "served": self._served, "mark": self._mark}

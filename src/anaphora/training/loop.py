@@ -24,6 +24,7 @@ from anaphora.training.progress import Clock, Reporter
 from anaphora.training.resuming import Resumed, go_back, take_up
 from anaphora.training.run import RunFolder
 from anaphora.training.step import Outcome
+from anaphora.training.tables import html_table
 from anaphora.training.weights import snapshot
 
 Ending = Literal["finished", "patience", "interrupted", "callback"]
@@ -39,6 +40,13 @@ class TrainingResult:
     metrics: dict[str, float]
     stopped: Ending
     trained: bool = True  # whether there was anything left to do
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook."""
+        measured = {f"dev {name}": value for name, value in self.metrics.items()}
+        return html_table(
+            {"steps": self.steps, "best at step": self.best_step, "ended": self.stopped, **measured}
+        )
 
 
 class Trainer:

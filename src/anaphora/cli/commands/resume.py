@@ -18,13 +18,16 @@ anaphora resume runs/numbers --checkpoint 1500
 @click.command("resume", cls=Order, examples=EXAMPLES)
 @click.argument("run", metavar="RUN")
 @click.option("--steps", type=int, metavar="N", help="Train longer: to step N instead of the run's own.")
+@click.option("--epochs", type=float, metavar="X", help="Train longer: to X passes over the data.")
 @click.option(
     "--force", is_flag=True, help="Go on although the source of an own part changed since the run began."
 )
 @checkpoint_option
 @json_option
 @trust_option
-def command(run: str, steps: int | None, checkpoint: int | None, force: bool, as_json: bool) -> int:
+def command(
+    run: str, steps: int | None, epochs: float | None, checkpoint: int | None, force: bool, as_json: bool
+) -> int:
     """Go on with the training of RUN from its newest whole checkpoint.
 
     With --checkpoint the run goes back to that step; the checkpoints after it are removed.
@@ -44,7 +47,12 @@ def command(run: str, steps: int | None, checkpoint: int | None, force: bool, as
 
     begun = time.monotonic()
     model = estimator(config.task.command).resume(
-        run, steps=steps, checkpoint=checkpoint, force=force, reporter=make_reporter(config.settings)
+        run,
+        steps=steps,
+        epochs=epochs,
+        checkpoint=checkpoint,
+        force=force,
+        reporter=make_reporter(config.settings),
     )
     stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
     from anaphora.training.interrupts import exit_code

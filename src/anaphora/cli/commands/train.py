@@ -33,6 +33,7 @@ anaphora train run.toml --dry-run
 # The commonest settings as options: name, type, what stands for the value. The rest goes through --set.
 FLAGS: tuple[tuple[str, type, str], ...] = (
     ("steps", int, "Optimizer steps."),
+    ("epochs", float, "Passes over the data, instead of steps."),
     ("hidden", int, "Width of the model."),
     ("layers", int, "Layers of encoder and decoder."),
     ("dropout", float, "Share of values dropped while training."),

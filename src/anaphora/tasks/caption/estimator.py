@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -29,17 +29,25 @@ from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import only_what, symbol_vectors
-from anaphora.tasks.outputs import Output, check_n_best, output_response, outputs_of, search_settings
+from anaphora.tasks.outputs import (
+    Output,
+    check_n_best,
+    output_response,
+    outputs_of,
+    search_settings,
+    warn_of_limit,
+)
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.response import Response
+from anaphora.tasks.writing import Writer
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
 
-class Captioner(PictureEstimator):
+class Captioner(PictureEstimator, Writer):
     """Say what is in a picture: p(y | picture) = ∏_τ p(y_τ | y_<τ, picture).
 
         m = an.Captioner(model="lstm-attention")
@@ -98,6 +106,8 @@ class Captioner(PictureEstimator):
             raise DataError(
                 f"no caption has at most max_tokens = {s.max_tokens} symbols; raise it, or choose longer symbols (tokens)."
             )
+        written = [len(ids) + 1 for about in kept for ids in about]
+        warn_of_limit(written, [s.max_length] * len(written), f"max_length = {s.max_length}")
         batches = caption_batches(data, kept, self._augmentation(), batch_tokens=s.batch_tokens, seed=s.seed)
         shown = [(dev.load(i), _texts(dev, i)) for i in range(min(len(dev), s.valid_examples))]
         return CaptionObjective(s, self.tokenizer_, shown), batches
@@ -118,23 +128,7 @@ class Captioner(PictureEstimator):
 
     # ------------------------------------------------------------------ use
 
-    @overload
-    def predict(
-        self, pictures: Iterable[Any], *, details: Literal[False] = False, **options: Any
-    ) -> list[str]: ...
-
-    @overload
-    def predict(self, pictures: Iterable[Any], *, details: Literal[True], **options: Any) -> list[Output]: ...
-
-    def predict(
-        self, pictures: Iterable[Any], *, details: bool = False, **options: Any
-    ) -> list[str] | list[Output]:
-        """The best caption of each picture (a path, or an array); ``options`` are search settings, ``beam`` first of
-        all. What is not given is as in training. With ``details`` each is an `Output` with its score."""
-        found = [captions[0] for captions in self.search(pictures, **options)]
-        return found if details else [output.text for output in found]
-
-    def search(self, pictures: Iterable[Any], *, n_best: int = 1, **options: Any) -> list[list[Output]]:
+    def search(self, pictures: Iterable[Any], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
         """The ``n_best`` captions of each picture with their scores, best first; options are those of `predict`."""
         return self._describe(self._see(pictures), n_best, options)
 

@@ -20,7 +20,8 @@ from anaphora.settings import (
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.settings.search import OwnSearchSettings, search_problem
+from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
+from anaphora.settings.text import BadInput
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 _MOST_WORDS = "Most symbols in a caption."
@@ -78,14 +79,10 @@ class CaptionerSettings(
         return self
 
 
-class CaptionOptions(SearchSettings, OwnSearchSettings):
+class CaptionOptions(SearchSettings, OwnSearchSettings, SeveralOutputs, BadInput):
     """What ``predict`` takes: how to search, how many captions to give, and what to do with broken pictures."""
 
     max_length: int = Field(60, ge=1, description=_MOST_WORDS)
-    n_best: int = Field(1, ge=1, le=1000, description="Captions given for each picture, best first.")
-    bad_rows: Literal["strict", "skip"] = Field(
-        "strict", description="Stop at a picture that cannot be read, or leave it out and count it."
-    )
 
 
 _EYE = ("picture_size", "halvings", "augment", "mirror", "picture_weights")

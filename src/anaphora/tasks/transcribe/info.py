@@ -12,7 +12,6 @@ from anaphora.settings import (
     HoldoutSettings,
     NetworkSettings,
     RecurrentSettings,
-    Settings,
     StackSettings,
     TextSettings,
     TrainingSettings,
@@ -21,12 +20,14 @@ from anaphora.settings import (
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.settings.seq2seq import ForcingSettings
+from anaphora.settings.search import SeveralOutputs
+from anaphora.settings.seq2seq import ForcingSettings, SmoothingSettings
 from anaphora.settings.sound import SoundSettings
+from anaphora.settings.text import BadInput
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class TranscribeOptions(Settings):
+class TranscribeOptions(SeveralOutputs, BadInput):
     """How recordings are read and texts searched for."""
 
     beam: int = Field(
@@ -35,7 +36,6 @@ class TranscribeOptions(Settings):
         le=1000,
         description="Beginnings of the text kept while searching; 1 is greedy; 0 = 8, or 64 with a lexicon.",
     )
-    n_best: int = Field(1, ge=1, le=1000, description="Texts given for each recording, the best first.")
     search: Annotated[Literal["auto"], Own()] = Field(
         "auto",
         description="How texts are searched for: as the other settings say, or yours: of log p (1, frames, symbols) called "
@@ -71,10 +71,6 @@ class TranscribeOptions(Settings):
         allow_inf_nan=False,
         description="Seconds that neighbouring windows share; half of it at each end is heard only as context.",
     )
-    bad_rows: Literal["strict", "skip"] = Field(
-        "strict",
-        description="What to do with a recording that cannot be read: stop and name it, or leave it out and count.",
-    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> TranscribeOptions:
@@ -96,6 +92,7 @@ class TranscriberSettings(
     TextSettings,
     NetworkSettings,
     ForcingSettings,
+    SmoothingSettings,
     HoldoutSettings,
     TrainingSettings,
 ):
@@ -132,12 +129,6 @@ class TranscriberSettings(
         allow_inf_nan=False,
         description="Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is "
         "written in the order it is heard. 0 leaves attention free.",
-    )
-    label_smoothing: float = Field(
-        0.1,
-        ge=0,
-        lt=1,
-        description="Share of the target probability that a decoder spreads over the whole vocabulary.",
     )
     batch_tokens: int = Field(
         4000,

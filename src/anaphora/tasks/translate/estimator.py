@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.batching import PairBatches
@@ -17,7 +17,7 @@ from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_texts, named_when_not_finite
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
@@ -29,23 +29,25 @@ from anaphora.tasks.outputs import (
     output_response,
     outputs_of,
     search_settings,
+    warn_of_limit,
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.response import Response
 from anaphora.tasks.translate.build import build_seq2seq
-from anaphora.tasks.translate.inference import encode_sources, search_outputs
+from anaphora.tasks.translate.inference import encode_sources, most_symbols, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores, translations_judged
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.tasks.translate.probing import probe_translator
+from anaphora.tasks.writing import Writer
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
 
-class Translator(Estimator):
+class Translator(Writer):
     """Turn one sequence into another: p(y|x) = ∏_τ p(y_τ | y_<τ, x).
 
         m = an.Translator(model="lstm-attention", hidden=256)
@@ -100,6 +102,10 @@ class Translator(Estimator):
         batches = PairBatches(
             data, self.tokenizer_, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
         )
+        if batches.lengths is not None:
+            sources, targets = (side.tolist() for side in batches.lengths)
+            limits = [most_symbols(source, s.max_length) for source in sources]
+            warn_of_limit([target + 1 for target in targets], limits, f"max_length = {s.max_length}")
         shown = dev.read(range(min(len(dev), s.valid_examples)))
         return TranslationObjective(s, self.tokenizer_, shown), batches
 
@@ -117,47 +123,14 @@ class Translator(Estimator):
 
     # ------------------------------------------------------------------ use
 
-    @overload
-    def predict(
-        self, texts: Iterable[str], *, details: Literal[False] = False, **options: Any
-    ) -> list[str]: ...
-
-    @overload
-    def predict(self, texts: Iterable[str], *, details: Literal[True], **options: Any) -> list[Output]: ...
-
-    def predict(
-        self, texts: Iterable[str], *, details: bool = False, **options: Any
-    ) -> list[str] | list[Output]:
-        """The best output for each text; with ``decode="sample"`` one drawn at random, with ``decode="mbr"`` the one of
-        many draws that agrees best with all of them.
-
-        ``options`` are search settings: ``beam``, ``length_penalty``, ``max_length``, ``normalisation``, ``coverage``,
-        ``temperature``, ``int8`` and others, which ``anaphora explain`` lists. What is not given is as in training.
-        ``search`` is a search of your own, ``lm`` a language model whose log p is added, times ``lm_weight``; scores
-        then hold it.
-        With ``details`` each is an `Output` with its score; `search` gives several for each text.
-        """
-        found = [outputs[0] for outputs in self.search(texts, **options)]
-        return found if details else [output.text for output in found]
-
     @whatever_the_batch
-    def search(
-        self,
-        texts: Iterable[str],
-        *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        max_length: int | None = None,
-        n_best: int = 1,
-        **options: Any,
-    ) -> list[list[Output]]:
+    def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
         """The ``n_best`` outputs for each text with their scores, best first; samples as they were drawn.
 
         Options are those of `predict`.
         """
         sources = self._encode(texts)
-        usual = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
-        settings = search_settings(self.settings_, {**usual, **options}, self.tokenizer_.target)
+        settings = search_settings(self.settings_, options, self.tokenizer_.target)
         check_n_best(n_best)
         found = named_when_not_finite(
             lambda some: search_outputs(self.model_, some, n_best=n_best, **settings), sources

@@ -21,7 +21,7 @@ from anaphora.settings import (
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.network import LINEAR
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.settings.search import OwnSearchSettings, search_problem
+from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
 from anaphora.settings.text import InputColumn, SidesSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -65,10 +65,8 @@ class TranslatorSettings(
         return self
 
 
-class TranslateOptions(SearchSettings, OwnSearchSettings, InputColumn):
+class TranslateOptions(SearchSettings, OwnSearchSettings, SeveralOutputs, InputColumn):
     """What ``predict`` takes: how to search, and how many outputs to give."""
-
-    n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")
 
 
 _SEARCH = tuple(SearchSettings.model_fields.keys() - {"coverage"})

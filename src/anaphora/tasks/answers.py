@@ -1,0 +1,75 @@
+"""What every answer of an estimator passes through: one that does not depend on its batch, from kernels that did not give up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from torch import nn
+
+from anaphora.errors import DataError
+from anaphora.kernels.invariant import batch_invariant
+from anaphora.kernels.toolchain.driver import check_kernels
+from anaphora.tasks.given import NotFiniteError
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def whatever_the_batch(method: Method) -> Method:
+    """A method of an estimator whose outputs do not depend on the batch, on a GPU either: the setting ``batch_invariant``.
+
+    Not for generators: what their caller does in between would run in the same mode.
+    """
+
+    @wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        model = getattr(self, "model_", None)
+        weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+        if weight is None:
+            return method(self, *args, **kwargs)
+        with batch_invariant(weight.device, self.settings_.batch_invariant):
+            return method(self, *args, **kwargs)
+
+    return cast("Method", wrapped)
+
+
+ANSWERS = {
+    "predict",
+    "predict_proba",
+    "probe",
+    "rank",
+    "read",
+    "respond",
+    "sample",
+    "score",
+    "search",
+    "tag",
+    "transcribe",
+}
+
+
+def kernels_checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """``method``, with `check_kernels` before its result, or each item of an iterator, is returned."""
+
+    def one_by_one(items: Iterator[Any]) -> Iterator[Any]:
+        done = 0
+        try:
+            for item in items:
+                check_kernels()
+                yield item
+                done += 1
+        except NotFiniteError as error:  # it counts within a batch
+            if not done:
+                raise
+            raise DataError(f"after line {done}: {error}") from None
+
+    @wraps(method)
+    def checked(*given: Any, **options: Any) -> Any:
+        result = method(*given, **options)
+        if isinstance(result, Iterator):
+            return one_by_one(result)
+        check_kernels()
+        return result
+
+    return checked

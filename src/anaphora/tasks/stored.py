@@ -1,0 +1,156 @@
+"""A trained estimator in a folder: saved, and loaded after every file was checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from anaphora.errors import AnaphoraError, RunError
+from anaphora.tasks.card import model_card
+from anaphora.tasks.config import RunConfig, read_config
+from anaphora.tasks.own import brought_back
+from anaphora.tasks.parameters import Parameters
+from anaphora.training.precision import choose_device
+from anaphora.training.run import RunFolder
+from anaphora.training.saving import weights_of
+from anaphora.training.tables import html_table
+from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
+
+
+class Stored(Parameters):
+    """An estimator that is written to a folder and comes back from one."""
+
+    _trained_with: Any
+    _trained_on: Mapping[str, Any]
+    """What the training data said of themselves: which column was the input, for one."""
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the model alone (no data, no checkpoints) to a folder that ``an.load`` reads."""
+        self._check_trained()
+        run = RunFolder.create(Path(folder), force=force)
+        self._write_learnt(run)
+        searched = [key for key in self.task().predicting.model_fields if hasattr(self.settings_, key)]
+        searching = {key: getattr(self.settings_, key) for key in searched}
+        # set_params may have changed the others since, which says nothing about these weights
+        config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
+        run.write_text("config.json", config.to_json())
+        step = self.result_.best_step if hasattr(self, "result_") else None
+        facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
+        save_weights(run.model, self._weights(), facts=facts)
+        run.write_text("README.md", self._card(config))
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        device: str = "auto",
+        checkpoint: int | None = None,
+        trust: bool = False,
+        **parts: Any,
+    ) -> Self:
+        """The trained estimator of this task in ``folder``; ``an.load`` finds the task by itself.
+
+            m = an.Classifier.load("runs/reviews")
+
+        ``trust`` and ``parts`` are about own parts, as in `an.load`. Raises a `RunError` where the folder holds no run,
+        a damaged one, or one of another task.
+        """
+        path = Path(folder)
+        config = read_config(path)
+        if config.task.command != cls.command:
+            raise RunError(
+                f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
+            )
+        return cls.from_folder(path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts)
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: Path,
+        config: RunConfig,
+        *,
+        device: str = "auto",
+        checkpoint: int | None = None,
+        trust: bool = False,
+        parts: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The trained estimator in a run folder; ``an.load`` calls this."""
+        self = cls.again(brought_back(config, folder, parts or {}, trust=trust, training=False))
+        self.trusts = trust
+        run = RunFolder(folder)
+        # first the weights: that verifies the files the rest is built from
+        tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)
+        with as_told(run.path / run.learnt_names()[0]):
+            self._read_learnt(run)
+        self._take_weights(run, tensors, choose_device(device))
+        self._trained_with, self._trained_on = self.settings_, config.data.get("train", {})
+        return self
+
+    def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor], device: torch.device) -> None:
+        broken = first_not_finite(tensors)
+        if broken is not None:
+            raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
+        try:
+            self._rebuild(tensors, device)
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            raise RunError(
+                f"{run.model}: holds the weights of another model ({reason}); restore the whole folder."
+            ) from None
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook: the settings that were given, and what training came to."""
+        facts: dict[str, Any] = {**self._given, "model": self.settings_.model}
+        if hasattr(self, "model_"):
+            facts |= {"parameters": self._parameters(), **self._vocabulary()}
+        if hasattr(self, "result_"):
+            facts |= {"steps": self.result_.steps, **{f"dev {k}": v for k, v in self.result_.metrics.items()}}
+        return html_table(facts, type(self).__name__)
+
+    def _check_trained(self) -> None:
+        if not hasattr(self, "model_"):
+            name = type(self).__name__
+            raise AnaphoraError(f"this {name} has not been trained: call fit(…) first, or an.load(RUN).")
+
+    def _card(self, config: RunConfig) -> str:
+        return model_card(
+            config,
+            parameters=self._parameters(),
+            vocabulary=self._vocabulary(),
+            result=getattr(self, "result_", None),
+        )
+
+    def _parameters(self) -> int:
+        """How many numbers were learnt."""
+        if isinstance(self.model_, nn.Module):
+            return sum(weight.numel() for weight in self.model_.parameters())
+        return sum(weight.numel() for weight in self._weights().values())
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What ``model.safetensors`` holds."""
+        return snapshot(self.model_)
+
+    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Make ``model_`` again of ``_weights``; a RuntimeError where they are another model's."""
+        self.model_ = self._fresh_model()
+        if odd := mismatch(self.model_.state_dict(), tensors):  # torch would take int8 for floats silently
+            raise RuntimeError(odd)
+        self.model_.load_state_dict(tensors)
+        self.model_.to(device).eval()
+
+
+@contextlib.contextmanager
+def as_told(file: Path) -> Iterator[None]:
+    """While a run is made again from what ``file`` says, nonsense in it is a damaged file and no fault of ours."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise RunError(
+            f"{file}: does not hold what a run wrote; restore it from a copy of the run."
+        ) from error

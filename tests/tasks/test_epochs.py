@@ -1,0 +1,94 @@
+"""``epochs`` instead of ``steps``: counted, recorded, kept by resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import anaphora as an
+from anaphora.data.pooled import HeldBatches
+from anaphora.data.text_stream import StreamBatches, WindowBatches
+from anaphora.errors import SettingsError
+
+DATA = [("a b", "x"), ("b a", "y"), ("a", "x"), ("b", "y")] * 5
+TINY: dict[str, Any] = {"hidden": 4, "embedding": 4, "batch_tokens": 12, "valid_every": 50, "save_every": 50}
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        HeldBatches(
+            [3, 1, 4, 1, 5, 9, 2, 6], lambda rows: rows, batch_tokens=10, max_tokens=8, seed=1, pool=3
+        ),
+        StreamBatches(np.arange(50), rows=3, steps=4, seed=1),
+        WindowBatches(np.arange(50), rows=3, steps=4, seed=1),
+    ],
+    ids=["held", "stream", "windows"],
+)
+def test_the_count_is_that_of_the_first_epoch(batches: Any) -> None:
+    count, before = batches.per_epoch(), batches.state()
+    served = 0
+    while batches.epoch == 0:
+        next(batches)
+        served += batches.epoch == 0
+    assert count == served
+    batches.restore(before)
+    assert batches.per_epoch() == count
+    assert batches.state() == before
+
+
+def test_epochs_become_steps_that_the_run_keeps(tmp_path: Path) -> None:
+    m = an.Classifier("lstm", epochs=2, **TINY).fit(DATA, valid=DATA, out=tmp_path / "run")
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
+    assert settings["epochs"] == 2
+    assert settings["steps"] == m.result_.steps
+    (one,) = {an.Classifier("lstm", epochs=1, **TINY).fit(DATA, valid=DATA).result_.steps}
+    assert m.result_.steps == 2 * one
+    loaded = an.load(tmp_path / "run", an.Classifier)
+    assert (loaded.settings_.epochs, loaded.settings_.steps) == (2, m.result_.steps)
+    assert "steps" not in loaded._given
+    assert an.Classifier.resume(tmp_path / "run").result_.steps == 2 * one
+    assert an.Classifier.resume(tmp_path / "run", epochs=3).result_.steps == 3 * one
+    assert an.Classifier.resume(tmp_path / "run", steps=3 * one + 1).result_.steps == 3 * one + 1
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
+    assert (settings["epochs"], settings["steps"]) == (0, 3 * one + 1)
+
+
+def test_an_objective_knows_the_steps_that_were_counted() -> None:
+    m = an.Translator(
+        "gru-attention",
+        epochs=1,
+        teacher_forcing=0.5,
+        forcing_schedule="linear",
+        **{**TINY, "batch_tokens": 20},
+    ).fit([("a b", "x y"), ("b", "y")] * 10)
+    assert m.result_.steps == m.settings_.steps < 50
+
+
+def test_both_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="steps = 5 and epochs = 2 both set how long to train"):
+        an.Classifier("lstm", steps=5, epochs=2)
+    with pytest.raises(SettingsError, match="both set how long"):
+        an.Classifier("lstm", steps=5).set_params(epochs=2)
+    m = torch.nn.Linear(1, 1)
+    batches = [torch.ones(2, 1)] * 3
+    assert an.fit(m, lambda m, x: m(x).square().mean(), batches, epochs=2).steps == 6
+    with pytest.raises(SettingsError, match="both set how long"):
+        an.fit(m, lambda m, x: m(x).square().mean(), batches, epochs=2, steps=3)
+    with (
+        pytest.warns(UserWarning, match="generator"),
+        pytest.raises(SettingsError, match="epochs cannot be counted"),
+    ):
+        an.fit(m, lambda m, x: m(x).square().mean(), iter(batches), epochs=2)
+
+
+def test_targets_longer_than_an_output_may_be_are_counted() -> None:
+    pairs = [("a", "x " * 30), ("a b", "x")] * 4
+    tiny = {**TINY, "batch_tokens": 200, "steps": 1, "tokens": "word"}
+    with pytest.warns(UserWarning, match=r"4 of 8 training targets are longer than an output may be"):
+        an.Translator("gru-attention", **tiny).fit(pairs, valid=pairs)

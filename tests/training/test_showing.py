@@ -1,0 +1,88 @@
+"""Progress of a training that was started from Python."""
+
+from __future__ import annotations
+
+import io
+import sys
+import types
+from typing import Any
+
+import pytest
+
+import anaphora as an
+from anaphora.training.progress import ConsoleReporter, Tick
+from anaphora.training.showing import LineReporter, NotebookReporter, reporter_for
+
+DATA = [("a b", "x"), ("b a", "y")] * 4
+TINY: dict[str, Any] = {"steps": 3, "hidden": 4, "embedding": 4, "valid_every": 3, "log_every": 1}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_shown_where_nobody_looks(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    an.Classifier("lstm", **TINY).fit(DATA, valid=DATA)
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(sys, "stderr", Terminal())  # a test that runs in a terminal is still a test
+    assert reporter_for(None, None) is None
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    assert isinstance(reporter_for(None, None), LineReporter)
+    assert reporter_for(None, False) is None
+
+
+def test_plain_lines_are_printed_on_request(capfd: Any) -> None:
+    an.Classifier("lstm", **TINY).fit(DATA, valid=DATA, verbose=True)
+    shown = capfd.readouterr().err
+    assert "step 2/3  loss" in shown
+    assert "(best so far)" in shown
+    assert isinstance(reporter_for(None, True), ConsoleReporter)
+
+
+def test_the_line_of_a_terminal_stays_at_the_end() -> None:
+    stream = io.StringIO()
+    reporter = LineReporter("accuracy", stream=stream)
+    reporter.started({"parameters": 3, "steps": 4, "device": "cpu", "world": 1, "precision": "fp32"})
+    reporter.stepped(Tick(2, 4, 0.5, 0.1, 10.0, 1.0))
+    reporter.evaluated(2, {"accuracy": 75.0}, best=True, samples=[])
+    reporter.stepped(Tick(4, 4, 0.25, 0.1, 10.0, 0.0))
+    reporter.finished()
+    assert stream.getvalue().split() == [
+        "step",
+        "4/4",
+        "loss",
+        "0.2500",
+        "accuracy",
+        "75",
+        "10",
+        "tokens/s",
+        "0:00",
+        "left",
+    ]
+
+
+def test_a_notebook_gets_one_line_of_html(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+
+    class Handle:
+        def update(self, shown: Any) -> None:
+            drawn.append(shown)
+
+    def display(shown: Any, display_id: bool = False) -> Handle:
+        drawn.append(shown)
+        return Handle()
+
+    class ZMQInteractiveShell:
+        pass
+
+    ipython: Any = types.ModuleType("IPython")
+    ipython.get_ipython = ZMQInteractiveShell
+    ipython.display = types.SimpleNamespace(HTML=str, display=display)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    reporter = reporter_for(types.SimpleNamespace(metric="-loss"), None)
+    assert isinstance(reporter, NotebookReporter)
+    an.Classifier("lstm", **TINY).fit(DATA, valid=DATA)
+    assert drawn[0].startswith("<code><progress")
+    assert drawn[-1].startswith("<code>step 3/3  loss")
