@@ -18,9 +18,9 @@ from torch import Tensor
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
-from anaphora.tasks.answers import whatever_the_batch
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
+from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.learning import paired
 from anaphora.tasks.own import brought_back
 from anaphora.tasks.plan import plan_training

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from anaphora.settings.length import one_length
 from anaphora.tasks import signatures
-from anaphora.tasks.answers import ANSWERS, kernels_checked
+from anaphora.tasks.guarding import ANSWERS, kernels_checked
 from anaphora.tasks.learning import sklearn_tags
 from anaphora.tasks.own import settled
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
