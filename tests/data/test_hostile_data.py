@@ -17,6 +17,7 @@ import pytest
 
 from anaphora.data.labelled import open_labelled
 from anaphora.data.series_readers import open_series
+from anaphora.data.sources.opening import open_source
 from anaphora.errors import DataError
 
 ROOM = 300 << 20
@@ -196,3 +197,19 @@ def test_what_is_compressed_well_and_small_is_read(tmp_path):
     assert len(open_series(tmp_path / "a.npz")) == 1 << 17
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n2\n" * 50_000))
     assert len(open_series(tmp_path / "b.csv.gz")) == 100_000
+
+
+@pytest.mark.parametrize("kind", ["words repeated", "zeros"])
+def test_a_bomb_of_parquet_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, kind):
+    """A few hundred bytes: one long text that many rows name, or texts of zeros."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("anaphora.files.bounds.SMALL", 1 << 20)
+    column = arrow.array(["x" * 10_000] * 400 if kind == "words repeated" else ["0" * 4_000_000])
+    if kind == "words repeated":
+        column = column.dictionary_encode()
+    table = arrow.table({"source": column, "target": ["b"] * len(column)})
+    parquet.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    with pytest.raises(DataError, match="ANAPHORA_MAX_RATIO"):
+        open_source(tmp_path / "a.parquet")

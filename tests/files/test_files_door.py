@@ -307,6 +307,7 @@ AROUND = {
     "kernels/embeddings/windows.py": {".read_text()"},
     "kernels/recurrence/backends/c/source.py": {".read_text()"},
     "kernels/recurrence/backends/persistent/source.py": {".read_text()"},
+    "kernels/recurrence/backends/scan/source_c.py": {".read_text()"},
     # files of the kernel and devices, by names that are written here
     "_cpu.py": {".read_text()"},
     "kernels/toolchain/isa.py": {".read_text()"},

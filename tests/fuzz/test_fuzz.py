@@ -20,9 +20,13 @@ def test_a_thousand_cases(tmp_path, name):
     assert found["slowest"] < 5.0
 
 
-@pytest.mark.parametrize(("name", "file"), [("arrow", "crash.arrow"), ("zip", "nameless.tsv.zip")])
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("arrow", "crash.arrow"), ("zip", "nameless.tsv.zip"), ("pictures", "long-name.tsv")],
+)
 def test_what_fuzzing_found_is_refused(tmp_path, name, file):
-    """An Arrow file whose offsets lead out of its buffers ended the process; an archive entry without a name raised."""
+    """An Arrow file whose offsets lead out of its buffers ended the process; an archive entry without a name and a file
+    name of more than 255 bytes raised."""
     shutil.copy(SEEDS / file, tmp_path / file)
     with pytest.raises(DataError):
         targets()[name][1](tmp_path / file)

@@ -115,13 +115,13 @@ def test_a_name_that_is_not_utf_8(tmp_path):
 
 def count_reads(monkeypatch):
     opened = []
-    real = opening.open_plain
+    real = opening._opened
 
     def counted(path, *given, **options):
         opened.append(os.path.basename(path))
         return real(path, *given, **options)
 
-    monkeypatch.setattr(opening, "open_plain", counted)
+    monkeypatch.setattr(opening, "_opened", counted)
     return opened
 
 

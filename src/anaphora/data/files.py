@@ -119,7 +119,7 @@ def beside(folder: Path, name: str, rooms: Iterable[str] = (), endings: Iterable
     tried = [
         place / f"{one}{ending}" for place in places for one in (name, plain) for ending in ("", *endings)
     ]
-    return next((path for path in tried if path.is_file()), folder / name)
+    return next((path for path in tried if os.path.isfile(path)), folder / name)
 
 
 class Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -95,7 +96,7 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
             corpus, find(name, variant or None)[1], SPLITS[read["role"]], scan=scan
         )
     path = Path(data)
-    if corpus is None and path.is_dir():
+    if corpus is None and os.path.isdir(path):
         return arrays.read_folder(path, scan=scan, bad_rows=read["bad_rows"])
     if corpus is None and is_array_file(path):
         if path.suffix.lower() != ".npz":

@@ -100,7 +100,7 @@ def _files(data: str | Path) -> list[str | Path]:
     path = Path(data)
     if str(data) == STDIN:
         return [data]
-    if path.is_dir():
+    if os.path.isdir(path):
         found: list[str | Path] = sorted(one for one in path.iterdir() if _kind(one) is not None)
         if not found:
             raise DataError(f"{data}: holds no series; give a folder of .csv, .npy, .npz or .json files.")

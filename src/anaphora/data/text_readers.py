@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def open_text(
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
             return _generated(name, variant or None, SPLITS[role], spill)
-        form = None if Path(data).is_dir() else format_of(data)
+        form = None if os.path.isdir(data) else format_of(data)
         if form is not None and (source_field or form.name in TABLES):
             return _column(data, bad_rows, spill, source_field)
         return _files(_found(Path(data)), bad_rows, spill)
@@ -127,13 +128,13 @@ def _column(path: str | Path, bad_rows: str, spill: Path | None, source_field: s
 
 def _found(path: Path) -> list[Path]:
     """The file itself, or the files of a folder; hidden ones are left alone."""
-    if path.is_dir():
+    if os.path.isdir(path):
         inside = (p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
         files = sorted(inside, key=lambda p: p.relative_to(path).as_posix())
         if not files:
             raise DataError(f"{path} is an empty folder; give a text file, or a folder of text files.")
         return files
-    if not path.exists():
+    if not os.path.exists(path):
         near = difflib.get_close_matches(str(path).partition(":")[0], corpora.CORPORA, n=1)
         hint = f"did you mean {near[0]}?" if near else "`anaphora corpora` lists the embedded ones."
         raise DataError(f"{path} is neither a file nor an embedded corpus; {hint}")

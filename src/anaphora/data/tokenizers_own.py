@@ -115,7 +115,9 @@ class EngineTokenizer(Tokenizer):
 
     def to_json(self) -> str:
         facts = {"own": "tokenizers", "lowercase": self.lowercase, "raw": self.raw}
-        return json.dumps({**facts, "engine": json.loads(self._engine.to_str())}, ensure_ascii=False)
+        return json.dumps(
+            {**facts, "engine": parse_json(self._engine.to_str(), numbers=False)}, ensure_ascii=False
+        )
 
 
 def own_tokenizer(

@@ -36,9 +36,17 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = Tru
 
     Looked at before it is opened, because opening a device may already do something, and again afterwards.
     """
+    return _opened(path, flags, follow, mode)[0]
+
+
+def _opened(
+    path: str | Path, flags: int, follow: bool, mode: int = 0o644, looked: bool = False
+) -> tuple[int, int]:
+    """A descriptor and the size of its file; ``looked``: the caller has just seen that it is a plain one."""
     try:
-        try:  # noqa: SIM105  (suppress() takes as long as the check)
-            _check(path, os.stat(path, follow_symlinks=follow).st_mode)
+        try:
+            if not looked:
+                _check(path, os.stat(path, follow_symlinks=follow).st_mode)
         except FileNotFoundError:
             pass  # opening it raises the error, or makes it
         extra = os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
@@ -50,11 +58,12 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = Tru
             raise Refused(path, "is a link, not a plain file", errno.ELOOP) from None
         raise
     try:
-        _check(path, os.fstat(descriptor).st_mode)  # of a plain file O_NONBLOCK means nothing
+        facts = os.fstat(descriptor)
+        _check(path, facts.st_mode)  # of a plain file O_NONBLOCK means nothing
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, facts.st_size
 
 
 def open_stream(path: str | Path) -> int:
@@ -68,11 +77,15 @@ def open_stream(path: str | Path) -> int:
         raise Refused(path, "its name is not one of a file") from None
 
 
-def read_bytes(path: str | Path, *, most: int | None = None, follow: bool = True) -> bytes:
-    """The content of a plain file of at most ``most`` bytes (by default what `limits` allows)."""
-    descriptor = open_plain(path, follow=follow)
+def read_bytes(
+    path: str | Path, *, most: int | None = None, follow: bool = True, looked: bool = False
+) -> bytes:
+    """The content of a plain file of at most ``most`` bytes (by default what `limits` allows).
+
+    ``looked`` saves a look at a file that the caller has just seen to be plain.
+    """
+    descriptor, size = _opened(path, os.O_RDONLY, follow, looked=looked)
     try:
-        size = os.fstat(descriptor).st_size
         _bound(path, size, most)
         content = bytearray()
         while block := os.read(descriptor, wanted := min(_CHUNK, max(size - len(content), 4095) + 1)):
@@ -86,11 +99,11 @@ def read_bytes(path: str | Path, *, most: int | None = None, follow: bool = True
         os.close(descriptor)
 
 
-def read_tail(path: str | Path, most: int, *, follow: bool = True) -> bytes:
-    """The last ``most`` bytes of a plain file, or all of a shorter one."""
-    descriptor = open_plain(path, follow=follow)
+def read_tail(path: str | Path, most: int, *, follow: bool = True, looked: bool = False) -> bytes:
+    """The last ``most`` bytes of a plain file, or all of a shorter one; ``looked`` as in `read_bytes`."""
+    descriptor, size = _opened(path, os.O_RDONLY, follow, looked=looked)
     try:
-        return os.pread(descriptor, most, max(0, os.fstat(descriptor).st_size - most))
+        return os.pread(descriptor, min(most, size + 4096), max(0, size - most))
     finally:
         os.close(descriptor)
 

@@ -45,6 +45,8 @@ def parse_json(
         raise ValueError("nested too deeply")
     if not numbers:
         return document
+    if text.isascii() and "\\u" not in text:
+        return document
     if _HALF.search(text) or (_ESCAPED_HALF.search(text) and _HALF.search(_texts(document))):
         raise ValueError("a text in it holds half a character (lone surrogate)")
     return document

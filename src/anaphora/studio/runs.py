@@ -6,7 +6,6 @@ that cannot be read is listed as broken; the others are listed as ever. What was
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import socket
@@ -14,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes, read_tail
@@ -58,8 +57,7 @@ class Run:
         return _stamp(_stats(os.fspath(self.where), ("metrics.jsonl", "samples.jsonl")))
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(NamedTuple):
     """A folder with a ``config.json``, as its files were at ``stamp``; ``facts`` are None where it holds no run."""
 
     stamp: Stamp
@@ -95,8 +93,9 @@ class Runs:
         shown = []
         for run in self.all():
             facts = self._seen[os.fspath(run.where)].facts or {}
-            alive = facts["training"] and _is_locked(run.path / "lock")  # the process may have died since
-            shown.append({**facts, "id": run.id, "name": run.name, "training": alive})
+            if facts["training"] and not _is_locked(run.path / "lock"):  # the process may have died since
+                facts = facts | {"training": False}
+            shown.append({**facts, "id": run.id, "name": run.name})
         return shown
 
     def stamps(self) -> dict[str, Stamp]:
@@ -148,8 +147,10 @@ def _look(entries: Iterable[os.DirEntry[str]]) -> tuple[Stats, Sequence[str]]:
     for entry in entries:
         name = entry.name
         if name in _PLACES:
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105  (suppress() takes longer than the look)
                 stats[_PLACES[name]] = entry.stat(follow_symlinks=False)
+            except OSError:
+                pass
         elif not name.startswith(".") and entry.is_dir(follow_symlinks=False):
             inside.append(name)
     return tuple(stats), inside
@@ -167,7 +168,7 @@ def _stats(folder: str, names: Sequence[str]) -> Stats:
 
 def _stamp(stats: Stats) -> Stamp:
     """(time, size) of each file that is there, (0, 0) of one that is not."""
-    return tuple((0, 0) if one is None else (one.st_mtime_ns, one.st_size) for one in stats)
+    return tuple([(0, 0) if one is None else (one.st_mtime_ns, one.st_size) for one in stats])
 
 
 def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
@@ -178,11 +179,11 @@ def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
     broken = ""
     config: dict[str, Any] = {}
     try:
-        config = _config(path)
+        config = _config(path, _is_plain(stats[0]))
         if "task" not in config:
             return None
     except (OSError, ValueError) as error:
-        beside = any(one is not None and stat.S_ISREG(one.st_mode) for one in stats[1:3])
+        beside = any(map(_is_plain, stats[1:3]))
         if isinstance(error, ValueError) and not beside:
             return None
         broken = f"config.json cannot be read ({_reason(error)})"
@@ -192,7 +193,7 @@ def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
     _, metrics, weights, lock = stats
     if metrics is not None:
         try:
-            dev = _last_dev(os.path.join(path, "metrics.jsonl")) or dev
+            dev = _last_dev(f"{path}/metrics.jsonl", _is_plain(metrics)) or dev
         except OSError as error:
             broken = broken or f"metrics.jsonl cannot be read ({_reason(error)})"
     steps = settings.get("steps")
@@ -203,20 +204,25 @@ def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
         "measures": {_text(k): v for k, v in list(dev["dev"].items())[:50] if isinstance(v, int | float)},
         "step": dev["step"],
         "steps": steps if type(steps) is int else None,
-        "trained": weights is not None and stat.S_ISREG(weights.st_mode),
+        "trained": _is_plain(weights),
         "training": lock is not None and lock.st_size > 0 and _is_locked(Path(path, "lock")),
-        "changed": max(int(one.st_mtime) for one in (*stats[:3], stats[0]) if one is not None),
+        "changed": max([int(one.st_mtime) for one in (*stats[:3], stats[0]) if one is not None]),
     }
 
 
-def _config(path: str) -> dict[str, Any]:
-    document = parse_json(read_bytes(os.path.join(path, "config.json"), most=_BIGGEST_CONFIG, follow=False))
+def _is_plain(facts: os.stat_result | None) -> bool:
+    return facts is not None and stat.S_ISREG(facts.st_mode)
+
+
+def _config(path: str, looked: bool) -> dict[str, Any]:
+    content = read_bytes(f"{path}/config.json", most=_BIGGEST_CONFIG, follow=False, looked=looked)
+    document = parse_json(content)
     return document if isinstance(document, dict) else {}
 
 
-def _last_dev(path: str) -> dict[str, Any] | None:
+def _last_dev(path: str, looked: bool) -> dict[str, Any] | None:
     """The last line with dev measures at the end of a journal."""
-    tail = read_tail(path, _TAIL, follow=False)
+    tail = read_tail(path, _TAIL, follow=False, looked=looked)
     end = len(tail)
     while (place := tail.rfind(b'"dev"', 0, end)) >= 0:
         begin = tail.rfind(b"\n", 0, place) + 1

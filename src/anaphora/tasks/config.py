@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class RunConfig:
 def read_config(folder: Path) -> RunConfig:
     """The config of a run folder, or a sentence saying why it cannot be read."""
     path = folder / "config.json"
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not folder.is_dir():
         raise RunError(f"{folder} is a file, not a run folder; give the folder that `train -o` wrote.")
     try:
         document = parse_json(read_bytes(path, most=_LARGEST, follow=False))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 from anaphora.data.sources.formats import Format
 from anaphora.data.sources.table import Hints, ObjectTable, Table, leaves
 from anaphora.errors import DataError
-from anaphora.files import streamed
+from anaphora.files import limits, streamed
 
 BATCH = 1024
 """Rows that are made into Python objects at a time."""
@@ -48,16 +49,47 @@ def _sound(path: str | Path) -> Iterator[Any]:
 
 
 def _rows(path: str | Path) -> Iterator[dict[str, Any]]:
-    with streamed(path) as file, contextlib.closing(_batches(file, _magic(path))) as batches:
-        for batch in batches:
-            yield from batch.to_pylist()
+    with streamed(path) as file:
+        packed, allowed = os.fstat(file.fileno()).st_size, limits()
+
+        def bound(size: int) -> None:
+            if reason := allowed.excess(size, packed):
+                raise DataError(f"{path}: {reason}.")
+
+        total = 0
+        with contextlib.closing(_batches(file, _magic(path), bound)) as batches:
+            for batch in batches:
+                total += sum(map(_unpacked, batch.columns))
+                bound(total)
+                yield from batch.to_pylist()
 
 
-def _batches(file: Any, magic: bytes) -> Generator[Any, None, None]:
+def _unpacked(column: Any) -> int:
+    """Bytes, at least, of a column once each of its rows is a value of its own: one text may stand for a million rows."""
+    import pyarrow
+    import pyarrow.compute
+
+    kind = column.type
+    if pyarrow.types.is_dictionary(kind):
+        words = column.dictionary
+        if pyarrow.types.is_string(words.type) or pyarrow.types.is_large_string(words.type):
+            sizes = pyarrow.compute.binary_length(words).take(column.indices)
+            return int(pyarrow.compute.sum(sizes).as_py() or 0)
+        return len(column) * max(1, int(words.nbytes) // max(1, len(words)))
+    if pyarrow.types.is_run_end_encoded(kind):
+        return len(column) * int(column.values.nbytes) // max(1, len(column.values))
+    return int(column.nbytes)
+
+
+def _batches(file: Any, magic: bytes, bound: Callable[[int], None]) -> Generator[Any, None, None]:
+    """Groups of rows; ``bound`` is called with the bytes that a file says it unpacks to before any are."""
     if magic == PARQUET:
         import pyarrow.parquet
 
-        yield from pyarrow.parquet.ParquetFile(file, pre_buffer=False).iter_batches(BATCH, use_threads=False)
+        table = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+        about = table.metadata
+        bound(sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups)))
+        yield from table.iter_batches(BATCH, use_threads=False)
         return
     import pyarrow.ipc
 
