@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.dispatch import run_layer
 from anaphora.kernels.recurrence.prepare import Engine, Prepared
+from anaphora.kernels.toolchain import compiler
 from anaphora.nn.recurrent_step import LayerStep
 
 I, H = 3, 4
@@ -83,6 +85,11 @@ def results(run: Any, cell: nn.Cell, x: Tensor, initial: tuple[Tensor, ...], *re
 
 def reference(cell: nn.Cell) -> Any:
     return lambda *arguments: run_reference(LayerStep(cell), *arguments)
+
+
+COMPILER = compiler.compiler() is not None
+"""Whether there is a C compiler; without one the plan runs as torch operations."""
+with_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler here")
 
 
 def is_compiled(run: Run) -> bool:

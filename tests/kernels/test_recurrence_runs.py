@@ -6,11 +6,12 @@ import os
 import warnings
 
 import torch
-from recurrence_results import H, I, inputs, make_engine, results
+from recurrence_results import H, I, inputs, make_engine, results, with_compiler
 
 from anaphora import nn
 
 
+@with_compiler
 def test_no_gradient_keeps_nothing() -> None:
     recurrent = nn.Recurrent(nn.LSTM(I, H))
     x = torch.randn(2, 3, I)
@@ -22,6 +23,7 @@ def test_no_gradient_keeps_nothing() -> None:
         assert torch.equal(y, recurrent(x)[0])
 
 
+@with_compiler  # torch's own products have other bits with another number of threads, or while a gradient is kept
 def test_threads_and_runs_do_not_change_a_bit() -> None:
     cell = nn.LSTM(20, 48, peephole=True)
     x, initial = inputs(cell, torch.float32, 37, 12)
@@ -38,6 +40,7 @@ def test_threads_and_runs_do_not_change_a_bit() -> None:
         assert all(torch.equal(a, b) for a, b in zip(runs[0], other, strict=True))
 
 
+@with_compiler  # after a fork, torch operations with two threads wait for ever
 def test_after_a_fork() -> None:
     recurrent = nn.Recurrent(nn.GRU(I, H))
     x = torch.randn(20, 6, I)
