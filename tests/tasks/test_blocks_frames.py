@@ -56,7 +56,7 @@ def test_frames_are_classified_alone_as_among_others_and_after_loading(preset, v
     assert on.result_.steps == 3
 
 
-@pytest.mark.parametrize("preset", ["bilstm-ctc", "attention"])
+@pytest.mark.parametrize("preset", ["bilstm-ctc", "attention", "conv-ctc", "transformer-ctc"])
 def test_frames_are_transcribed(preset, tmp_path):
     heard = recordings(4)
     model = made(an.Transcriber, preset, frontend="conv", frame="2x4").fit(

@@ -10,6 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.data.corpora import generate
+from anaphora.data.labelled_targets import Targets
 from anaphora.data.symbols import UNK
 from anaphora.data.tag_vocabulary import hiding_rates
 from anaphora.errors import DataError, SettingsError
@@ -211,7 +212,12 @@ def test_rare_words_are_hidden_more_often_than_frequent_ones():
     rates = hiding_rates([words[:60], words[60:]], 7, alpha=1.0)
     np.testing.assert_allclose(rates, [0, 0, 0, 0, 0.5, 0.01, 0], rtol=1e-6)
     objective = TagObjective(
-        ["X", "Y"], [], hiding=rates, settings=TaggerSettings(), metric="accuracy", spans=False
+        Targets("class", ("X", "Y")),
+        [],
+        hiding=rates,
+        settings=TaggerSettings(),
+        metric="accuracy",
+        scores=lambda found, gold: {},
     )
     source = torch.tensor([[[4, 7], [5, 8], [0, 0]]]).repeat(20_000, 1, 1)
     found = objective._with_words_hidden(source)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentenc
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import scan
 from anaphora.data.reopening import check_kept, check_same, found_again
-from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import is_xy, peeked, table_of, together
 from anaphora.data.sources.opening import open_source, reopen_source, two_paths
 from anaphora.data.sources.roles import TAGGED
@@ -125,21 +123,8 @@ def read_columns(
     return MemorySource(found, facts)
 
 
-def open_training_sentences(
-    data: Tagged, valid: Tagged | None, *, seed: int, holdout: float = 0, **read: Any
-) -> tuple[Source, Source]:
-    """``(train, dev)``: dev data are those given, an embedded corpus's own, or some sentences held out."""
-    return open_parts(data, valid, partial(open_sentences, **read), seed=seed, holdout=holdout)
-
-
-def reopen_training_sentences(
-    descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None
-) -> tuple[Source, Source]:
-    """``(train, dev)`` of a run again, as its config describes them."""
-    return reopen_parts(descriptions, partial(_reopen, spill=spill))
-
-
-def _reopen(description: Mapping[str, Any], spill: Path | None) -> Source:
+def reopen_sentences(description: Mapping[str, Any], spill: Path | None) -> Source:
+    """The sentences of a run again, as its config describes them; or a sentence on what changed."""
     kind = description["kind"]
     if "pairs" in description:
         pairs = reopen_source(description["pairs"], roles=TAGGED, spill=spill)

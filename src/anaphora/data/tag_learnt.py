@@ -1,4 +1,5 @@
-"""``learnt.json`` of a tagger: its tags, what they mark, its characters (or an HMM's words), and the columns it read."""
+"""``learnt.json`` of a tagger: its tags, what they mark, its characters (or an HMM's words, or the scale of its frames), and
+the columns it read."""
 
 from __future__ import annotations
 
@@ -58,6 +59,8 @@ class Learnt:
     words: tuple[str, ...] = ()
     context: tuple[Context, ...] = ()
     """The language models that give vectors in context."""
+    frames: dict[str, Any] | None = None
+    """What a `FrameReader` writes, where frames are tagged instead of words."""
 
     @property
     def spans(self) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.data.labelled_inputs import VectorInputs
+from anaphora.data.labelled_targets import Targets
 from anaphora.data.symbols import PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.vectors import Array
 
 Words = NDArray[np.int32]
 """A sentence ``(words, 1 + letters)``: the symbol of each word and, where spellings are read, its letters."""
@@ -70,6 +74,27 @@ class Reader:
             numbers = [self._table.get(letter, UNK) for letter in shown]
             self._spelled[word] = numbers + [PAD] * (LONGEST_SPELLING - len(numbers))
         return self._spelled[word]
+
+
+@dataclass(frozen=True)
+class FrameReader:
+    """Frames to numbers, scaled as the training data ask for, and what the labels of frames are."""
+
+    inputs: VectorInputs
+    targets: Targets
+    letters = None
+
+    def read(self, sequences: Sequence[Any]) -> list[Array]:
+        """An array ``(time, features)`` for each sequence."""
+        return self.inputs.encode(sequences, "rows")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"inputs": self.inputs.to_json(), "targets": self.targets.to_json()}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> FrameReader:
+        """What `to_json` wrote; a ValueError or LookupError where it is something else."""
+        return cls(VectorInputs.from_json(given["inputs"]), Targets.from_json(given["targets"]))
 
 
 def learn_words(sentences: Iterable[Sequence[str]], *, vocab_size: int, lowercase: bool) -> Tokenizer:

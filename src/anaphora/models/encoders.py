@@ -6,10 +6,14 @@ The embedding is any module that gives vectors ``(batch, S, width)``, so a sourc
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
+from anaphora.models.listener import ConvolutionListener
 from anaphora.models.memory import Memory
+from anaphora.nn import inside
 from anaphora.nn.attention import masks
+from anaphora.nn.convolution import Convolution
 from anaphora.nn.linear import LinearStack
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
@@ -49,6 +53,36 @@ class RecurrentEncoder(nn.Module):
             annotations = reverse_rows(annotations, lengths)
         # The states of a linear recurrence are no vectors to go on from.
         return Memory(annotations, mask, last if isinstance(self.recurrent, Recurrent) else ())
+
+
+class WindowEncoder(nn.Module):
+    """A network on a window instead of recurrence: h_t = relu(W [x_{t−c}; …; x_{t+c}] + b), zeros past the ends.
+
+    ``above`` are further layers: on each place by itself (a feed-forward network), or `ConvolutionListener`.
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        window: Convolution,
+        above: nn.Module | None = None,
+        *,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding, self.window, self.above = embedding, window, above
+        self.dropout = nn.Dropout(dropout)
+        self.width = window.weight.shape[0]
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Memory:
+        """source ``(batch, S)``, lengths ``(batch,)``."""
+        mask = masks.padding(lengths, source.shape[1])
+        h = F.relu(self.window(self.dropout(self.embedding(source)), mask))
+        inside.note(self, "hidden", h)
+        if isinstance(self.above, ConvolutionListener):
+            memory: Memory = self.above(h, lengths)
+            return memory
+        return Memory(h if self.above is None else self.above(h), mask)
 
 
 class TransformerEncoder(nn.Module):

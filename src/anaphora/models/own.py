@@ -105,15 +105,15 @@ class OwnScores(nn.Module):
 
 
 class OwnTagger(Tagger):
-    """A tagger: ``forward(words, lengths)`` from ``(batch, time)`` to scores ``(batch, time, tags)``."""
+    """A tagger: ``forward(words, lengths)`` from ``(batch, time)``, or frames ``(batch, time, features)``, to scores ``(batch, time, tags)``."""
 
     def __init__(self, module: nn.Module, tags: int, *, rules: tuple[Tensor, Tensor, Tensor]):
         super().__init__(module, nn.Identity(), rules=rules)  # type: ignore[arg-type]
         self.tags = tags
 
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
-        words = source if source.dim() == 2 else source[..., 0]
-        return checked(self.encoder(words, lengths), (*words.shape, self.tags), self.encoder).float()
+        words = source if source.dim() == 2 or source.is_floating_point() else source[..., 0]
+        return checked(self.encoder(words, lengths), (*words.shape[:2], self.tags), self.encoder).float()
 
 
 class _AsItIs(nn.Module):

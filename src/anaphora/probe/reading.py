@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
+from anaphora.models.classifier import VectorInput
+from anaphora.models.frontend import ConvolvedFrames, DenseFrames
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Learned, Sinusoidal
@@ -20,6 +22,8 @@ from anaphora.probe.gradients import input_gradients, jacobian_norms, state_grad
 from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, weights_hash
 from anaphora.probe.trace import Array, Trace
 
+SOURCES = (Embedding, VectorInput, DenseFrames, ConvolvedFrames)
+"""What puts out the vector of each place, with respect to which gradients are taken."""
 TOP = 20
 """How many of the most probable symbols are spelled at each place."""
 WHAT = ("gradients", "jacobians", "ablation")
@@ -117,7 +121,7 @@ def _gradients(
     model.eval()
     try:
         found: dict[str, Array] = {}
-        sources = [module for module in model.modules() if isinstance(module, Embedding)]
+        sources = [module for module in model.modules() if isinstance(module, SOURCES)]
         if sources:
             norms = input_gradients(sources[0], call, losses)
             if norms.shape[1] == places:

@@ -344,6 +344,17 @@ class SampleKeywords(TypedDict, total=False):
     """Symbols in a sample; in models of lines, at most so many. Default: 200."""
 
 
+class FrameTargetKeywords(TypedDict, total=False):
+    """Frame target; a preset may change the defaults."""
+
+    target: Literal["class", "classes", "number"]
+    """What the label of a frame is: one class; any number of classes, written a|b|c, or - for none; or a number. Words have one class. Default: 'class'."""
+    threshold: float
+    """Of several classes (target = classes) those whose probability is at least this are given. Default: 0.5."""
+    scale: Literal["features", "all", "none"]
+    """Frames are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature by itself, all with the same numbers, or not at all. Default: 'features'."""
+
+
 class SoundKeywords(TypedDict, total=False):
     """Sound; a preset may change the defaults."""
 
@@ -501,11 +512,11 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-TaggerModel = Literal["hmm", "bilstm", "bilstm-crf", "mamba", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
+TaggerModel = Literal["hmm", "mlp", "conv", "lstm", "bilstm", "bilstm-crf", "mamba", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, EncoderKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -524,12 +535,14 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, Embe
     """How tags mark spans (B-PER I-PER O): only sequences that are valid in it are predicted, and spans are scored. auto finds out from the training tags; none takes tags as they are. Default: 'auto'."""
     order: Literal[2, 3]
     """Tags that the HMM looks at together: 2 (each depends on the one before) or 3. Default: 3."""
+    kernel: int
+    """Words or frames that a window of mlp or conv sees, the middle one included; odd. Default: 7."""
     max_tokens: int
-    """Longer training sentences are left out (and counted); at prediction sentences may have any length. Default: 256."""
+    """Longer training sentences are left out (and counted); of frames the longest sequence fits unless this is given. At prediction sequences may have any length. Default: 256."""
     bad_rows: Literal["strict", "skip"]
     """What to do with a sentence that has a broken row (wrong columns, no tag, broken UTF-8): stop and name the row, or leave the sentence out and report how many were, and why. Default: 'strict'."""
     metric: Literal["auto", "accuracy", "f1", "loss"] | str
-    """The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, else accuracy. Default: 'auto'."""
+    """The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, the loss for numbers, else accuracy. Default: 'auto'."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
     loss: Literal["auto"] | Callable[..., Any]

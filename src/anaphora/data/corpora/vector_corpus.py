@@ -29,6 +29,8 @@ class VectorCorpus(Embedded):
     tasks: tuple[str, ...]
     unit: str = "examples"
     form: str = "jsonl"
+    framewise: bool = False
+    """Whether an answer has a label for every step, with spaces between."""
 
     def generate(
         self, variant: str, split: str, size: int, seed: int = CORPUS_SEED
@@ -42,12 +44,16 @@ class VectorCorpus(Embedded):
         lines = []
         for x, answer in self.generate(variant, split, size):
             steps = "  ".join(" ".join(f"{value:g}" for value in step) for step in x[:SHOWN].tolist())
-            lines += [f"{steps}{'  …' if len(x) > SHOWN else ''}", f"  → {answer}"]
+            more = "  …" if len(x) > SHOWN else ""
+            answer = " ".join(answer.split()[:SHOWN]) + more if self.framewise else answer
+            lines += [f"{steps}{more}", f"  → {answer}"]
         return lines
 
     def records(self, variant: str, split: str, size: int) -> list[Any]:
+        name = "tags" if self.framewise else "label"
         return [
-            {"sequence": _written(x), "label": answer} for x, answer in self.generate(variant, split, size)
+            {"sequence": _written(x), name: answer.split() if self.framewise else answer}
+            for x, answer in self.generate(variant, split, size)
         ]
 
     def text(self, variant: str, split: str, size: int) -> str:

@@ -54,10 +54,10 @@ def score_inputs(model: SequenceClassifier | OwnScores | NGramClassifier, inputs
     return found
 
 
-def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
+def sequence_batches(name: str, scan: str, field: str = "sequence") -> Iterator[list[Any]]:
     """The sequences of a file in batches: ``.npz`` with X; ``.npy`` or IDX with many sequences (of one feature or
     more); ``.csv`` or a picture with a single one; a list of such files, one per line (further columns do not matter); JSON
-    lines, each a sequence or an object with the field ``sequence``. Standard input (``-``) has JSON lines."""
+    lines, each a sequence or an object with it in ``field``. Standard input (``-``) has JSON lines."""
     path = Path(name)
     ending = path.suffix.lower()
     if ending == ".npz":
@@ -73,7 +73,9 @@ def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
         count = 0
         for lines in line_batches(name):
             yield [
-                _parsed(line, f"{name}:{count + i}", scan) for i, line in enumerate(lines, 1) if line.strip()
+                _parsed(line, f"{name}:{count + i}", scan, field)
+                for i, line in enumerate(lines, 1)
+                if line.strip()
             ]
             count += len(lines)
     elif ending in (".tsv", ".txt"):
@@ -87,7 +89,7 @@ def sequence_batches(name: str, scan: str) -> Iterator[list[Any]]:
         )
 
 
-def _parsed(line: str, where: str, scan: str) -> Any:
+def _parsed(line: str, where: str, scan: str, field: str) -> Any:
     try:
         found = parse_json(line)
     except ValueError as error:
@@ -95,5 +97,5 @@ def _parsed(line: str, where: str, scan: str) -> Any:
             f"{where}: this is not JSON ({error}); give one sequence a line, as [[0.1, 2], [0.3, 4]]."
         ) from None
     if isinstance(found, dict):
-        found = found.get("sequence")
+        found = found.get(field)
     return as_sequence(found, where, scan=scan)

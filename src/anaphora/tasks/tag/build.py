@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora.data.contexts import Context
 from anaphora.data.tag_schemes import allowed
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError
-from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
+from anaphora.models.classifier import VectorInput
+from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder, WindowEncoder
+from anaphora.models.listener import ConvolutionListener
 from anaphora.models.own import OwnEncoder
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.models.tagger import (
@@ -27,7 +29,14 @@ from anaphora.models.tagger import (
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.tasks.parts import ENDS, own_encoder, recurrent_encoder, transformer_encoder
+from anaphora.tasks.parts import (
+    ENDS,
+    frame_network,
+    make_recurrent,
+    own_encoder,
+    transformer_encoder,
+    width_of,
+)
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -48,14 +57,42 @@ _CELL = re.compile(r"(encoder\.recurrent\.cells\.)(\d+)(\..*)")
 
 def build_tagger(
     s: TaggerSettings,
-    words: int,
-    letters: int,
     tags: Sequence[str],
     scheme: str,
+    *,
+    words: int = 0,
+    letters: int = 0,
     context: Sequence[Context] = (),
+    features: int = 0,
 ) -> Tagger:
-    """The model a preset names, with fresh weights, for ``words`` symbols, ``letters`` characters and these tags, with
-    room for the weights of the language models of ``context``."""
+    """The model a preset names, with fresh weights: for ``words`` symbols and ``letters`` characters, with room for the
+    weights of the language models of ``context``; or for frames of ``features`` numbers. Without ``tags`` its output is a
+    number."""
+    dropout = s.dropout
+    if features:  # a frame is measured; a word's vector is learnt and can be spared
+        dropout = s.dropout if s.model == "transformer" else 0.0
+        wide = VectorInput(features, s.hidden if s.model == "transformer" else None)
+        embedding: nn.Module = frame_network(s, features, s.hidden) or wide
+    else:
+        embedding = _words(s, words, letters, context)
+    encoder = _encoder(s, embedding, dropout=dropout)
+    return Tagger(
+        encoder,
+        Output(encoder.width, max(1, len(tags))),
+        rules=tag_rules(scheme, tags),
+        crf=CRF(len(tags)) if s.model == "bilstm-crf" else None,
+        dropout=s.dropout,
+    )
+
+
+def tag_rules(scheme: str, tags: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+    """Which tags may begin, follow each other and end (see `Tagger`); of a number there is nothing to say."""
+    start, moves, end = (torch.from_numpy(rule) for rule in allowed(scheme, tags or ("",)))
+    return start, moves, end
+
+
+def _words(s: TaggerSettings, words: int, letters: int, context: Sequence[Context]) -> nn.Module:
+    """What makes vectors of words, their spelling and their context."""
     spelling = _spelling(s, letters)
     begun = s.donates == "weights"  # the vectors of a language model are as wide as they are
     room = s.embedding
@@ -64,21 +101,28 @@ def build_tagger(
         room = s.hidden - beside - sum(one.width for one in context)
     spelled = CorrectedWords if begun else SpelledWords
     own = spelled(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
-    embedding = ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
-    encoder: RecurrentEncoder | TransformerEncoder | OwnEncoder
-    if reader := own_encoder("tag", s, embedding, dropout=s.dropout):
-        encoder = reader
-    elif s.model == "transformer":
-        encoder = transformer_encoder(s, embedding, places=s.max_tokens + ENDS, causal=s.causal)
+    return ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
+
+
+def _encoder(
+    s: TaggerSettings, embedding: nn.Module, *, dropout: float
+) -> RecurrentEncoder | TransformerEncoder | WindowEncoder | OwnEncoder:
+    """What reads the vectors of ``embedding``; ``dropout`` is that of these vectors."""
+    if reader := own_encoder("tag", s, embedding, dropout=dropout):
+        return reader
+    if s.model == "transformer":
+        return transformer_encoder(s, embedding, places=s.max_tokens + ENDS, causal=s.causal)
+    if s.model not in ("mlp", "conv"):
+        layers = make_recurrent(s, width_of(embedding), bidirectional=s.bidirectional)
+        return RecurrentEncoder(embedding, layers, dropout=dropout)
+    window = Convolution(width_of(embedding), s.hidden, s.kernel)
+    deeper = s.layers - 1
+    if s.model == "conv":
+        above: nn.Module = ConvolutionListener(s.hidden, s.kernel, deeper, dropout=s.dropout)
     else:
-        encoder = recurrent_encoder(s, embedding, bidirectional=s.bidirectional)
-    return Tagger(
-        encoder,
-        Output(encoder.width, len(tags)),
-        rules=tuple(torch.from_numpy(rule) for rule in allowed(scheme, tags)),  # type: ignore[arg-type]
-        crf=CRF(len(tags)) if s.model == "bilstm-crf" else None,
-        dropout=s.dropout,
-    )
+        dense = ((nn.Dropout(s.dropout), nn.Linear(s.hidden, s.hidden), nn.ReLU()) for _ in range(deeper))
+        above = nn.Sequential(*(part for layer in dense for part in layer))
+    return WindowEncoder(embedding, window, above if deeper else None, dropout=dropout)
 
 
 def _spelling(s: TaggerSettings, letters: int) -> RecurrentSpelling | ConvolvedSpelling | None:

@@ -1,27 +1,27 @@
-"""``an.Tagger``: learn to give every word a tag."""
+"""``an.Tagger``: learn to give every word a tag, or every frame a label."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from anaphora.data.conll_examples import given_sentences
-from anaphora.data.conll_sentences import (
-    Tagged,
-    open_sentences,
-    open_training_sentences,
-    reopen_training_sentences,
-    words_of,
-)
+from anaphora.data.conll_sentences import words_of
+from anaphora.data.labelled_inputs import VectorInputs
+from anaphora.data.labelled_targets import Targets, split
 from anaphora.data.sources.source import Source
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
 from anaphora.data.tag_schemes import allowed
-from anaphora.data.tag_vocabulary import Letters, Reader, hiding_rates, learn_words
+from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, hiding_rates, learn_words
+from anaphora.data.tagged import TaggedRows, open_tagged, open_training, reopen_training
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
@@ -29,32 +29,38 @@ from anaphora.models.own import OwnTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.given import given_inputs
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
+from anaphora.tasks.learning import given_labels, label_kind
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.response import Response
-from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights
-from anaphora.tasks.tag.inference import Tagging, answers
+from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights, tag_rules
+from anaphora.tasks.tag.inference import Tagging, frame_answers, sentence_answers
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.tasks.tag.metrics import tag_scores, tags_judged
-from anaphora.tasks.tag.objective import TagObjective, decode, own_scores, training_batches
+from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
+from anaphora.tasks.tag.objective import TagObjective, answers, outline, spelled, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import own_measures
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
 
 class Tagger(Estimator):
-    """Give every word a tag: parts of speech, named entities, chunks.
+    """Give every word a tag (parts of speech, named entities, chunks), or every frame of vectors a label.
 
         m = an.Tagger(model="bilstm-crf")
         m.fit("train.conll", valid="dev.conll", out="runs/names")
         m.predict(["Teddy Roosevelt liked Teddy bears ."])
 
+        an.Tagger(model="bilstm").fit(X, y)      # X[i] (time, features), y[i] with a label for every frame
+
+    A label is a class, with ``target="classes"`` any number of them, with ``target="number"`` a number.
     ``anaphora models tag`` lists the presets and ``anaphora explain`` the settings.
     """
 
@@ -63,7 +69,8 @@ class Tagger(Estimator):
     model_: models.Tagger | HMMTagger
     tokenizer_: Tokenizer
     learnt_: Learnt
-    _reader: Reader
+    _reader: Reader | FrameReader
+    _labels = "str"
 
     def __init__(self, model: TaggerModel | str | None = None, **settings: Unpack[TaggerKeywords]) -> None:
         super().__init__(model, **settings)
@@ -71,15 +78,26 @@ class Tagger(Estimator):
     # ------------------------------------------------------------------ training
 
     def _open(
-        self, data: Tagged, valid: Tagged | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Source, Source]:
-        s, named = self.settings_, dict[str, Any](fields)
-        return open_training_sentences(
-            data, valid, seed=s.seed, holdout=s.holdout, bad_rows=s.bad_rows, spill=spill, **named
-        )
-
-    def _learn(self, data: Source) -> None:
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[TaggedRows, TaggedRows]:
         s = self.settings_
+        read: dict[str, Any] = {"bad_rows": s.bad_rows, "spill": spill, **fields}
+        return open_training(data, valid, seed=s.seed, holdout=s.holdout, **read)
+
+    def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
+        labels = given_labels(data, dict(fields)) or ()
+        self._labels = label_kind([row.tolist() if hasattr(row, "tolist") else row for row in labels])
+
+    def _learn(self, data: TaggedRows) -> None:
+        s = self.settings_
+        if isinstance(data, VectorRows):
+            self._learn_frames(data)
+            return
+        for key, usual in (("target", "class"), ("frontend", "none")):
+            if getattr(s, key) != usual:
+                raise DataError(
+                    f"{key} = {getattr(s, key)} is about frames of vectors, but the data are words; leave it out."
+                )
         sentences = [(words_of(words), words_of(tags)) for words, tags in data]
         scheme = choose_scheme(s.scheme, [tags for _, tags in sentences])
         tags = tuple(sorted({tag for _, tags in sentences for tag in tags}))
@@ -104,95 +122,131 @@ class Tagger(Estimator):
         self.learnt_ = Learnt(tags, scheme, origin, letters=letters, context=given.context)
         self._make_reader()
 
+    def _learn_frames(self, data: VectorRows) -> None:
+        s = self.settings_
+        if s.init or s.embeddings:
+            raise DataError("init and embeddings are about words, but the data are vectors; leave them out.")
+        if self._direct:
+            raise DataError(f"the preset {s.model} counts words, but the data are vectors; choose another.")
+        labels = [words_of(text) for text in data.labels]
+        scheme = choose_scheme(s.scheme, labels) if s.target == "class" else "none"
+        targets = Targets.learn(s.target, [label for row in labels for label in row])
+        targets = replace(targets, labels="str" if s.target == "number" else self._labels)
+        if "max_tokens" not in self._given:
+            longest = max(len(x) for x in data.sequences)
+            self.settings_ = s.model_copy(update={"max_tokens": max(s.max_tokens, longest)})
+        self._reader = FrameReader(VectorInputs.learn(data.sequences, s.scale), targets)
+        self.learnt_ = Learnt(targets.names, scheme, Origin(), frames=self._reader.to_json())
+
+    @property
+    def framewise(self) -> bool:
+        """Whether frames of vectors are tagged instead of words."""
+        return self.learnt_.frames is not None
+
+    @property
+    def targets_(self) -> Targets:
+        """What a label is."""
+        return self._reader.targets if self.framewise else Targets("class", self.learnt_.tags)  # type: ignore[union-attr]
+
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self)
 
     def _make_reader(self) -> None:
+        if self.learnt_.frames is not None:
+            self._reader = FrameReader.from_json(self.learnt_.frames)
+            return
         letters = self.learnt_.letters
         self._reader = Reader(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
 
-    def _symbols(self, data: Source) -> float:
-        return float(sum(len(words_of(words)) for words, _ in data))
+    def _symbols(self, data: TaggedRows) -> float:
+        return float(sum(len(words_of(tags)) for _, tags in _pairs(data)))
 
     def _fresh_model(self) -> models.Tagger:
-        seed_everything(self.settings_.seed, "model")
-        letters, learnt = self._reader.letters, self.learnt_
-        words, tags = self.tokenizer_.size, len(learnt.tags)
+        s, learnt = self.settings_, self.learnt_
+        seed_everything(s.seed, "model")
+        sizes: dict[str, Any] = {"features": len(self._reader.inputs.mean)} if self.framewise else {}  # type: ignore[union-attr]
+        if not self.framewise:
+            letters = self._reader.letters
+            sizes = {"words": self.tokenizer_.size, "letters": letters.size if letters else 0}
+        outputs = self.targets_.size
         own = own_model(
             self.command,
-            self.settings_,
-            inputs=words,
-            outputs=tags,
-            vocabulary=self.tokenizer_,
+            s,
+            inputs=sizes.get("features") or sizes["words"],
+            outputs=outputs,
+            vocabulary=None if self.framewise else self.tokenizer_,
             labels=learnt.tags,
         )
         if own is not None:
-            rules = tuple(torch.from_numpy(rule) for rule in allowed(learnt.scheme, learnt.tags))
-            return OwnTagger(own, tags, rules=rules)  # type: ignore[arg-type]
-        return build_tagger(
-            self.settings_,
-            self.tokenizer_.size,
-            letters.size if letters else 0,
-            self.learnt_.tags,
-            self.learnt_.scheme,
-            self.learnt_.context,
-        )
+            return OwnTagger(own, outputs, rules=tag_rules(learnt.scheme, learnt.tags))
+        return build_tagger(s, learnt.tags, learnt.scheme, context=learnt.context, **sizes)
 
-    def _lesson(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
-        s, learnt = self.settings_, self.learnt_
-        number = {tag: i for i, tag in enumerate(learnt.tags)}
-        rows = list(data)
-        words = self._reader.read([words_of(words) for words, _ in rows])
-        tags = [[number[tag] for tag in words_of(tags)] for _, tags in rows]
+    def _lesson(self, data: TaggedRows, dev: TaggedRows) -> tuple[Objective, Batches]:
+        s, targets = self.settings_, self.targets_
+        inputs, labels = self._apart(data)
+        read: list[Any] = [*self._reader.read(inputs)]
         batches = training_batches(
-            words, tags, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+            read,
+            [targets.encode(row) for row in labels],
+            batch_tokens=s.batch_tokens,
+            max_tokens=s.max_tokens,
+            seed=s.seed,
         )
-        held = [(words_of(words), words_of(tags)) for words, tags in dev]
-        read = self._reader.read([words for words, _ in held])
+        held, wanted = self._apart(dev)
+        shown = [outline(x) if self.framewise else " ".join(x) for x in held]
         objective = TagObjective(
-            learnt.tags,
-            [(words, symbols, tags) for (words, tags), symbols in zip(held, read, strict=True)],
-            hiding=hiding_rates(words, self.tokenizer_.size, s.hide_rare),
+            targets,
+            list(zip(shown, self._reader.read(held), wanted, strict=True)),
+            hiding=None if self.framewise else hiding_rates(read, self.tokenizer_.size, s.hide_rare),
             settings=s,
             metric=self._metric(),
-            spans=learnt.spans,
+            scores=self._measured,
         )
         return objective, batches
+
+    def _apart(self, data: TaggedRows) -> tuple[list[Any], list[list[str]]]:
+        """The sentences (lists of words) or sequences of frames, and their labels."""
+        pairs = list(_pairs(data))
+        inputs = [x if self.framewise else words_of(x) for x, _ in pairs]
+        return inputs, [words_of(tags) for _, tags in pairs]
 
     def _metric(self) -> str:
         asked = self.settings_.metric
         if asked == "auto":
-            return "f1" if self.learnt_.spans else "accuracy"
-        if asked == "f1" and not self.learnt_.spans:
+            return "loss" if self.targets_.kind == "number" else "f1" if self.learnt_.spans else "accuracy"
+        if asked == "f1" and not (self.learnt_.spans or self.framewise):
             raise DataError(
                 "metric = f1 counts spans, but the training tags mark none; set metric = accuracy."
             )
         return asked
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Source, Source]:
-        return reopen_training_sentences(config.data, spill=run.path / "data")
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[TaggedRows, TaggedRows]:
+        return reopen_training(config.data, spill=run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("learnt.json", self.learnt_.to_json())
-        if not self._direct:
+        if not self._direct and not self.framewise:
             run.write_text("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
         self.learnt_ = Learnt.from_json(run.read_text("learnt.json"), run.learnt)
         if self._direct:
             return
-        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
+        if not self.framewise:
+            self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
         self._make_reader()
 
     def _vocabulary(self) -> dict[str, int]:
         learnt = self.learnt_
+        if isinstance(getattr(self, "_reader", None), FrameReader):
+            return {**self._reader.inputs.sizes, "tags": len(learnt.tags)}  # type: ignore[union-attr]
         words = len(learnt.words) if self._direct else self.tokenizer_.size
         letters = {} if learnt.letters is None else {"characters": len(learnt.letters)}
         return {"words": words, **letters, "tags": len(learnt.tags)}
 
     # ------------------------------------------------------------------ the HMM, which is counted
 
-    def _solve(self, data: Source, dev: Source, reporter: Reporter | None) -> dict[str, float]:
+    def _solve(self, data: Source, dev: TaggedRows, reporter: Reporter | None) -> dict[str, float]:
         learnt = self.learnt_
         self._metric()  # refuse what cannot be measured before counting
         self.model_ = HMMTagger.fit(
@@ -202,7 +256,7 @@ class Tagger(Estimator):
             order=self.settings_.order,
             rules=allowed(learnt.scheme, learnt.tags),
         )
-        scores = self._scores([(words_of(words), words_of(tags)) for words, tags in dev])
+        scores = self._scores(*self._apart(dev))
         return {key: value for key, value in scores.items() if isinstance(value, float)}
 
     def _weights(self) -> dict[str, Tensor]:
@@ -228,82 +282,99 @@ class Tagger(Estimator):
     # ------------------------------------------------------------------ use
 
     @overload
-    def predict(
-        self, sentences: Iterable[str | Sequence[str]], *, details: Literal[False] = False
-    ) -> list[list[str]]: ...
+    def predict(self, sentences: Iterable[Any], *, details: Literal[False] = False) -> list[list[Any]]: ...
 
     @overload
-    def predict(
-        self, sentences: Iterable[str | Sequence[str]], *, details: Literal[True]
-    ) -> list[Tagging]: ...
+    def predict(self, sentences: Iterable[Any], *, details: Literal[True]) -> list[Tagging]: ...
 
-    def predict(
-        self, sentences: Iterable[str | Sequence[str]], *, details: bool = False
-    ) -> list[list[str]] | list[Tagging]:
-        """A tag for every word of each sentence, which is a list of words or a text with spaces between them.
+    def predict(self, sentences: Iterable[Any], *, details: bool = False) -> list[list[Any]] | list[Tagging]:
+        """A tag for every word of each sentence, which is a list of words or a text with spaces between them; or a label for
+        every frame of each array ``(time, features)``.
 
         With ``details`` each is a `Tagging` with the probability of every tag.
         """
-        found = self._tag(self._words(sentences), probabilities=details)
+        found = self._tag(self._read(sentences))
         return found if details else [tagging.tags for tagging in found]
+
+    def predict_proba(self, sentences: Iterable[Any]) -> list[Any]:
+        """p(label | sequence) of every word or frame, an array ``(time, classes)`` for each sequence."""
+        self._check_trained()
+        if self.targets_.kind == "number":
+            raise AnaphoraError("a Tagger trained on numbers has no probabilities; use predict.")
+        return self._answer(self._read(sentences))[1]
 
     def tag(self, sentences: Iterable[str | Sequence[str]]) -> list[Tagging]:
         """The words of each sentence with their tags and how probable those are."""
-        return self._tag(self._words(sentences), probabilities=True)
+        return self._tag(self._read(sentences))
 
     def score(
         self,
-        data: Tagged,
+        data: Any,
         *,
         source_field: str | None = None,
         target_field: str | None = None,
         bad_rows: str | None = None,
         form: str = "auto",
     ) -> dict[str, Any]:
-        """Accuracy, precision, recall and F1 of spans where tags mark spans, and ``by_type`` the same for each; in percent."""
+        """Accuracy, precision, recall and F1 of spans where tags mark spans, and ``by_type`` the same for each; in percent.
+
+        Of frames accuracy and the mean F1 of the classes; of numbers ``mse``, ``mae`` and ``r2``. Raises a `DataError` where
+        the data are words but frames were learnt, or the reverse.
+        """
         self._check_trained()
         if form not in ("auto", form_of_data(data)):
             raise DataError(
                 f"score reads the form of its data from their ending; rename the file to .{form}, or leave form out."
             )
         pairs = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
-        return self._scores([(words_of(words), words_of(tags)) for words, tags in pairs])
+        return self._scores(*self._apart(pairs))
 
-    def _open_test(self, data: Tagged, bad_rows: str | None, **fields: Any) -> Source:
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> TaggedRows:
         named = self.learnt_.origin.fields(
             form_of_data(data), fields.get("source_field"), fields.get("target_field")
         )
-        return open_sentences(
-            data,
-            role="test",
-            source_field=named["source_field"],
-            target_field=named["target_field"],
-            bad_rows=bad_rows or self.settings_.bad_rows,
-        )
+        pairs = open_tagged(data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, **named)
+        if isinstance(pairs, VectorRows) != self.framewise:
+            has, reads = (
+                ("frames", "words") if isinstance(pairs, VectorRows) else ("words", "frames of vectors")
+            )
+            raise DataError(f"the data are {has}, but this Tagger was trained on {reads}; give it those.")
+        return pairs
 
-    def _judge(self, data: Source, options: Mapping[str, Any]) -> Judged:
+    def _judge(self, data: TaggedRows, options: Mapping[str, Any]) -> Judged:
         no_options(self, options)
-        sentences = [words_of(words) for words, _ in data]
-        found, seconds = timed(lambda some: self._tag(some, probabilities=False), sentences)
-        predicted, gold = [one.tags for one in found], [words_of(tags) for _, tags in data]
-        return tags_judged(sentences, gold, predicted, seconds, spans=self.learnt_.spans)
+        inputs, gold = self._apart(data)
+        (found, _), seconds = timed(self._answer, inputs)
+        shown = [outline(x) if self.framewise else " ".join(x) for x in inputs]
+        if self.targets_.kind == "number":
+            return numbers_judged(shown, gold, found, seconds)
+        if self.targets_.kind == "classes":
+            gold = [[spelled(sorted(split(label))) for label in row] for row in gold]
+            found = [[spelled(sorted(map(str, labels))) for labels in row] for row in found]
+        predicted = [list(map(str, row)) for row in found]
+        return tags_judged(shown, gold, predicted, seconds, spans=self.learnt_.spans)
 
     def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """One response for each sentence; see `answers`."""
+        """One response for each sentence or sequence of frames; see `sentence_answers` and `frame_answers`."""
         self._check_trained()
-        return answers(
-            lambda sentences: self._tag(sentences, probabilities=True),
+        if self.framewise:
+            return frame_answers(self._tag, source, self._trained_on)
+        return sentence_answers(
+            self._tag,
             source,
             options,
             self.learnt_.origin,
             self._trained_on,
         )
 
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "numbers" if self.framewise else "text"
+
     @whatever_the_batch
     def probe(
         self,
-        sentence: str | Sequence[str],
-        target: str | Sequence[str] | None = None,
+        sentence: Any,
+        target: str | Sequence[Any] | None = None,
         *,
         what: Sequence[str] = (),
         beam: int | None = None,
@@ -319,37 +390,56 @@ class Tagger(Estimator):
         self._check_trained()
         if isinstance(self.model_, HMMTagger):
             raise AnaphoraError("a hidden Markov model counts words and has no vectors of them.")
+        if self.framewise:
+            raise AnaphoraError("this Tagger reads frames, so it has no vectors of words.")
         return symbol_vectors(self, self.model_, self.tokenizer_)
 
-    def _scores(self, gold: list[tuple[list[str], list[str]]]) -> dict[str, Any]:
-        found = self._tag([words for words, _ in gold], probabilities=False)
-        predicted, wanted = [one.tags for one in found], [tags for _, tags in gold]
-        scores = tag_scores(predicted, wanted, spans=self.learnt_.spans)
-        return scores | own_scores(self.settings_, wanted, predicted, scores)
+    def _scores(self, inputs: list[Any], gold: list[list[str]]) -> dict[str, Any]:
+        return self._measured(self._answer(inputs)[0], gold)
+
+    def _measured(self, found: list[list[Any]], gold: list[list[str]]) -> dict[str, Any]:
+        """How good the labels ``found`` are, by our measures and the user's, which see all of them one after the other."""
+        spans, kind = self.learnt_.spans, self.targets_.kind
+        if self.framewise and not spans:
+            scores = frame_scores(self.targets_, found, gold)
+        else:
+            scores = tag_scores([list(map(str, row)) for row in found], gold, spans=spans)
+        truth: list[Any] = [float(y) if kind == "number" else y for row in gold for y in row]
+        answers = [y if kind == "number" else spelled(y) for row in found for y in row]
+        return scores | own_measures(self.settings_, truth, answers, scores)
 
     @whatever_the_batch
-    def _tag(self, sentences: Sequence[Sequence[str]], *, probabilities: bool) -> list[Tagging]:
-        model, tags = self.model_, self.learnt_.tags
-        paths: list[list[int]]
-        chances: list[list[float]]
+    def _answer(self, inputs: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
+        """The labels of each input, and the probabilities ``(time, classes)`` of all of them."""
+        model = self.model_
         if isinstance(model, HMMTagger):
-            paths = [model.decode(words).tolist() if words else [] for words in sentences]
-            chances = [[] for _ in paths]
-            if probabilities:
-                chances = [
-                    [float(row[i]) for row, i in zip(model.marginals(words), path, strict=True)]
-                    if words
-                    else []
-                    for words, path in zip(sentences, paths, strict=True)
-                ]
-        else:
-            model.eval()
-            paths, chances = decode(
-                model, self._reader.read(sentences), probabilities=probabilities, strict=True
-            )
-        both = zip(sentences, paths, chances, strict=True)
-        return [Tagging(list(words), [tags[i] for i in path], chance) for words, path, chance in both]
+            shares = [
+                model.marginals(words) if words else np.zeros((0, len(self.learnt_.tags))) for words in inputs
+            ]
+            paths = [model.decode(words).tolist() if words else [] for words in inputs]
+            return [[self.learnt_.tags[i] for i in path] for path in paths], shares
+        model.eval()
+        return answers(model, self.targets_, self._reader.read(inputs), self.settings_.threshold, strict=True)
+
+    def _tag(self, inputs: Sequence[Any]) -> list[Tagging]:
+        found = []
+        names = self.targets_.values
+        for x, labels, shares in zip(inputs, *self._answer(inputs), strict=True):
+            of = dict(zip(names, shares.T, strict=True)) if len(labels) and len(names) else {}
+            chances = [
+                float(min((of[one][t] for one in (y if isinstance(y, list) else [y])), default=1.0))
+                for t, y in enumerate(labels if of else ())
+            ]
+            found.append(Tagging([] if self.framewise else list(x), labels, chances))
+        return found
+
+    def _read(self, inputs: Iterable[Any]) -> list[Any]:
+        self._check_trained()
+        return given_inputs(inputs, self._trained_on) if self.framewise else self._words(inputs)
 
     def _words(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
-        self._check_trained()
         return given_sentences(sentences)
+
+
+def _pairs(data: TaggedRows) -> Iterable[tuple[Any, str]]:
+    return data.read(range(len(data))) if isinstance(data, VectorRows) else data

@@ -1,4 +1,5 @@
-"""``anaphora predict`` for taggers: files of columns with their tags filled in, or lines of words with theirs beside them."""
+"""``anaphora predict`` for taggers: files of columns with their tags filled in, lines of words with theirs beside them, or the
+labels of all frames of a sequence in a line."""
 
 from __future__ import annotations
 
@@ -10,32 +11,49 @@ from typing import Any
 from anaphora.data.asked import Asked, asked_batches
 from anaphora.data.conll import Block, Columns, form_of
 from anaphora.data.conll_examples import split_words
+from anaphora.data.framed import read_csv, sequences_of
 from anaphora.data.streams import line_batches
 from anaphora.data.tag_learnt import Origin
+from anaphora.data.vectors_files import read_array, read_arrays
+from anaphora.errors import DataError
+from anaphora.tasks.classify.inference import sequence_batches
 from anaphora.tasks.response import Response
 from anaphora.tasks.result import Result
+from anaphora.tasks.tag.objective import spelled
 
 
 @dataclass(frozen=True)
 class Tagging(Result):
-    """A sentence's words, the tag of each, and the probability p(y_t | x) of each of those tags by itself."""
+    """A sentence's words, the tag of each, and the probability p(y_t | x) of each of those tags by itself.
+
+    Frames have no words. Their tags are labels of the type they had in training, lists where there may be several (the
+    probability is then that of the least probable one, 1 of none), or numbers without probabilities.
+    """
 
     words: list[str]
-    tags: list[str]
+    tags: list[Any]
     probabilities: list[float]
 
     def __str__(self) -> str:
+        if not self.words:
+            return "\t".join(map(spelled, self.tags))
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
     def record(self, line: int) -> dict[str, Any]:
-        rounded = [round(p, 6) for p in self.probabilities]
-        return {"line": line, "tokens": self.words, "tags": self.tags, "probabilities": rounded}
+        tokens = {"tokens": self.words} if self.words or not self.tags else {}
+        rounded = {"probabilities": [round(p, 6) for p in self.probabilities]}
+        return {
+            "line": line,
+            **tokens,
+            "tags": self.tags,
+            **(rounded if self.probabilities or tokens else {}),
+        }
 
 
 Tag = Callable[[Sequence[Sequence[str]]], list[Tagging]]
 
 
-def answers(
+def sentence_answers(
     tag: Tag, source: str, options: Mapping[str, Any], origin: Origin, learnt: Mapping[str, Any]
 ) -> Iterator[Response]:
     """One response for each sentence of ``source``, a file's name or ``-``. A table gets the tags of its sentences as a
@@ -54,6 +72,32 @@ def answers(
             tag, asked_batches(source, learnt.get("pairs", {}), options.get("source_field"), kind="words")
         )
     return _lines(tag, line_batches(source))
+
+
+def frame_answers(
+    tag: Callable[[Sequence[Any]], list[Tagging]], source: str, learnt: Mapping[str, Any]
+) -> Iterator[Response]:
+    """One response for each sequence of ``source``: ``.npz`` with X (and lengths), ``.npy`` with one sequence or many, a CSV
+    file with the columns of training, or what `sequence_batches` reads."""
+    learnt = learnt.get("of", learnt)
+    path, ending = Path(source), Path(source).suffix.lower()
+    batches: Iterable[list[Any]]
+    if ending == ".npz":
+        arrays = read_arrays(path)
+        if "X" not in arrays:
+            raise DataError(f"{source} holds {', '.join(arrays) or 'nothing'}; it must hold X, the frames.")
+        batches = [sequences_of(arrays["X"], arrays.get("lengths"), f"{source}: X")]
+    elif ending == ".npy":
+        batches = [sequences_of(read_array(path), None, source)]
+    elif ending == ".csv" and learnt.get("columns"):
+        batches = [[read_csv(path, None, learnt["columns"])[0]]]
+    else:
+        batches = sequence_batches(source, "rows", str(learnt.get("source_field") or "sequence"))
+    number = 0
+    for sequences in batches:
+        for tagging in tag(sequences) if sequences else ():
+            number += 1
+            yield Response(str(tagging), tagging.record(number))
 
 
 def _rows(tag: Tag, batches: Iterable[list[Asked]]) -> Iterator[Response]:

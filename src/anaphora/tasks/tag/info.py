@@ -19,11 +19,41 @@ from anaphora.settings import (
     TransformerSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
+from anaphora.settings.frames import FrameSettings
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 
-class TaggerSettings(EncoderSettings, NetworkSettings, PretrainedSettings, HoldoutSettings, TrainingSettings):
+class FrameTargetSettings(Settings):
+    """What a label of a frame is, and how frames are scaled. Words have one tag each."""
+
+    target: Literal["class", "classes", "number"] = Field(
+        "class",
+        description="What the label of a frame is: one class; any number of classes, written a|b|c, or - for none; or a "
+        "number. Words have one class.",
+    )
+    threshold: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="Of several classes (target = classes) those whose probability is at least this are given.",
+    )
+    scale: Literal["features", "all", "none"] = Field(
+        "features",
+        description="Frames are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature "
+        "by itself, all with the same numbers, or not at all.",
+    )
+
+
+class TaggerSettings(
+    EncoderSettings,
+    FrameTargetSettings,
+    FrameSettings,
+    NetworkSettings,
+    PretrainedSettings,
+    HoldoutSettings,
+    TrainingSettings,
+):
     model: Annotated[str, Own()] = Field(
         "bilstm-crf", description="The preset: `anaphora models` lists them."
     )
@@ -60,10 +90,17 @@ class TaggerSettings(EncoderSettings, NetworkSettings, PretrainedSettings, Holdo
     order: Literal[2, 3] = Field(
         3, description="Tags that the HMM looks at together: 2 (each depends on the one before) or 3."
     )
+    kernel: int = Field(
+        7,
+        ge=1,
+        le=63,
+        description="Words or frames that a window of mlp or conv sees, the middle one included; odd.",
+    )
     max_tokens: int = Field(
         256,
         ge=2,
-        description="Longer training sentences are left out (and counted); at prediction sentences may have any length.",
+        description="Longer training sentences are left out (and counted); of frames the longest sequence fits unless this "
+        "is given. At prediction sequences may have any length.",
     )
     bad_rows: Literal["strict", "skip"] = Field(
         "strict",
@@ -73,11 +110,19 @@ class TaggerSettings(EncoderSettings, NetworkSettings, PretrainedSettings, Holdo
     metric: Annotated[Literal["auto", "accuracy", "f1", "loss"], OwnMetric()] = Field(
         "auto",
         description="The dev measure that decides which weights are best: auto is f1 of spans where tags mark spans, "
-        "else accuracy.",
+        "the loss for numbers, else accuracy.",
     )
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> TaggerSettings:
+        if self.model in ("mlp", "conv") and self.kernel % 2 == 0:
+            raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
+        if self.target != "class" and self.model == "bilstm-crf":
+            raise ValueError(
+                f"a CRF scores sequences of classes, but target = '{self.target}': choose another preset, such as bilstm"
+            )
+        if self.target == "number" and self.metric in ("accuracy", "f1"):
+            raise ValueError(f"metric = '{self.metric}' needs classes, but target = 'number'")
         if self.model != "transformer":
             return self
         spelled = {"lstm": 2 * self.character_hidden, "conv": self.character_hidden, "none": 0}[
@@ -111,6 +156,7 @@ class TagOptions(Settings):
 
 _LEARNT: Uses = (
     EncoderSettings,
+    FrameTargetSettings,
     *(
         TrainingSettings,
         StackSettings,
@@ -121,9 +167,10 @@ _LEARNT: Uses = (
         "bad_rows",
         "metric",
     ),
-    *("characters", "character_embedding", "character_hidden", "hide_rare", "init", "init_as", "embeddings"),
+    *("characters", "character_embedding", "character_hidden", "hide_rare", "embeddings"),
 )
-_RECURRENT: Uses = (*_LEARNT, EmbeddingSettings, RecurrentSettings, DirectionSettings)
+_BEGUN: Uses = (*_LEARNT, "init", "init_as")
+_RECURRENT: Uses = (*_BEGUN, FrameSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _TRAINED = {
     "steps": 1000,
     "batch_tokens": 1024,
@@ -140,6 +187,24 @@ _PRESETS = (
         {},
         ("order", "scheme", "metric", "bad_rows", "seed"),
         direct=True,
+    ),
+    Preset(
+        "mlp",
+        "Feed-forward network on a window of words or frames: no memory beyond it (Collobert 2011).",
+        {"hidden": 128, "embedding": 100, **_TRAINED},
+        (*_LEARNT, FrameSettings, EmbeddingSettings, "kernel"),
+    ),
+    Preset(
+        "conv",
+        "Convolutions around each word or frame, dilated ones above them: a wide but fixed view.",
+        {"hidden": 128, "embedding": 100, **_TRAINED, "layers": 3},
+        (*_LEARNT, FrameSettings, EmbeddingSettings, "kernel"),
+    ),
+    Preset(
+        "lstm",
+        "LSTM from left to right: a tag as soon as its word or frame is read, without what follows.",
+        {"hidden": 128, "embedding": 100, **_TRAINED, "bidirectional": False},
+        _RECURRENT,
     ),
     Preset(
         "bilstm",
@@ -170,15 +235,16 @@ _PRESETS = (
             "lr": 1e-3,
             "warmup": 200,
         },
-        (*_LEARNT, TransformerSettings, "causal"),
+        (*_BEGUN, FrameSettings, TransformerSettings, "causal"),
     ),
 )
 
 TAG = TaskInfo(
     command="tag",
     name="Tagger",
-    summary="a tag for every word: parts of speech, named entities, chunks, slots",
-    data_help="CoNLL columns (word first, tag last), CoNLL-U, TSV words⇥tags, an embedded corpus, or (words, tags)",
+    summary="a tag for every word or a label for every frame: parts of speech, named entities, phases of a movement",
+    data_help="CoNLL columns (word first, tag last), CoNLL-U, TSV words⇥tags, an embedded corpus, or (words, tags); frames: "
+    ".npz with X and y, a list or folder of files, or pairs of an array and its labels",
     settings=TaggerSettings,
     presets={preset.name: preset for preset in _PRESETS},
     default_preset="bilstm-crf",

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.labelled_targets import NONE, SEPARATOR, Targets
 from anaphora.data.tag_schemes import split_tag
+from anaphora.tasks.classify.metrics import number_scores, several_scores
 from anaphora.tasks.judged import Judged, Measure, columns, f1, share
 
 Span = tuple[str, int, int]
@@ -64,6 +66,23 @@ def tag_scores(
     return scores
 
 
+def frame_scores(
+    targets: Targets, found: Sequence[Sequence[Any]], gold: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """How good the labels of frames are, all sequences together: of one class as `tag_scores`, with the mean F1 of the
+    classes; of several see `several_scores`; of numbers mean squared and absolute error and R²."""
+    answers, truth = ([label for row in rows for label in row] for rows in (found, gold))
+    if targets.kind == "number":
+        scores = number_scores(np.array(list(map(float, truth))), np.array(answers, dtype=float), 1.0)
+        return {key: scores[key] for key in ("mse", "mae", "r2")}
+    if targets.kind == "classes":
+        written = [SEPARATOR.join(map(str, labels)) or NONE for labels in answers]
+        return several_scores(targets.encode(truth), targets.encode(written), targets.names)
+    scores = tag_scores([list(map(str, answers))], [truth], spans=False)
+    f1 = [measures["f1"] for measures in scores["by_type"].values()]
+    return {"accuracy": scores["accuracy"], "f1": sum(f1) / len(f1), "by_type": scores["by_type"]}
+
+
 def _items(tags: Iterable[str], spans: bool) -> set[Span]:
     if spans:
         return set(find_spans(list(tags)))
@@ -83,8 +102,26 @@ def _percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
 
 
+def numbers_judged(
+    shown: Sequence[str], gold: Sequence[Sequence[str]], found: Sequence[Sequence[float]], seconds: float
+) -> Judged:
+    """The mean squared error of all frames, by sums of each sequence."""
+    wrong = [
+        sum((float(y) - z) ** 2 for y, z in zip(*both, strict=True)) for both in zip(gold, found, strict=True)
+    ]
+    frames = np.array([len(row) for row in gold])
+
+    def mean(sums: Any) -> Any:
+        return sums[..., 0] / np.maximum(sums[..., 1], 1)
+
+    measure = Measure("mse", columns(wrong, frames), mean, more_is_better=False)
+    given = [" ".join(f"{value:.6g}" for value in row) for row in found]
+    wanted = [" ".join(row) for row in gold]
+    return Judged(shown, wanted, given, np.array(wrong) / np.maximum(frames, 1), [measure], seconds)
+
+
 def tags_judged(
-    sentences: Sequence[Sequence[str]],
+    shown: Sequence[str],
     gold: Sequence[Sequence[str]],
     predicted: Sequence[Sequence[str]],
     seconds: float,
@@ -107,7 +144,7 @@ def tags_judged(
             *measures,
         ]
     return Judged(
-        [" ".join(one) for one in sentences],
+        shown,
         [" ".join(one) for one in gold],
         [" ".join(one) for one in predicted],
         1.0 - np.array(right) / np.maximum(words, 1),

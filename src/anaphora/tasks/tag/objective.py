@@ -1,9 +1,9 @@
-"""What the training loop needs for tagging: the loss, the dev measures and the samples; and decoding."""
+"""What the training loop needs for tagging: the loss, the dev measures and the samples; and the model's answers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
+from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.pooled import HeldBatches, cut_by_size
-from anaphora.data.sending import padded, send
+from anaphora.data.sending import send
 from anaphora.data.symbols import PAD, UNK
 from anaphora.data.tag_vocabulary import Words
 from anaphora.models.tagger import Tagger
 from anaphora.tasks.given import NotFiniteError
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.tasks.tag.metrics import tag_scores
 from anaphora.training.objective import LossSum
-from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
+from anaphora.training.own import chosen_metric, no_own_loss, own_loss, summed
+
+Frames = NDArray[np.float32]
+"""A sequence ``(time, features)``."""
+Labels = NDArray[Any]
+"""Of a sequence, as `Targets.encode` gives them: ``(time,)``, or ``(time, classes)`` of 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +35,19 @@ class TagTensors:
     """A batch as the model takes it; PAD and tag 0 past each row's length."""
 
     source: Tensor
-    """(batch, time), or (batch, time, 1 + letters) where spellings are read"""
+    """(batch, time), (batch, time, 1 + letters) where spellings are read, or frames (batch, time, features)"""
     lengths: Tensor
     """(batch,)"""
     tags: Tensor
-    """(batch, time)"""
+    """(batch, time), or (batch, time, classes) where a frame may have several"""
 
 
 @dataclass(frozen=True)
 class TagBatch:
-    """Some sentences as numbers. ``indices`` say where in the data each comes from."""
+    """Some sentences, or sequences of frames, as numbers. ``indices`` say where in the data each comes from."""
 
-    words: list[Words]
-    tags: list[list[int]]
+    words: list[Words] | list[Frames]
+    tags: list[Labels]
     indices: list[int]
 
     def __len__(self) -> int:
@@ -49,7 +55,7 @@ class TagBatch:
 
     @property
     def symbols(self) -> int:
-        """Words to tag."""
+        """Words or frames to tag."""
         return sum(map(len, self.words))
 
     def shard(self, index: int, of: int) -> TagBatch:
@@ -57,29 +63,37 @@ class TagBatch:
         return TagBatch(self.words[index::of], self.tags[index::of], self.indices[index::of])
 
     def tensors(self, device: torch.device | str = "cpu") -> TagTensors:
-        lengths = [len(row) for row in self.words]
         return TagTensors(
-            source=send(_source(self.words, max(lengths)), device),
-            lengths=send(lengths, device),
-            tags=padded(self.tags, device),
+            source=send(_source(self.words), device),
+            lengths=send([len(row) for row in self.words], device),
+            tags=send(_padded(self.tags, 0), device),
         )
 
 
-def _source(rows: Sequence[Words], time: int) -> np.ndarray[Any, Any]:
+def _source(rows: Sequence[Words | Frames]) -> np.ndarray[Any, Any]:
     """The rows, padded in time; letters only as far as the longest spelling goes."""
-    table = np.full((len(rows), time, rows[0].shape[1]), PAD, dtype=np.int64)
-    for place, row in zip(table, rows, strict=True):
-        place[: len(row)] = row
+    table = _padded(rows, 0 if rows[0].dtype.kind == "f" else PAD)
+    if table.dtype.kind == "f":
+        return table
+    table = table.astype(np.int64)
     if table.shape[2] == 1:
         return table[..., 0]
     longest = int(np.flatnonzero((table != PAD).any((0, 1)))[-1])
     return table[..., : longest + 1]
 
 
+def _padded(rows: Sequence[np.ndarray[Any, Any]], fill: int) -> np.ndarray[Any, Any]:
+    """Rows ``(time, …)`` as one table ``(rows, longest, …)``."""
+    table = np.full((len(rows), max(map(len, rows)), *rows[0].shape[1:]), fill, dtype=rows[0].dtype)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    return table
+
+
 def training_batches(
-    words: list[Words], tags: list[list[int]], *, batch_tokens: int, max_tokens: int, seed: int
+    words: list[Any], tags: list[Labels], *, batch_tokens: int, max_tokens: int, seed: int
 ) -> HeldBatches[TagBatch]:
-    """An endless stream of batches of sentences of about equal length."""
+    """An endless stream of batches of sentences (or sequences of frames) of about equal length."""
 
     def make(rows: list[int]) -> TagBatch:
         return TagBatch([words[i] for i in rows], [tags[i] for i in rows], rows)
@@ -89,13 +103,11 @@ def training_batches(
     )
 
 
-def reading_batches(
-    words: list[Words], tags: list[list[int]] | None = None, size: int = 4096
-) -> list[TagBatch]:
+def reading_batches(words: list[Any], tags: list[Labels] | None = None, size: int = 4096) -> list[TagBatch]:
     """All sentences once, those of about equal length together."""
     order = sorted(range(len(words)), key=lambda i: (-len(words[i]), i))
     lengths = np.array([len(words[i]) for i in order], dtype=np.int64)
-    given = tags or [[0] * len(row) for row in words]
+    given = tags or [np.zeros(len(row), np.int64) for row in words]
     return [
         TagBatch([words[i] for i in order[a:b]], [given[i] for i in order[a:b]], order[a:b])
         for a, b in cut_by_size(lengths, size)
@@ -106,44 +118,51 @@ SHOWN = 4
 
 
 class TagObjective:
-    """−log p(y | x), per word. While training, words are hidden at random by ``hiding`` (a rate for each symbol).
+    """What is minimised for every word or frame:
 
-    ``dev`` are sentences as ``(words, their symbols, tags)``. The measures are ``loss``, ``accuracy`` and, where tags
-    mark ``spans``, ``precision``, ``recall`` and ``f1``.
+    - class: −log p(y | x), of the whole sequence where a CRF scores it;
+    - classes: Σ_k of −log σ(z_k) for those it has and −log(1 − σ(z_k)) for the others;
+    - number: (z − (y − mean)/scale)².
+
+    While training, words are hidden at random by ``hiding`` (a rate for each symbol). ``dev`` are sequences as ``(what to
+    show, what the model reads, labels)``. The measures are ``loss`` and those of `scores_of`.
     """
 
     def __init__(
         self,
-        tags: Sequence[str],
-        dev: Sequence[tuple[list[str], Words, list[str]]],
+        targets: Targets,
+        dev: Sequence[tuple[str, Any, list[str]]],
         *,
-        hiding: NDArray[np.float32],
+        hiding: NDArray[np.float32] | None = None,
         settings: TaggerSettings,
         metric: str,
-        spans: bool,
+        scores: Callable[[list[list[Any]], list[list[str]]], dict[str, Any]],
     ):
         self.metric, greater = chosen_metric(settings, metric)
         self.greater_is_better = self.metric != "loss" if greater is None else greater
         if settings.model == "bilstm-crf":
             no_own_loss(settings, "a CRF is trained by its own; choose the preset bilstm")
         self._settings, self._own_loss = settings, own_loss(settings)
-        self.chance = math.log(max(len(tags), 2))
-        self._tags, self._dev, self._spans = list(tags), list(dev), spans
-        self._numbers = {tag: number for number, tag in enumerate(tags)}
-        self._hiding = torch.from_numpy(hiding)
-        self._outputs: list[list[str]] = []
+        self.chance = math.log(max(targets.size, 2)) if targets.kind == "class" else None
+        self._targets, self._dev, self._scores = targets, list(dev), scores
+        self._hiding = None if hiding is None else torch.from_numpy(hiding)
+        self._outputs: list[list[Any]] = []
 
     def loss(self, model: Tagger, batch: TagBatch) -> LossSum:
-        t = batch.tensors(next(model.parameters()).device)
+        t, kind = batch.tensors(next(model.parameters()).device), self._targets.kind
         source = self._with_words_hidden(t.source) if model.training else t.source
         emissions = model(source, t.lengths)
-        if self._own_loss is None:
+        if self._own_loss is None and kind == "class":
             return LossSum(model.loss(emissions, t.tags, t.lengths), batch.symbols)
         real = torch.arange(t.tags.shape[1], device=t.tags.device) < t.lengths[:, None]
-        return LossSum(summed(self._own_loss, emissions, t.tags, real), batch.symbols)
+        outputs = emissions[..., 0] if kind == "number" else emissions
+        losses = self._own_loss or (squared_errors if kind == "number" else entropies)
+        return LossSum(summed(losses, outputs, t.tags, real), batch.symbols)
 
     def _with_words_hidden(self, source: Tensor) -> Tensor:
         """Some symbols become UNK, each at its rate; spellings stay."""
+        if self._hiding is None:
+            return source
         self._hiding = self._hiding.to(source.device)
         words = source if source.dim() == 2 else source[..., 0]
         hide = torch.rand(words.shape, device=words.device) < self._hiding[words]
@@ -154,69 +173,95 @@ class TagObjective:
     def evaluate(self, model: Tagger) -> dict[str, float]:
         if not self._dev:
             return {}
-        words, gold = [words for _, words, _ in self._dev], [tags for *_, tags in self._dev]
-        paths, _ = decode(model, words)
-        self._outputs = [[self._tags[number] for number in path] for path in paths]
-        scores = tag_scores(self._outputs, gold, spans=self._spans)
-        del scores["by_type"]
-        return {
-            "loss": self._dev_loss(model),
-            **scores,
-            **own_scores(self._settings, gold, self._outputs, scores),
-        }
+        sequences, gold = [x for _, x, _ in self._dev], [labels for *_, labels in self._dev]
+        self._outputs, _ = answers(model, self._targets, sequences, self._settings.threshold)
+        scores = self._scores(self._outputs, gold)
+        kept = {key: value for key, value in scores.items() if isinstance(value, float)}
+        return {"loss": self._dev_loss(model), **kept}
 
     def _dev_loss(self, model: Tagger) -> float:
-        """Per word, over sentences whose tags were all seen in training: others have no probability."""
-        known = [(words, tags) for _, words, tags in self._dev if all(tag in self._numbers for tag in tags)]
-        numbers = [[self._numbers[tag] for tag in tags] for _, tags in known]
-        parts = [self.loss(model, batch) for batch in reading_batches([words for words, _ in known], numbers)]
+        """Per word or frame, over sequences whose labels were all seen in training: others have no probability."""
+        truth = [(x, self._targets.encode(labels)) for _, x, labels in self._dev]
+        known = [(x, row) for x, row in truth if self._targets.kind != "class" or (row != UNKNOWN).all()]
+        batches = reading_batches([x for x, _ in known], [row for _, row in known]) if known else []
+        parts = [self.loss(model, batch) for batch in batches]
         return sum(float(part.total) for part in parts) / max(sum(int(part.count) for part in parts), 1)
 
     def samples(self, model: Tagger) -> list[dict[str, str]]:
-        """The first dev sentences with the tags of the last evaluation."""
+        """The first dev sequences with the labels of the last evaluation."""
         return [
-            {"source": " ".join(words), "reference": " ".join(tags), "output": " ".join(output)}
-            for (words, _, tags), output in zip(self._dev[:SHOWN], self._outputs, strict=False)
+            {"source": shown, "reference": " ".join(labels), "output": " ".join(map(spelled, output))}
+            for (shown, _, labels), output in zip(self._dev[:SHOWN], self._outputs, strict=False)
         ]
 
 
-def own_scores(
-    settings: TaggerSettings, gold: Sequence[list[str]], found: Sequence[list[str]], measured: dict[str, Any]
-) -> dict[str, float]:
-    """The user's measures of the tags of all words, one after the other."""
-    truth, answers = ([tag for tags in rows for tag in tags] for rows in (gold, found))
-    return own_measures(settings, truth, answers, measured)
+def squared_errors(outputs: Tensor, truth: Tensor) -> Tensor:
+    """(z − y)² of each of ``(n,)`` numbers."""
+    return (outputs - truth).square()
+
+
+def entropies(outputs: Tensor, truth: Tensor) -> Tensor:
+    """The binary cross entropy of each of ``(n, K)`` classes."""
+    return F.binary_cross_entropy_with_logits(outputs, truth, reduction="none")
+
+
+def outline(x: Any) -> str:
+    """A few numbers that stand for a sequence of frames."""
+    head = " ".join(f"{value:.3g}" for value in x.ravel()[:8])
+    return f"{x.shape[0]} × {x.shape[1]}: {head} …"
+
+
+def spelled(label: Any) -> str:
+    """An answer as it is written: a tag, ``a|b`` of several, a number with six digits."""
+    if isinstance(label, list):
+        return SEPARATOR.join(map(str, label)) or NONE
+    return f"{label:.6g}" if isinstance(label, float) else str(label)
 
 
 @torch.no_grad()
-def decode(
-    model: Tagger, sentences: list[Words], *, probabilities: bool = False, strict: bool = False
-) -> tuple[list[list[int]], list[list[float]]]:
-    """The best tags of every sentence and, if asked for, how probable each of them is by itself.
+def answers(
+    model: Tagger, targets: Targets, sequences: list[Any], threshold: float, *, strict: bool = False
+) -> tuple[list[list[Any]], list[NDArray[np.float64]]]:
+    """The labels of every sequence, and ``(time, classes)`` how probable each class is by itself (of numbers nothing).
 
-    ``strict``: scores that are not finite are a `NotFiniteError` with the sentence's number.
+    Of one class the best that the rules allow, of several those above ``threshold``. ``strict``: outputs that are not
+    finite are a `NotFiniteError` with the sequence's number.
     """
-    paths: list[list[int]] = [[] for _ in sentences]
-    chances: list[list[float]] = [[] for _ in sentences]
-    filled = [i for i, sentence in enumerate(sentences) if len(sentence)]
+    labels: list[list[Any]] = [[] for _ in sequences]
+    shares: list[NDArray[np.float64]] = [np.zeros((0, len(targets.names)))] * len(sequences)
+    filled = [i for i, sequence in enumerate(sequences) if len(sequence)]
     device = next(model.parameters()).device
-    for batch in reading_batches([sentences[i] for i in filled]):
+    names = targets.values
+    for batch in reading_batches([sequences[i] for i in filled]):
         t = batch.tensors(device)
+        places, lengths = [filled[i] for i in batch.indices], [len(row) for row in batch.words]
         emissions = model(t.source, t.lengths)
         if strict:
-            _check_emissions(
-                emissions, [len(words) for words in batch.words], [filled[i] for i in batch.indices]
-            )
-        best = model.decode(emissions, t.lengths)
-        rows = best.tolist()
-        if probabilities:
-            found = model.marginals(emissions, t.lengths).gather(2, best.unsqueeze(2)).squeeze(2).tolist()
-        for row, place in enumerate(batch.indices):
-            length = len(batch.words[row])
-            paths[filled[place]] = rows[row][:length]
-            if probabilities:
-                chances[filled[place]] = found[row][:length]
-    return paths, chances
+            _check_emissions(emissions, lengths, places)
+        found, chances = _of_kind(model, targets.kind, emissions, t.lengths, threshold)
+        for row, (place, length) in enumerate(zip(places, lengths, strict=True)):
+            shares[place] = chances[row, :length]
+            if targets.kind == "number":
+                labels[place] = targets.numbers(found[row, :length]).tolist()
+            elif targets.kind == "class":
+                labels[place] = [names[i] for i in found[row, :length].tolist()]
+            else:
+                labels[place] = [[names[i] for i in np.flatnonzero(here)] for here in found[row, :length]]
+    return labels, shares
+
+
+def _of_kind(
+    model: Tagger, kind: str, emissions: Tensor, lengths: Tensor, threshold: float
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Outputs ``(batch, time, …)``: the number of the best class, a table of those above ``threshold``, or a number; and the
+    probabilities of the classes."""
+    if kind == "number":
+        return emissions.double().cpu().numpy(), np.zeros((*emissions.shape[:2], 0))
+    if kind == "class":
+        chances = model.marginals(emissions, lengths).double().cpu().numpy()
+        return model.decode(emissions, lengths).cpu().numpy(), chances
+    chances = emissions.double().sigmoid().cpu().numpy()
+    return chances >= threshold, chances
 
 
 def _check_emissions(emissions: Tensor, lengths: list[int], places: list[int]) -> None:
@@ -229,4 +274,4 @@ def _check_emissions(emissions: Tensor, lengths: list[int], places: list[int]) -
         if not bool(torch.isfinite(row[:length]).all())
     ]
     if bad:
-        raise NotFiniteError(f"sentence {min(bad) + 1}")
+        raise NotFiniteError(f"input {min(bad) + 1}")

@@ -1,77 +1,93 @@
-"""A look into a tagger while it reads one sentence."""
+"""A look into a tagger while it reads one sentence, or one sequence of frames."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.data.labelled_targets import Targets
+from anaphora.data.vectors import as_sequence
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.looking import facts_of
-from anaphora.tasks.tag.objective import reading_batches
+from anaphora.tasks.looking import facts_of, numbers
+from anaphora.tasks.tag.objective import answers, entropies, outline, reading_batches, squared_errors
 
 if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger
 
 
-def probe_tagger(
-    m: Tagger, sentence: str | Sequence[str], target: str | Sequence[str] | None, what: Sequence[str]
-) -> Trace:
-    """States, gates and attention over the words, and ``probabilities`` (time, symbol) of the tags. The loss is that of
-    the tags in ``target``, or of the model's own. Of an HMM its trellis instead."""
-    (words,) = m._words([sentence])
-    if not words:
-        raise DataError("the sentence is empty; give some words.")
-    tags = list(m.learnt_.tags)
-    facts = facts_of(m, " ".join(words))
-    model = m.model_
-    if isinstance(model, HMMTagger):
-        arrays = {
-            "smoothed": Array(("time", "state"), model.marginals(words)),
-            "viterbi": Array(("time",), np.asarray(model.decode(words))),
-        }
-        return Trace({"time": words, "state": tags}, arrays, facts)
-    (batch,) = reading_batches(m._reader.read([words]))
+def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Sequence[str]) -> Trace:
+    """States, gates and attention over the words or frames, and ``probabilities`` (time, symbol) of the tags. The loss is that
+    of the labels in ``target``, or of the model's own (of numbers the squared output). Of an HMM its trellis instead."""
+    model, targets = m.model_, m.targets_
+    if m.framewise:
+        x = numbers(x) if isinstance(x, str) else x
+        (encoded,) = m._reader.read([x])
+        places = [str(number) for number in range(1, len(encoded) + 1)]
+        facts = facts_of(m, outline(as_sequence(x, "the input")))
+    else:
+        (words,) = m._words([x])
+        if not words:
+            raise DataError("the sentence is empty; give some words.")
+        places, facts = words, facts_of(m, " ".join(words))
+        if isinstance(model, HMMTagger):
+            arrays = {
+                "smoothed": Array(("time", "state"), model.marginals(words)),
+                "viterbi": Array(("time",), np.asarray(model.decode(words))),
+            }
+            return Trace({"time": words, "state": list(targets.names)}, arrays, facts)
+        (encoded,) = m._reader.read([words])
+    assert not isinstance(model, HMMTagger)  # it reads words
+    (batch,) = reading_batches([encoded])
     t = batch.tensors(next(model.parameters()).device)
-    with torch.no_grad():
-        emissions = model.eval()(t.source, t.lengths)
-        own = model.decode(emissions, t.lengths)[0]
-        marginals = model.marginals(emissions, t.lengths)[0]
-    wanted = own if target is None else _numbers(target, tags, len(words)).to(own.device)
+    (own,), (shares,) = answers(model.eval(), targets, [encoded], m.settings_.threshold)
+    given = target.replace("\t", " ").split() if isinstance(target, str) else target
+    wanted = _encoded(targets, own if given is None else list(given), len(places))
+    truth = torch.from_numpy(wanted).to(t.source.device)
 
     def losses(scores: Tensor) -> Tensor:
-        return F.cross_entropy(scores[0], wanted, reduction="none")
+        if targets.kind == "class":
+            return F.cross_entropy(scores[0], truth, reduction="none")
+        if targets.kind == "classes":
+            return entropies(scores[0], truth).sum(-1)
+        return squared_errors(scores[0, :, 0], torch.zeros_like(truth) if target is None else truth)
 
-    trace, _ = probe_reading(
-        model, lambda: model(t.source, t.lengths), places=words, facts=facts, losses=losses, what=what
+    trace, outputs = probe_reading(
+        model, lambda: model(t.source, t.lengths), places=places, facts=facts, losses=losses, what=what
     )
-    shares = marginals.double().cpu().numpy()
-    best = np.argsort(-shares, axis=1, kind="stable")[:, :5]
-    top = [
-        {
-            "pieces": [tags[i] for i in row],
-            "log_probs": [float(np.log(max(shares[t_, i], 1e-30))) for i in row],
-        }
-        for t_, row in enumerate(best.tolist())
-    ]
+    if targets.kind == "number":
+        found = targets.numbers(outputs[0].double().cpu().numpy())
+        return replace(trace, arrays={**trace.arrays, "outputs": Array(("time",), found)})
     arrays = {**trace.arrays, "probabilities": Array(("time", "symbol"), shares)}
-    return replace(
-        trace, tokens={**trace.tokens, "symbol": tags}, arrays=arrays, tables={**trace.tables, "top": top}
-    )
+    tokens = {**trace.tokens, "symbol": list(targets.names)}
+    return replace(trace, tokens=tokens, arrays=arrays, tables={**trace.tables, "top": _top(targets, shares)})
 
 
-def _numbers(target: str | Sequence[str], tags: list[str], count: int) -> Tensor:
-    given = target.split() if isinstance(target, str) else list(target)
-    unknown = [tag for tag in given if tag not in tags]
-    if unknown or len(given) != count:
-        reason = f"{unknown[0]} is no tag" if unknown else f"there are {len(given)} tags for {count} words"
+def _top(targets: Targets, shares: Any) -> list[dict[str, Any]]:
+    """The five most probable labels of every place."""
+    best = np.argsort(-shares, axis=1, kind="stable")[:, :5].tolist()
+    return [
+        {
+            "pieces": [targets.names[i] for i in row],
+            "log_probs": [float(np.log(max(here[i], 1e-30))) for i in row],
+        }
+        for row, here in zip(best, shares, strict=True)
+    ]
+
+
+def _encoded(targets: Targets, labels: list[Any], count: int) -> Any:
+    """The labels as numbers, one for each place, or an `AnaphoraError` that says what is wrong with them."""
+    texts = ["|".join(map(str, one)) or "-" if isinstance(one, list) else str(one) for one in labels]
+    unknown = [text for text in texts if targets.kind == "class" and text not in targets.names]
+    if unknown or len(texts) != count:
+        reason = f"{unknown[0]} is no tag" if unknown else f"there are {len(texts)} tags for {count} words"
         raise AnaphoraError(f"the target cannot be used: {reason}.")
-    return torch.tensor([tags.index(tag) for tag in given])
+    return targets.encode(texts)

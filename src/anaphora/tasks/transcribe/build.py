@@ -46,17 +46,16 @@ def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) ->
 
 
 def _listener(s: TranscriberSettings, features: int) -> Listener:
-    if s.model == "conv-ctc" and s.encoder == "auto":
-        front = Subsampling(features, s.hidden, s.subsample)
-        return Listener(front, ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout))
-    if s.model == "transformer-ctc" and s.encoder == "auto":
-        front = Subsampling(features, s.hidden, s.subsample)
-        return Listener(
-            front,
-            transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=-(-s.max_tokens // s.subsample)),
-        )
     network = frame_network(s, features, s.hidden)
-    plain = Stacking(network.width if network else features, s.subsample)
+    read = network.width if network else features
+    if s.model in ("conv-ctc", "transformer-ctc") and s.encoder == "auto":
+        halved = Subsampling(read, s.hidden, s.subsample)
+        front = Framed(network, halved) if network else halved
+        if s.model == "conv-ctc":
+            return Listener(front, ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout))
+        places = -(-s.max_tokens // s.subsample)
+        return Listener(front, transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=places))
+    plain = Stacking(read, s.subsample)
     stacked = Framed(network, plain) if network else plain
     if own := own_encoder("transcribe", s, VectorInput(stacked.width), dropout=0.0):
         return Listener(stacked, own)

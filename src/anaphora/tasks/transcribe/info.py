@@ -164,9 +164,9 @@ class TranscriberSettings(
 _ALWAYS: Uses = (
     EncoderSettings,
     *(SoundSettings, TextSettings, TrainingSettings, StackSettings),
-    *("subsample", "valid_examples", "metric"),
+    *(FrameSettings, "subsample", "valid_examples", "metric"),
 )
-_RECURRENT: Uses = (RecurrentSettings, DirectionSettings, FrameSettings)
+_RECURRENT: Uses = (RecurrentSettings, DirectionSettings)
 _WRITING: Uses = (
     *(*_ALWAYS, *_RECURRENT, EmbeddingSettings),
     *("attention", "order_weight", "label_smoothing", "teacher_forcing", "forcing_schedule"),
