@@ -666,13 +666,15 @@ class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, Embed
     tokens: Literal["char", "word", "bpe"]
     """What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte pair encoding. Default: 'word'."""
     max_tokens: int
-    """Longer questions are left out of training (and counted); at prediction they are cut, with a warning. Default: 64."""
+    """Longer questions are left out of training (and counted); at prediction they are cut, with a warning. Of a dialogue the last so many symbols are read. Default: 64."""
     looks: int
     """How many places of the picture a question looks at, side by side. Default: 4."""
     label_smoothing: float
     """Share of the target probability spread over all answers. Default: 0.0."""
     answers: int
     """Most answers that can be given: the commonest of the training data; other questions teach nothing. Default: 3000."""
+    history: int
+    """Dialogue: so many of the questions about the same picture that came before, with their answers, are read before each question. Default: 0."""
     metric: Literal["accuracy", "loss"] | str
     """The dev measure that decides which weights are best. Default: 'accuracy'."""
     batch_tokens: int

@@ -27,7 +27,7 @@ alone are right for about four in ten.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -147,7 +147,8 @@ class SceneCorpus(Embedded):
 
     def write(self, place: Path, variant: str, split: str, size: int) -> None:
         """Fill a folder: ``00000.png`` …; ``captions.tsv`` with picture and references; ``questions.tsv`` with
-        picture, question and answer; ``places.jsonl`` with the objects of each picture."""
+        picture, question and answer; ``dialogues.tsv`` with questions that need the ones before them; ``places.jsonl`` with
+        the objects of each picture."""
         place.mkdir(parents=True, exist_ok=True)
         scenes = self.generate(variant, split, size)
         for number, scene in enumerate(scenes):
@@ -163,8 +164,27 @@ class SceneCorpus(Embedded):
             for number, scene in enumerate(scenes)
         ]
         texts = {"captions.tsv": _captions(scenes), "questions.tsv": "".join(asked)}
+        texts["dialogues.tsv"] = "".join(
+            f"{_file(number)}\t{question}\t{answer}\n"
+            for number, scene in enumerate(scenes)
+            for question, answer in dialogue(scene.objects)
+        )
         for name, text in {**texts, "places.jsonl": "".join(places)}.items():
             (place / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+def dialogue(objects: Sequence[Item]) -> list[tuple[str, str]]:
+    """Three questions about the first object whose shape no other has, the last two of which only call it "it"; none where
+    there is no such object."""
+    shapes = [item.shape for item in objects]
+    alone = next((item for item in objects if shapes.count(item.shape) == 1), None)
+    if alone is None:
+        return []
+    return [
+        (f"is there a {alone.shape} ?", "yes"),
+        ("what colour is it ?", alone.colour),
+        ("what size is it ?", alone.size),
+    ]
 
 
 def _file(number: int) -> str:

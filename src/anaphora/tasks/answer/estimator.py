@@ -21,7 +21,7 @@ from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
-from anaphora.tasks.answer.inference import Answer, Row, among, group, respond_to, rows_of
+from anaphora.tasks.answer.inference import Answer, Row, among, choices_of, group, respond_to, rows_of, spoken
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
 from anaphora.tasks.answer.metrics import answers_judged, by_kind
 from anaphora.tasks.answer.objective import (
@@ -78,7 +78,7 @@ class Answerer(PictureEstimator):
     def _learn(self, data: PictureList) -> None:
         s = self.settings_
         rows = [row for about in data.texts for row in about]
-        self.tokenizer_ = learn_tokenizer(s, (row[0] for row in rows))
+        self.tokenizer_ = learn_tokenizer(s, (text for about in self._texts(data) for text in about))
         counts = Counter(row[1] for row in rows)
         if len(counts) < 2:
             raise DataError(
@@ -135,8 +135,14 @@ class Answerer(PictureEstimator):
 
     def _questions(self, data: PictureList) -> list[list[Ids]]:
         """The questions about each picture as symbols."""
-        encoded = iter(self._encode([row[0] for about in data.texts for row in about]))
+        encoded = iter(self._encode([text for about in self._texts(data) for text in about]))
         return [[next(encoded) for _ in about] for about in data.texts]
+
+    def _texts(self, data: PictureList) -> list[list[str]]:
+        """What is read for each question: itself, after those about the picture that came before, with their answers."""
+        history = self.settings_.history
+        said = [[(row[0], row[1]) for row in about] for about in data.texts]
+        return [[spoken(about[:i], about[i][0], history) for i in range(len(about))] for about in said]
 
     def _numbers(self, data: PictureList) -> list[list[int]]:
         """The answers about each picture by their numbers; those that training does not know are `UNKNOWN`."""
@@ -173,7 +179,8 @@ class Answerer(PictureEstimator):
     def predict(self, inputs: Iterable[Any], *, details: bool = False) -> list[str] | list[Answer]:
         """The answer to each ``(picture, question)``; with ``details`` each is an `Answer` with its probability.
 
-        Of ``(picture, question, choices)`` the best of the choices, a list or ``a|b|c``.
+        Of ``(picture, question, choices)`` the best of the choices, a list or ``a|b|c``. With ``history`` a question may
+        be a dialogue, ``[(question, answer), …, question]``.
         """
         scores = self._scores(self._rows(inputs))
         found = [self.answers_[int(i)] for i in scores.argmax(1)]
@@ -188,7 +195,7 @@ class Answerer(PictureEstimator):
 
     def _rows(self, inputs: Iterable[Any]) -> list[Row]:
         self._check_trained()
-        return rows_of(inputs, self.size, self.answers_)
+        return rows_of(inputs, self.size, self.answers_, self.settings_.history)
 
     @whatever_the_batch
     def score(
@@ -201,16 +208,22 @@ class Answerer(PictureEstimator):
         **options: Any,
     ) -> dict[str, Any]:
         """Accuracy in percent: of all questions, and of each kind of question (named by a fourth column of the data,
-        else by the question's first two words). ``majority`` is that of always giving the commonest answer."""
+        else by the question's first two words). ``majority`` is that of always giving the commonest answer.
+
+        With ``choices`` the fourth column lists the answers to choose among, ``a|b|c``, and ``guess`` is the accuracy of
+        choosing blindly. With ``history`` the answers before a question are those of the data."""
         self._check_trained()
-        build(AnswerOptions, options, owner="score")
+        chosen = build(AnswerOptions, options, owner="score")
         fields = {"source_field": source_field, "target_field": target_field}
         pictures = self._open_test(data, bad_rows, **fields)
         self.model_.eval()
         scores = score_questions(self.model_, self._asked(pictures))
         check_finite(scores, "question")
-        found = scores.argmax(1)
         rows = [row for about in pictures.texts for row in about]
+        several = choices_of(rows, self.answers_) if chosen.choices else []
+        if several:
+            scores, rows = among(scores, several), [row[:2] for row in rows]
+        found = scores.argmax(1)
         right = [self.answers_[int(i)] == row[1] for i, row in zip(found, rows, strict=True)]
         commonest = Counter(row[1] for row in rows).most_common(1)[0][1]
         skipped = sum(pictures.facts.get("skipped", {}).values())
@@ -222,6 +235,7 @@ class Answerer(PictureEstimator):
             **({"skipped": skipped} if skipped else {}),
             "accuracy": 100.0 * float(np.mean(right)),
             "majority": 100.0 * commonest / len(rows),
+            **({"guess": 100.0 * float(np.mean([1 / len(one) for one in several]))} if several else {}),
             "by_kind": by_kind(rows, right),
             **own,
         }
@@ -272,11 +286,12 @@ class Answerer(PictureEstimator):
         asked, order = group(rows, self._cut(self._encode([row.question for row in rows])))
         found: Numbers = score_questions(self.model_, asked)[order]
         check_finite(found, "input")
-        chosen: Numbers = among(found, rows)
+        chosen: Numbers = among(found, [row.choices for row in rows])
         return chosen
 
     def _encode(self, questions: list[str]) -> list[Ids]:
-        return [np.array(ids, dtype=np.int32) for ids in self.tokenizer_.encode_batch(questions)]
+        found = [np.array(ids, dtype=np.int32) for ids in self.tokenizer_.encode_batch(questions)]
+        return [ids[-self.settings_.max_tokens :] for ids in found] if self.settings_.history else found
 
     def _cut(self, questions: list[Ids]) -> list[Ids]:
         longest = self.settings_.max_tokens

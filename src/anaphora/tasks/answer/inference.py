@@ -47,9 +47,46 @@ class Row(NamedTuple):
     """Numbers of the answers to choose among; all of them if none is named."""
 
 
-def rows_of(inputs: Iterable[Any], size: Size, answers: Sequence[str]) -> list[Row]:
+def spoken(turns: Sequence[tuple[str, str]], question: str, history: int) -> str:
+    """The question after the last ``history`` turns (question, answer) of the dialogue."""
+    before = [f"{asked} {answer}" for asked, answer in turns[len(turns) - min(history, len(turns)) :]]
+    return " ".join([*before, question])
+
+
+class Dialogues:
+    """Questions about one picture in order, each answered with those before it and the model's own answers in mind."""
+
+    def __init__(self, model: Answerer):
+        self.model = model
+        self._turns: dict[Any, list[tuple[str, str]]] = {}
+
+    def scores(self, rows: Sequence[Row]) -> Any:
+        """Scores ``(rows, answers)``; what was said before goes on in the next call."""
+        history, answers = self.model.settings_.history, self.model.answers_
+        if not history:
+            return self.model._scores(rows)
+        found = np.zeros((len(rows), len(answers)))
+        rounds: list[list[int]] = []
+        seen: dict[Any, int] = {}
+        for number, row in enumerate(rows):
+            turn = seen[row.key] = seen.get(row.key, -1) + 1
+            rounds += [[]] * (turn == len(rounds))
+            rounds[turn] = [*rounds[turn], number]
+        for numbers in rounds:  # the first question about each picture, then the second …
+            asked = [
+                rows[i]._replace(question=spoken(self._turns.get(rows[i].key, []), rows[i].question, history))
+                for i in numbers
+            ]
+            found[numbers] = self.model._scores(asked)
+            for i in numbers:
+                turns = self._turns.setdefault(rows[i].key, [])
+                turns.append((rows[i].question, answers[int(found[i].argmax())]))
+        return found
+
+
+def rows_of(inputs: Iterable[Any], size: Size, answers: Sequence[str], history: int = 0) -> list[Row]:
     """Pairs ``(picture, question)`` or triples ``(picture, question, choices)`` from Python; a picture that is given again
-    is read once."""
+    is read once. A question may also be a dialogue: a list that ends with it, after (question, answer) pairs."""
     if isinstance(inputs, str | Path):
         raise DataError("predict takes a list of pairs (picture, question): write [(picture, question)].")
     rows: list[Row] = []
@@ -57,9 +94,13 @@ def rows_of(inputs: Iterable[Any], size: Size, answers: Sequence[str]) -> list[R
     held = list(inputs)  # so that no array is freed and its identity given to another
     for number, given in enumerate(held, start=1):
         where = f"input {number}"
-        if not isinstance(given, tuple | list) or len(given) not in (2, 3) or not isinstance(given[1], str):
+        if not isinstance(given, tuple | list) or len(given) not in (2, 3):
             raise DataError(f"{where} is not a pair of a picture and a question; give (picture, question).")
         picture, question, *rest = given
+        if isinstance(question, list | tuple):
+            question = _dialogue(question, history, where)
+        if not isinstance(question, str):
+            raise DataError(f"{where} is not a pair of a picture and a question; give (picture, question).")
         if problem := text_problem(question):
             raise DataError(f"{where} has {problem} for a question; ask something.")
         named = isinstance(picture, str | Path)
@@ -72,6 +113,21 @@ def rows_of(inputs: Iterable[Any], size: Size, answers: Sequence[str]) -> list[R
             raise DataError(f"{where}: {error}") from None
         rows.append(Row(key, seen[key], question, choices))
     return rows
+
+
+def _dialogue(given: Sequence[Any], history: int, where: str) -> str:
+    """``[(question, answer), …, question]`` as it is read."""
+    if not history:
+        raise DataError(
+            f"{where} is a dialogue, but the model was trained on single questions; train with history."
+        )
+    *turns, last = given if given else ("",)
+    pairs = [turn for turn in turns if isinstance(turn, tuple | list) and len(turn) == 2]
+    if len(pairs) < len(turns) or not isinstance(last, str):
+        raise DataError(
+            f"{where}: a dialogue is a list of (question, answer) pairs and a question in the end."
+        )
+    return spoken([(str(question), str(answer)) for question, answer in pairs], last, history)
 
 
 def _choices(given: Any, answers: Sequence[str]) -> tuple[int, ...]:
@@ -88,13 +144,28 @@ def _choices(given: Any, answers: Sequence[str]) -> tuple[int, ...]:
     return tuple(answers.index(name) for name in names)
 
 
-def among(scores: Any, rows: Sequence[Row]) -> Any:
+def choices_of(rows: Sequence[Sequence[str]], answers: Sequence[str]) -> list[tuple[int, ...]]:
+    """The answers to choose among in the fourth column of each row (question, answer, choices)."""
+    found = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            found.append(_choices(row[2], answers) if len(row) > 2 else ())
+        except DataError as error:
+            raise DataError(f"question {number} ({row[0][:40]}): {error}") from None
+        if not found[-1]:
+            raise DataError(
+                f"question {number} ({row[0][:40]}) has no choices; write picture⇥question⇥answer⇥a|b|c."
+            )
+    return found
+
+
+def among(scores: Any, choices: Sequence[Sequence[int]]) -> Any:
     """``scores`` ``(rows, answers)`` with −∞ for the answers that a row does not let the model choose."""
     found = scores.copy()
-    for number, row in enumerate(rows):
-        if row.choices:
+    for number, few in enumerate(choices):
+        if few:
             others = np.ones(scores.shape[1], dtype=bool)
-            others[list(row.choices)] = False
+            others[list(few)] = False
             found[number, others] = -np.inf
     return found
 
@@ -116,6 +187,7 @@ def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator
     folder = Path() if source == "-" else Path(source).parent
     name = "standard input" if source == "-" else source
     number = wrong = 0
+    dialogues = Dialogues(model)
     for lines in list_lines(source, QUESTIONS[:2], model._trained_on):
         read: list[Row | str] = []
         first = number + 1
@@ -131,7 +203,7 @@ def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator
                     break
                 read.append(problem)
                 wrong += 1
-        yield from _answered(model, read, lines, first, options)
+        yield from _answered(dialogues, read, lines, first, options)
         if len(read) < len(lines):
             raise DataError(str(problem))
     if wrong:
@@ -139,11 +211,11 @@ def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator
 
 
 def _answered(
-    model: Answerer, read: list[Row | str], lines: list[str], first: int, options: AnswerOptions
+    dialogues: Dialogues, read: list[Row | str], lines: list[str], first: int, options: AnswerOptions
 ) -> Iterator[Response]:
     """A response for each line that was read, the first of which has the number ``first``."""
-    asked = [row for row in read if isinstance(row, Row)]
-    scores = model._scores(asked) if asked else np.zeros((0, 1))
+    asked, model = [row for row in read if isinstance(row, Row)], dialogues.model
+    scores = dialogues.scores(asked) if asked else np.zeros((0, 1))
     shares = iter(np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)))
     for number, (row, line) in enumerate(zip(read, lines, strict=False), start=first):
         head: dict[str, Any] = {"line": number}

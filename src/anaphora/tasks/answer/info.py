@@ -43,13 +43,21 @@ class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, HoldoutSe
         ge=2,
         description="Most answers that can be given: the commonest of the training data; other questions teach nothing.",
     )
+    history: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Dialogue: so many of the questions about the same picture that came before, with their answers, are read "
+        "before each question.",
+    )
     metric: Annotated[Literal["accuracy", "loss"], OwnMetric()] = Field(
         "accuracy", description="The dev measure that decides which weights are best."
     )
     max_tokens: int = Field(
         64,
         ge=2,
-        description="Longer questions are left out of training (and counted); at prediction they are cut, with a warning.",
+        description="Longer questions are left out of training (and counted); at prediction they are cut, with a warning. Of a "
+        "dialogue the last so many symbols are read.",
     )
 
 
@@ -59,7 +67,8 @@ class AnswerOptions(Settings):
     top: int = Field(1, ge=1, le=1000, description="Answers given to each question, the most probable first.")
     choices: bool = Field(
         False,
-        description="Multiple choice: the third column of each row lists the answers to choose among, written a|b|c.",
+        description="Multiple choice: the third column of each row (for score, the fourth) lists the answers to choose among, "
+        "written a|b|c.",
     )
     bad_rows: Literal["strict", "skip"] = Field(
         "strict",
@@ -74,6 +83,7 @@ _ALWAYS: Uses = (
     StackSettings,
     "label_smoothing",
     "answers",
+    "history",
     "metric",
     "picture_size",
 )
