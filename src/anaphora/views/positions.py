@@ -13,14 +13,14 @@ from anaphora.views.picture import Picture
 
 TITLE = "Codes of positions"
 READING = (
-    "Above, the share of right answers to the question which letter is the fourth, in rows as long as those of training and "
-    "in longer ones. Below, how large the code of each place is: counting grows without bound, until it drowns the symbols. "
+    "Above, the share of right answers to the question which letter stands two places before, in rows as long as those of "
+    "training, and at places of longer rows that training has never seen. Below, how large the code of each place is: counting grows without bound, until it drowns the symbols. "
     "Last, how far neighbours are apart: dividing makes a step smaller the longer the row is, so that no place has a code of "
     "its own; binary digits jump, so that near places may look far apart; sines keep the same step everywhere."
 )
 CAUTION = (
-    "One small model, one easy problem, one seed: places are few here, so that counting and binary digits may still do. "
-    "Learned vectors exist only for places that training has seen."
+    "One small model, one easy problem, one seed, few steps: with more of them other codes may come up. No code here carries "
+    "far beyond the lengths of training; learned vectors exist only for places that training has seen."
 )
 
 
@@ -49,14 +49,16 @@ def positions(found: Mapping[str, Any]) -> Panels:
         _chart(codes, "sizes", "How large the code is", "‖P[p]‖"),
         _chart(codes, "steps", "How far neighbours are apart", "‖P[p+1] − P[p]‖"),
     ]
-    subtitle = f"{found['examples']} test rows per point · bands: 95 % Wilson intervals"
+    subtitle = (
+        f"{found['examples']} test rows per point · bands: 95 % Wilson intervals as if a row were one answer"
+    )
     return Panels(TITLE, subtitle, charts, notes=table(found), reading=READING, caution=CAUTION)
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
     """A line for each code."""
     return [
-        f"{name}: {row['trained']:.1%} right ({row['longer']:.1%} in longer rows), largest value {row['largest']:.3g}, "
+        f"{name}: {row['trained']:.1%} right ({row['longer']:.1%} at places never seen), largest value {row['largest']:.3g}, "
         f"steps {row['least_step']:.2g} to {row['greatest_step']:.2g}, moves by {row['shift']:.2g} in a longer row"
         for name, row in found["codes"].items()
     ]

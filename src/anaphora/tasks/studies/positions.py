@@ -1,7 +1,9 @@
 """Which codes of positions work? Counting, dividing, binary digits, sines and learned vectors, tried on one problem.
 
-A Transformer sees a set. Of rows of letters the fourth one is asked for, so a model must know which place is which.
-Beside the answers there is what the codes look like: how large they get, how far neighbours are apart, and whether a place
+A Transformer sees a set. At every place of a row of letters the one two places before is asked for, so a model must find a
+place from another: the score of two places is a product q · k, which is linear in a count (or a share of the length), so that
+nothing in the middle can be singled out by it, and which would have to carry in binary digits; sines turn a shift into a
+product. Beside the answers there is what the codes look like: how large they get, how far neighbours are apart, and whether a place
 has the same code in a longer row.
 """
 
@@ -12,22 +14,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.encoders import TransformerEncoder
 from anaphora.models.memory import Memory
+from anaphora.models.tagger import Tagger as Model
 from anaphora.nn.attention import masks
 from anaphora.nn.positions import Learned, Sinusoidal
-from anaphora.tasks.classify.estimator import Classifier
 from anaphora.tasks.studies.parts import Parts
+from anaphora.tasks.tag.estimator import Tagger
 from anaphora.training.progress import Reporter
 
 CODES = ("none", "counting", "dividing", "binary", "sinusoidal", "learned")
 LETTERS = "abcdefgh"
-ASKED = 3
-"""The place whose letter is asked for, counted from 0."""
+BACK = 2
+"""How many places back the letter is that is asked for; before it there is nothing, ``-``."""
 TRAINED = (4, 20)
 """Least and most places of a row in training."""
 LONGER = (21, 32)
@@ -36,13 +39,12 @@ PLACES = 64
 """Places for which there is a learned vector, and at which codes are looked at."""
 SETTINGS: dict[str, Any] = {
     "model": "transformer",
-    "tokens": "char",
-    "vocab_size": 32,
+    "characters": "none",
+    "hide_rare": 0.0,
     "hidden": 32,
     "layers": 2,
     "heads": 4,
     "feedforward": 64,
-    "pooling": "attention",
     "dropout": 0.0,
     "lr": 2e-3,
     "warmup": 50,
@@ -56,7 +58,7 @@ SETTINGS: dict[str, Any] = {
     "device": "cpu",
 }
 EXAMPLES = 4000
-TESTED = 500
+TESTED = 200
 
 
 class Code(nn.Module):
@@ -105,14 +107,13 @@ class CodedEncoder(nn.Module):
         return Memory(self.stack(self.embedding(source) + self.code(lengths, source.shape[1]), mask), mask)
 
 
-class CodedClassifier(Classifier):
-    """A Transformer classifier with another code of positions."""
+class CodedTagger(Tagger):
+    """A Transformer tagger with another code of positions."""
 
     code = "none"
 
-    def _fresh_model(self) -> SequenceClassifier:
+    def _fresh_model(self) -> Model:
         model = super()._fresh_model()
-        assert isinstance(model, SequenceClassifier)
         assert isinstance(model.encoder, TransformerEncoder)
         model.encoder = CodedEncoder(model.encoder, Code(self.code, model.encoder.width))
         return model
@@ -128,16 +129,16 @@ def positions(
     """Train a small Transformer with each code; how often it is right, and what the code looks like.
 
     ``codes`` of the result: for each, ``trained`` and ``longer``, the shares of right answers in rows as long as in
-    training and in longer ones; ``largest``, the greatest value of the code at `PLACES` places; ``least_step`` and
+    training, and at the places of longer rows that training has never seen; ``largest``, the greatest value of the code at `PLACES` places; ``least_step`` and
     ``greatest_step``, the distance ‖P[p + 1] − P[p]‖ of neighbours; ``shift``, by how much the code of a place changes
     when the row gets longer. ``sizes`` and ``steps`` hold ‖P[p]‖ and the distances for the picture.
     """
     report = reporter or Reporter()
     chosen = {**SETTINGS, **(settings or {})}
-    models: dict[str, Classifier] = {}
+    models: dict[str, CodedTagger] = {}
     for code in codes:
-        models[code] = CodedClassifier(**chosen)
-        models[code].code = code  # type: ignore[attr-defined]
+        models[code] = CodedTagger(**chosen)
+        models[code].code = code
     parts = Parts(out, "positions", {"settings": chosen, "examples": EXAMPLES}, names="|".join(CODES))
     rows = {code: _properties(Code(code, chosen["hidden"])) for code in codes}
     for number, code in enumerate(codes, start=1):
@@ -149,13 +150,12 @@ def positions(
             )
             if model.result_.stopped == "interrupted":
                 raise KeyboardInterrupt
-            shares = {"trained": TRAINED, "longer": LONGER}
             result = {
-                name: model.score(examples(TESTED, lengths, 2))["accuracy"] / 100
-                for name, lengths in shares.items()
+                "trained": _right(model, TRAINED, BACK),
+                "longer": _right(model, LONGER, TRAINED[1]),
             }
             if code == "learned":
-                learned = model.model_.get_submodule("encoder.code")
+                learned = model.model_.encoder.code  # type: ignore[union-attr]
                 assert isinstance(learned, Code)
                 result["properties"] = _properties(learned.cpu())
             parts.keep(code, result)
@@ -164,14 +164,23 @@ def positions(
     return {"study": "positions", "examples": TESTED, "guess": 1 / len(LETTERS), "codes": rows}
 
 
-def examples(count: int, lengths: tuple[int, int], seed: int) -> list[tuple[str, str]]:
-    """Rows of letters, and the fourth letter of each; the same for the same seed."""
+def examples(count: int, lengths: tuple[int, int], seed: int) -> list[tuple[list[str], list[str]]]:
+    """Rows of letters, and for every place the letter two places before; the same for the same seed."""
     draw = random.Random(seed * 1000 + lengths[0])
-    found = []
-    for _ in range(count):
-        row = draw.choices(LETTERS, k=draw.randint(*lengths))
-        found.append(("".join(row), row[ASKED]))
-    return found
+    rows = [draw.choices(LETTERS, k=draw.randint(*lengths)) for _ in range(count)]
+    return [(row, ["-"] * BACK + row[:-BACK]) for row in rows]
+
+
+def _right(model: Tagger, lengths: tuple[int, int], first: int) -> float:
+    """The share of right answers from place ``first`` on, in rows that were not trained on."""
+    rows = examples(TESTED, lengths, 2)
+    found = model.predict([row for row, _ in rows])
+    answers = [
+        said == meant
+        for one, (_, wanted) in zip(found, rows, strict=True)
+        for said, meant in zip(one[first:], wanted[first:], strict=True)
+    ]
+    return float(np.mean(answers))
 
 
 @torch.no_grad()
