@@ -32,16 +32,36 @@ class GaussianRead(nn.Module):
     def forward(self, picture: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """picture ``(batch, rows, columns, channels)``, h ``(batch, states)`` -> patch ``(batch, N, N, channels)``, and
         x, y of its centre (from the left upper corner) and its side in pixels, ``(batch, 3)``."""
-        rows, columns = picture.shape[1:3]
-        x, y, log_variance, log_stride, log_strength = self.window(h).to(picture.dtype).unbind(-1)
+        down, across, strength, window = self.filters(h.to(picture.dtype), *picture.shape[1:3])
+        return filtered(picture, down, across) * strength[:, None, None, None], window
+
+    def filters(self, h: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """F_y ``(batch, N, rows)``, F_x ``(batch, N, columns)``, γ ``(batch,)`` and the window ``(batch, 3)`` of states h."""
+        x, y, log_variance, log_stride, log_strength = self.window(h).to(h.dtype).unbind(-1)
         x, y = (columns + 1) / 2 * (x + 1) - 1, (rows + 1) / 2 * (y + 1) - 1
         whole = max(max(rows, columns) - 1, 1) / max(self.patch - 1, 1)
         stride = whole * log_stride.exp()
         variance = (whole / 2) ** 2 * log_variance.exp() + 1e-4  # narrower than this only one pixel is left
         down = gaussians(y, self.patch, stride, variance, rows)
         across = gaussians(x, self.patch, stride, variance, columns)
-        patch = filtered(picture, down, across) * log_strength.exp()[:, None, None, None]
-        return patch, torch.stack((x + 0.5, y + 0.5, stride * self.patch), -1)
+        return down, across, log_strength.exp(), torch.stack((x + 0.5, y + 0.5, stride * self.patch), -1)
+
+
+class GaussianWrite(GaussianRead):
+    """DRAW's write: the same filters the other way round put an N × N patch onto a canvas.
+
+    w = W_w h + b_w,    write = F_yᵀ w F_x / γ
+    """
+
+    def __init__(self, states: int, patch: int, channels: int):
+        super().__init__(states, patch)
+        self.ink = nn.Linear(states, patch * patch * channels)
+
+    def write(self, h: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+        """h ``(batch, states)`` -> what is added to a canvas ``(batch, rows, columns, channels)``, and where ``(batch, 3)``."""
+        down, across, strength, window = self.filters(h, rows, columns)
+        patch = self.ink(h).view(len(h), self.patch, self.patch, -1) / strength[:, None, None, None]
+        return filtered(patch, down.transpose(1, 2), across.transpose(1, 2)), window
 
 
 class DrawReader(nn.Module):

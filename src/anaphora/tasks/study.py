@@ -8,12 +8,14 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.settings.base import suggestion
+from anaphora.tasks.studies.draw import draw
 from anaphora.tasks.studies.length import length
 from anaphora.tasks.studies.memory import memory
 from anaphora.tasks.studies.positions import positions
 from anaphora.tasks.studies.scaling import scaling
 
 STUDIES: dict[str, Callable[..., dict[str, Any]]] = {
+    "draw": draw,
     "length": length,
     "memory": memory,
     "positions": positions,

@@ -14,6 +14,7 @@ anaphora study memory
 anaphora study memory --corpus brackets -o runs/brackets
 anaphora study positions
 anaphora study scaling --corpus text.txt --set steps=300
+anaphora study draw --set samples=10
 """
 
 
@@ -34,8 +35,9 @@ def command(
     long inputs come out worse. `memory` trains Elman, LSTM, GRU and Transformer with the answer further and further
     back (adding, brackets or recall) and plots what they remember, and the gradient over time. `positions` trains a
     Transformer with each of six codes of positions and shows why counting, dividing and binary digits fail. `scaling`
-    plots the loss of language models against parameters, data and compute, with power laws. Stopped with Ctrl-C, the
-    last three go on when the same command is given again.
+    plots the loss of language models against parameters, data and compute, with power laws. `draw` trains DRAW on small
+    pictures (--corpus numerals, an .npz or a folder) and shows new ones, stroke by stroke. Stopped with Ctrl-C, all but
+    `length` go on when the same command is given again.
     """
     from pathlib import Path
 
@@ -45,7 +47,7 @@ def command(
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks import study
-    from anaphora.views import length, memory, positions, scaling
+    from anaphora.views import drawing, length, memory, positions, scaling
 
     written = read_assignments(assignments)
     if written.problems:
@@ -54,7 +56,7 @@ def command(
     options = {"corpus": corpus, "settings": written.values}
     given = {key: value for key, value in options.items() if value}
     found = study.run(name, folder, reporter=make_reporter(), **given)
-    views = {"memory": memory, "positions": positions, "scaling": scaling}
+    views = {"draw": drawing, "memory": memory, "positions": positions, "scaling": scaling}
     drawn = length.picture(found["models"]) if name == "length" else views[name].picture(found)  # type: ignore[attr-defined]
     files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
     write_files(drawn, files)
