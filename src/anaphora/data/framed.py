@@ -134,8 +134,8 @@ def read_csv(path: Path, target: str | None, columns: Sequence[str] = ()) -> tup
         except (TypeError, ValueError) as error:
             raise DataError(f"{path}:{record.number}: {str(error)[:80]}; correct it.") from None
         if record.problem or (not columns and not cells[-1]):
-            told = " ".join(record.problem or ("no label",))
-            raise DataError(f"{path}:{record.number}: {told}; correct it.")
+            reason = " ".join(record.problem or ("no label",))
+            raise DataError(f"{path}:{record.number}: {reason}; correct it.")
         labels += cells[len(names) :]
     return np.array(rows, dtype=np.float32).reshape(len(rows), -1), labels, names
 

@@ -77,9 +77,9 @@ class Film:
             for sample in range(samples):
                 up = top + sample * (SIDE + GAP)
                 x, y, side = self.windows[sample, stroke]
-                told = f"picture {sample + 1}, stroke {stroke + 1}: x {x:.1f}, y {y:.1f}, side {side:.1f}"
+                text = f"picture {sample + 1}, stroke {stroke + 1}: x {x:.1f}, y {y:.1f}, side {side:.1f}"
                 pixels = self.frame(sample, stroke)
-                scene.shapes.append(Image(left, up, columns * unit, rows * unit, pixels, told))
+                scene.shapes.append(Image(left, up, columns * unit, rows * unit, pixels, text))
                 across = [left + unit * min(max(x + d * side / 2, 0), columns) for d in (-1, 1)]
                 down = [up + unit * min(max(y + d * side / 2, 0), rows) for d in (-1, 1)]
                 corners = ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))

@@ -2,7 +2,7 @@
 
 Between rests the hand is lifted for 4 to 9 frames and lowered for as many. A ``push`` and a ``wave`` begin alike: only while
 the hand is lowered does the second sensor tell them apart, by 1 during a push. All frames of a movement have its name, so
-who reads from left to right can only guess while the hand goes up.
+a model that reads from left to right can only guess while the hand goes up.
 
     first = height + U(−0.3, 0.3),    second = (1 while a push is lowered) + U(−0.3, 0.3)
 
