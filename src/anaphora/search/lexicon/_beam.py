@@ -38,6 +38,7 @@ def lexicon_beam(
     hot_words: HotWords | None = None,
     per_node: int | None = None,
     beam_distance: float | None = None,
+    merged: bool = False,
 ) -> list[NBest]:
     """The best word sequences for each item of `start` (items,), keeping `width` beginnings at every step.
 
@@ -50,16 +51,26 @@ def lexicon_beam(
     per_node: how many beginnings stay at one node of the tree with the language model in one state; None for any number.
         With 1 it is the maximum over all paths into a node, which is exact where the model's future depends on no more.
     beam_distance: beginnings whose rank is further below the best go.
+    merged: search on `Lexicon.automaton`, in which words that end alike share their ends, instead of the tree. The results are
+        the same and a large lexicon takes less memory; hot words need the tree.
 
     Every item gives a list of `WordHypothesis`, finished ones only; where none was found, the best beginning with
     `finished=False`. An item is done when no beginning can still beat its `n_best` outputs. Nothing about one item
     depends on another.
     """
-    _check(lexicon, eos, n_best)
+    _check(lexicon, eos, n_best, merged and hot_words is not None, merged)
     limits = lengths_of(max_length, len(start), 0)
     model, hot = scorer(lm, lexicon, lm_weight), Hot(hot_words, lexicon)
     plan = Plan(
-        lexicon, model, hot, Pruning(width, per_node, beam_distance), eos, n_best, lm_weight, word_bonus
+        lexicon,
+        model,
+        hot,
+        Pruning(width, per_node, beam_distance),
+        eos,
+        n_best,
+        lm_weight,
+        word_bonus,
+        merged,
     )
     items = [Item(plan, limit) for limit in limits]
     active, symbols = items, start
@@ -82,10 +93,12 @@ def lexicon_beam(
     return [item.result() for item in items]
 
 
-def _check(lexicon: Lexicon, eos: int, n_best: int) -> None:
+def _check(lexicon: Lexicon, eos: int, n_best: int, hot: bool, merged: bool) -> None:
     if n_best < 1:
         raise AnaphoraError(f"n_best must be at least 1, but is {n_best}.")
-    if eos in lexicon.tree.symbol:
+    if hot:
+        raise AnaphoraError("lexicon_beam: hot_words need the prefix tree; leave merged out.")
+    if eos in (lexicon.automaton if merged else lexicon.tree).symbol:
         raise AnaphoraError(
             f"lexicon_beam: a word of the lexicon is spelled with EOS, {eos}; give it another symbol."
         )

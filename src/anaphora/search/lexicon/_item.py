@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import NBest, WordHypothesis
+from anaphora.search.lexicon._automaton import Automaton
 from anaphora.search.lexicon._hot import Hot
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._prune import Pruning, pruned
 from anaphora.search.lexicon._scorers import Scorer, checked_bonus, credits
-from anaphora.search.lexicon._tree import PAUSE
+from anaphora.search.lexicon._tree import PAUSE, Tree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,12 +35,32 @@ class Plan:
         n_best: int,
         weight: float,
         word_bonus: float,
+        merged: bool = False,
     ):
         self.lexicon, self.lm, self.hot, self.pruning = lexicon, lm, hot, pruning
         self.eos, self.n_best, self.weight, self.word_bonus = eos, n_best, weight, checked_bonus(word_bonus)
-        self.credit = credits(lexicon, lm, hot, weight)
+        self.paths: Tree | Automaton = lexicon.automaton if merged else lexicon.tree
+        if lm.states * hot.states * self.paths.positions >= 2**63:
+            raise AnaphoraError("The lexicon and its models are too large together; leave rare words out.")
+        self.credit = self._credit()
+        """What to add to the rank of beginnings at places (rows,)."""
         self.most = max(0.0, word_bonus + hot.most)
         """The most that one more symbol can add to a score."""
+
+    def _credit(self) -> Callable[[Ints], Floats]:
+        if isinstance(self.paths, Automaton):
+            if self.lm.unigrams is None:
+                return lambda places: np.zeros(len(places))
+            return self.paths.best_below(self.weight * self.lm.unigrams)
+        table = credits(self.lexicon, self.lm, self.hot, self.weight)
+        return lambda places: table[places]
+
+    def closing(self, at: Ints) -> tuple[Ints, Ints]:
+        """The words that the separator would end at the places `at` (rows,), each with its row."""
+        row, symbol, place = self.paths.following(at)
+        ends = (symbol == self.lexicon.separator) & (at[row] > 0)  # at the root it is a pause
+        which, words = self.paths.ending(place[ends])
+        return row[ends][which], words
 
     def end_words(self, states: Ints, hot: Ints, words: Ints) -> tuple[Floats, Ints, Ints]:
         """What ending with a word adds (rows,): its probability and its bonuses; and both models' states after it."""
@@ -64,7 +87,7 @@ class Node:
     extra: float
     """What words have added to the score."""
     at: int
-    """The node of the lexicon's tree; 0 between words."""
+    """The place in the lexicon's tree or automaton; 0 between words."""
     words: tuple[int, ...]
     state: int
     hot: int
@@ -106,17 +129,15 @@ class Item:
 
     def _finish(self, log_p: Floats, at: Ints, states: Ints, hot: Ints) -> None:
         """Set aside the outputs that end here: where a word has ended, or with the words that can."""
-        plan, tree = self.plan, self.plan.lexicon.tree
+        plan = self.plan
         possible = log_p > -math.inf
         if plan.lexicon.separator is None:
             rows = np.flatnonzero(possible & (at == 0) & np.array([bool(node.words) for node in self.live]))
             words = np.full(len(rows), PAUSE)
             gains, after, warm = np.zeros(len(rows)), states[rows], hot[rows]
         else:
-            last = plan.lexicon.closing[at]
-            rows = np.flatnonzero(possible & (last > 0))
-            rows, entries = tree.entries(rows, last[rows])
-            words = tree.word[entries].astype(np.int64)
+            rows, words = plan.closing(at)
+            rows, words = rows[possible[rows]], words[possible[rows]]
             gains, after, warm = plan.end_words(states[rows], hot[rows], words)
         gains = gains + plan.weight * plan.lm.end(after) - np.array(plan.hot.advanced)[warm]
         columns = (rows, words, gains, after, warm)
@@ -129,28 +150,27 @@ class Item:
 
     def _following(self, log_p: Floats, at: Ints, states: Ints, hot: Ints) -> list[Node]:
         """The best beginnings that are one symbol longer: inside a word, or at the end of one."""
-        plan, tree = self.plan, self.plan.lexicon.tree
+        plan, paths = self.plan, self.plan.paths
         scores = np.array([node.score for node in self.live])
-        row, child = tree.children(at)
-        step = np.minimum(log_p[row, tree.symbol[child]], 0.0)
+        row, symbol, child = paths.following(at)
+        step = np.minimum(log_p[row, symbol], 0.0)
         fine = step > -math.inf
-        row, child, step = row[fine], child[fine], step[fine]
-        inside = np.flatnonzero(tree.first[child + 1] > tree.first[child])
-        ended, entry = tree.entries(np.arange(len(child)), child)
-        ended, entry = ended[tree.word[entry] >= 0], entry[tree.word[entry] >= 0]  # a pause spells nothing
-        word = tree.word[entry].astype(np.int64)
+        row, symbol, child, step = row[fine], symbol[fine], child[fine], step[fine]
+        inside = np.flatnonzero(paths.goes_on(child))
+        ended, word = paths.ending(child)
+        ended, word = ended[word >= 0], word[word >= 0]  # a pause spells nothing
         gain, after, warm = plan.end_words(states[row[ended]], hot[row[ended]], word)
         order = np.concatenate((inside, ended))
-        row, child, step = row[order], child[order], step[order]
+        row, symbol, child, step = row[order], symbol[order], child[order], step[order]
         gains = np.concatenate((np.zeros(len(inside)), gain))
         place = np.concatenate((child[: len(inside)], np.zeros(len(ended), dtype=np.int64)))
         words = np.concatenate((np.full(len(inside), PAUSE), word))
         states = np.concatenate((states[row[: len(inside)]], after))
         hot = np.concatenate((hot[row[: len(inside)]], warm))
-        ranks = scores[row] + step + gains + plan.credit[place]
-        keys = (states * plan.hot.states + hot) * len(tree) + place
+        ranks = scores[row] + step + gains + plan.credit(place)
+        keys = (states * plan.hot.states + hot) * paths.positions + place
         stay = pruned(ranks, keys, plan.pruning)
-        columns = (row, tree.symbol[child], step, gains, place, words, states, hot)
+        columns = (row, symbol, step, gains, place, words, states, hot)
         made = zip(*(column[stay].tolist() for column in columns), strict=True)
         return [self.live[source].longer(source, *rest) for source, *rest in made]
 

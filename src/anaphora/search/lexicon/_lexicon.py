@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from anaphora.data.lines import lines_of
 from anaphora.errors import AnaphoraError, DataError
+from anaphora.search.lexicon._automaton import Automaton, minimal
 from anaphora.search.lexicon._tree import PAUSE, Tree, grow
 
 Symbols: TypeAlias = Sequence[str] | Mapping[str, int]
@@ -99,6 +100,19 @@ class Lexicon:
     @cached_property
     def tree(self) -> Tree:
         """The prefix tree. With a separator every spelling ends in it, and it may also stand alone as a pause."""
+        return self._grown()
+
+    @cached_property
+    def automaton(self) -> Automaton:
+        """The tree with the ends of its words merged, too; `lexicon_beam` with ``merged`` searches on it."""
+        return minimal(self.__dict__.get("tree") or self._grown())
+
+    def saving(self) -> dict[str, int]:
+        """How many nodes the tree and how many states and arcs the automaton has."""
+        tree, small = self.__dict__.get("tree") or self._grown(), self.automaton
+        return {"nodes": len(tree), "states": len(small), "arcs": len(small.symbol)}
+
+    def _grown(self) -> Tree:
         after = () if self.separator is None else (self.separator,)
         spellings = [(*spelling, *after) for _, spelling in self._spellings]
         words = [word for word, _ in self._spellings]

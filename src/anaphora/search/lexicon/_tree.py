@@ -58,13 +58,33 @@ class Tree:
 
     def children(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All children of `nodes` (rows,), and the row of each child's parent."""
-        return _ranges(np.arange(len(nodes)), self.first[nodes], self.first[nodes + 1])
+        return ranges(np.arange(len(nodes)), self.first[nodes], self.first[nodes + 1])
 
     def entries(
         self, rows: NDArray[np.int64], nodes: NDArray[Any]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All entries that end at `nodes` (rows,), each with its node's value of `rows`."""
-        return _ranges(rows, self.word_first[nodes], self.word_first[nodes + 1])
+        return ranges(rows, self.word_first[nodes], self.word_first[nodes + 1])
+
+    @property
+    def positions(self) -> int:
+        """More than any place; a place is a node."""
+        return len(self)
+
+    def following(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], Ints, NDArray[np.int64]]:
+        """All arcs from the places `at` (rows,): the row, the symbol and the place each leads to."""
+        row, child = self.children(at)
+        return row, self.symbol[child], child
+
+    def goes_on(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether something follows."""
+        found: NDArray[np.bool_] = self.first[places + 1] > self.first[places]
+        return found
+
+    def ending(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The words that end at `places`, each with the number of its place."""
+        row, entry = self.entries(np.arange(len(places)), places)
+        return row, self.word[entry].astype(np.int64)
 
     def spelling(self, node: int) -> list[int]:
         """The symbols from the root to a node."""
@@ -75,7 +95,7 @@ class Tree:
         return found[::-1]
 
 
-def _ranges(rows: NDArray[np.int64], first: Ints, end: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ranges(rows: NDArray[np.int64], first: Ints, end: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The numbers from first to end of each row, one range after the other, and their rows."""
     many = (end - first).astype(np.int64)
     within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
