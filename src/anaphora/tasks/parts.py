@@ -189,11 +189,18 @@ def own_encoder(task: str, s: Any, embedding: nn.Module, *, dropout: float) -> O
 
 
 def recurrent_encoder(
-    s: RecurrentStack, embedding: nn.Module, *, bidirectional: bool, reverse: bool = False
+    s: RecurrentStack,
+    embedding: nn.Module,
+    *,
+    bidirectional: bool,
+    reverse: bool = False,
+    dropout: float | None = None,
 ) -> RecurrentEncoder:
-    """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers."""
+    """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers; ``dropout`` is that of the vectors of
+    symbols, where it differs from the layers'."""
     layers = make_reader(s, width_of(embedding), bidirectional=bidirectional)
-    return RecurrentEncoder(embedding, layers, dropout=s.dropout, reverse=reverse)
+    noise = s.dropout if dropout is None else dropout
+    return RecurrentEncoder(embedding, layers, dropout=noise, reverse=reverse)
 
 
 def transformer_encoder(

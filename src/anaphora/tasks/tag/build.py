@@ -32,8 +32,8 @@ from anaphora.nn.embedding import Embedding, Output
 from anaphora.tasks.parts import (
     ENDS,
     frame_network,
-    make_recurrent,
     own_encoder,
+    recurrent_encoder,
     transformer_encoder,
     width_of,
 )
@@ -113,8 +113,7 @@ def _encoder(
     if s.model == "transformer":
         return transformer_encoder(s, embedding, places=s.max_tokens + ENDS, causal=s.causal)
     if s.model not in ("mlp", "conv"):
-        layers = make_recurrent(s, width_of(embedding), bidirectional=s.bidirectional)
-        return RecurrentEncoder(embedding, layers, dropout=dropout)
+        return recurrent_encoder(s, embedding, bidirectional=s.bidirectional, dropout=dropout)
     window = Convolution(width_of(embedding), s.hidden, s.kernel)
     deeper = s.layers - 1
     if s.model == "conv":

@@ -220,7 +220,7 @@ _PRESETS = (
     ),
     *linear_presets(
         {"hidden": 128, "embedding": 100, **_TRAINED, "layers": 2, "dropout": 0.2, "lr": 1e-3},
-        (*_LEARNT, EmbeddingSettings, DirectionSettings),
+        (*_BEGUN, FrameSettings, EmbeddingSettings, DirectionSettings),
     ),
     Preset(
         "transformer",
