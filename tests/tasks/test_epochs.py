@@ -92,3 +92,16 @@ def test_targets_longer_than_an_output_may_be_are_counted() -> None:
     tiny = {**TINY, "batch_tokens": 200, "steps": 1, "tokens": "word"}
     with pytest.warns(UserWarning, match=r"4 of 8 training targets are longer than an output may be"):
         an.Translator("gru-attention", **tiny).fit(pairs, valid=pairs)
+
+
+def test_the_command_refuses_both_and_plans_with_epochs() -> None:
+    from anaphora.cli.request import read_request
+
+    places = {"task": "classify", "data": "train.tsv"}
+    with pytest.raises(SettingsError, match="both set how long to train"):
+        read_request(None, places, {"steps": 5}, ("epochs=2",))
+    assert read_request(None, places, {"epochs": 2.0}, ()).given == {"epochs": 2.0}
+    plan = an.Classifier("lstm", epochs=2, **TINY).plan(DATA)
+    longer = an.Classifier("lstm", epochs=4, **TINY).plan(DATA)
+    assert plan["epochs"] == 2
+    assert 2 * plan["steps"] - 1 <= longer["steps"] <= 2 * plan["steps"]
