@@ -8,6 +8,7 @@ from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import IRNN, Elman
 from anaphora.nn.cells.gru import GRU, MGU, SimpleGRU
 from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.cells.scanned import GILR, HGRN, LRU, QRNN, RGLRU, S4D, S5, SRU, IndRNN, MinGRU, MinLSTM
 from anaphora.nn.cells.shortcut import Shortcut
 from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP
 from anaphora.nn.crf import CRF
@@ -28,10 +29,18 @@ from anaphora.nn.transformer import (
 
 __all__ = [
     "CRF",
+    "GILR",
     "GRU",
+    "HGRN",
     "IRNN",
+    "LRU",
     "LSTM",
     "MGU",
+    "QRNN",
+    "RGLRU",
+    "S4D",
+    "S5",
+    "SRU",
     "Affine",
     "Cell",
     "Convolution",
@@ -46,6 +55,9 @@ __all__ = [
     "Glimpses",
     "GridLSTM",
     "Highway",
+    "IndRNN",
+    "MinGRU",
+    "MinLSTM",
     "OneHot",
     "Output",
     "Recurrent",

@@ -10,9 +10,11 @@ from pydantic import Field, field_validator
 from anaphora.settings.base import Settings, suggestion, written
 from anaphora.settings.own import Own, Part
 
+SCANNED = ("mingru", "minlstm", "gilr", "qrnn", "sru", "hgrn", "rglru", "lru", "s4d", "s5", "indrnn")
+"""Cells whose columns never mix from step to step, by name."""
 LINEAR = ("retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv7")
 """Layers with a linear recurrence, by name: their state is a matrix, or wider than their output."""
-CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu", *LINEAR)
+CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu", *SCANNED, *LINEAR)
 """The cells by name; `tasks.parts` makes them."""
 LSTM_ONLY: Mapping[str, Any] = {
     "forget": True,

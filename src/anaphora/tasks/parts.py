@@ -15,6 +15,7 @@ from anaphora.models.own import OwnEncoder, Spec, made
 from anaphora.models.seeing import PictureEncoder
 from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, linear, transformer
 from anaphora.nn.attention import MultiHead
+from anaphora.nn.cells import scanned
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
@@ -32,6 +33,17 @@ _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
     "gru-before": (GRU, {"reset": "before"}),
     "simple-gru": (SimpleGRU, {}),
     "mgu": (MGU, {}),
+    "mingru": (scanned.MinGRU, {}),
+    "minlstm": (scanned.MinLSTM, {}),
+    "gilr": (scanned.GILR, {}),
+    "qrnn": (scanned.QRNN, {}),
+    "sru": (scanned.SRU, {}),
+    "hgrn": (scanned.HGRN, {}),
+    "rglru": (scanned.RGLRU, {}),
+    "lru": (scanned.LRU, {}),
+    "s4d": (scanned.S4D, {}),
+    "s5": (scanned.S5, {}),
+    "indrnn": (scanned.IndRNN, {}),
 }
 _LINEAR: dict[str, type[linear.LinearLayer]] = {
     "retnet": linear.RetNet,

@@ -106,9 +106,11 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
                 return f"{size} take it several rounds; a kernel for each step is faster"
         if "cudnn" not in cannot and not faster(known.persistent_over_cudnn):
             return f"PyTorch's own layer was measured faster for {size}"
+    if name == "scan" and case.device.type == "cuda" and "cuda_graph" not in cannot:
+        return "its kernels have not been measured on a GPU; it serves cells that no other backend does"
+    if name in ("scan", "triton") and case.capturing_first:
+        return "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
     if name == "triton":
-        if case.capturing_first:
-            return "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
         if "cudnn" not in cannot and not faster(known.triton_over_cudnn):
             return f"PyTorch's own layer was measured faster for {size}"
         if "cuda_graph" not in cannot and not faster(known.triton_over_graph):
@@ -130,7 +132,8 @@ def decide(engine: Engine | None, run: LayerRun) -> tuple[Decision, Prepared | N
         first, shortened = False, False
         if x.is_cuda:
             capturing = torch.cuda.is_current_stream_capturing()
-            first, shortened = capturing and not triton.compiled_before(plan, run), tf32_allowed()
+            kernels = scan if plan.loops is None else triton
+            first, shortened = capturing and not kernels.compiled_before(plan, run), tf32_allowed()
         threads = 0 if x.is_cuda else torch.get_num_threads()
         state = (first, shortened, ready.compiled is None, torch.is_grad_enabled(), threads)
         key = ("decision", x.shape, x.dtype, x.device, run.native is None, *state)

@@ -81,6 +81,10 @@ class Unit:
         roots = [*d.states, *d.steps.values(), *d.vectors.values()]
         return sorted({n.index for n in ancestors(roots) if n.op == "state"})
 
+    def exported_as(self, state: int) -> int | None:
+        """Which export is the new value of a state, if one is."""
+        return next((e for e, node in enumerate(self.exports) if node is self.outputs[state]), None)
+
     @cached_property
     def affine(self) -> bool:
         """Whether the carried states are affine in themselves, so that steps can be done in parallel."""

@@ -12,7 +12,6 @@ from torch import Tensor
 from anaphora.kernels.recurrence.backends.c.compiled import real_rows
 from anaphora.kernels.recurrence.backends.scan.source_c import (
     UnitProgram,
-    exported_as,
     products_source,
     units_source,
 )
@@ -46,7 +45,7 @@ class CompiledUnits:
         x, shape = given.flat()[0], (how.batch, how.time, unit.width)
         exports = [x.new_empty(shape) for _ in unit.exports]
         last = [torch.empty_like(s) for s in given.initial]
-        own = {i: x.new_empty(shape) for i in unit.remembered if keep and exported_as(unit, i) is None}
+        own = {i: x.new_empty(shape) for i in unit.remembered if keep and unit.exported_as(i) is None}
         arrays = self._arrays(given)
         arrays |= {f"last{i}": s for i, s in enumerate(last)} | {
             f"export{e}": t for e, t in enumerate(exports)
@@ -55,7 +54,7 @@ class CompiledUnits:
         self._call(unit, "forward", given, how, arrays)
         remembered = []
         for i in unit.remembered if keep else ():
-            e = exported_as(unit, i)
+            e = unit.exported_as(i)
             remembered.append(own[i] if e is None else exports[e])
         return exports, last, remembered
 

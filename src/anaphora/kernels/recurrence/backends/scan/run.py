@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Result
+from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, LayerRun, Result
 from anaphora.kernels.recurrence.backends.scan.compiled import CompiledUnits
-from anaphora.kernels.recurrence.backends.scan.walk import Direction, run_units
+from anaphora.kernels.recurrence.backends.scan.generated import GeneratedUnits
+from anaphora.kernels.recurrence.backends.scan.walk import Direction, Kernels, run_units
+from anaphora.kernels.recurrence.backends.triton import run as triton
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import CannotWalk, cut_units, reduces
 
@@ -15,34 +18,67 @@ about = "one fused pass over all steps: no column waits for another"
 planned = True
 
 
+OLDEST = (7, 0)  # compute capability Triton makes kernels for
+
+
 def why_not(case: Case) -> str | None:
     """Why a step cannot be done in passes over all steps; None when it can."""
     if case.barred is not None or case.plan is None:
         return case.barred or case.no_plan
     if case.plan.loops is not None:
         return "a state's columns mix at every step: a loop over time"
-    if case.device.type != "cpu":
-        return "no kernels are generated for this device"
-    if reduces(case.plan):
-        return "the step sums up rows, which c does in one order"
     if not case.one_type:
         return "a parameter has another type than x"
-    if case.no_c is not None:
-        return case.no_c
+    reason = _no_gpu_kernels(case) if case.device.type == "cuda" else _no_c(case)
+    if reason is not None:
+        return reason
     try:
         cut_units(case.plan)
-    except CannotWalk as reason:
-        return str(reason)
+    except CannotWalk as found:
+        return str(found)
+    return None
+
+
+def _no_c(case: Case) -> str | None:
+    if case.device.type != "cpu":
+        return "no kernels are generated for this device"
+    if case.plan is not None and reduces(case.plan):
+        return "the step sums up rows, which c does in one order"
+    return case.no_c
+
+
+def _no_gpu_kernels(case: Case) -> str | None:
+    if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"Triton's kernels are not made for {case.dtype}"
+    if not triton.installed():
+        return "Triton is not installed"
+    if torch.cuda.get_device_capability(case.device) < OLDEST:
+        return "the GPU is older than those Triton makes kernels for"
     return None
 
 
 def run(job: Job) -> Result:
     """Run a plan's units."""
     plan, given = job.plan_and_tensors()
-    batch, time = given.steps[0].shape[:2]
-    how = Direction(job.run.lengths, job.run.reverse, batch, time)
-    return run_units(plan, given, how, _compiled(plan, given.steps[0].dtype))
+    x = given.steps[0]
+    how = Direction(job.run.lengths, job.run.reverse, *x.shape[:2])
+    result = run_units(plan, given, how, _kernels(plan, x))
+    if x.is_cuda:
+        plan.cache.get(_ran(job.run), lambda: True)
+    return result
 
 
-def _compiled(plan: Plan, dtype: torch.dtype) -> CompiledUnits:
-    return plan.cache.get(("scan", "c", dtype), lambda: CompiledUnits(plan, dtype == torch.float64))
+def compiled_before(plan: Plan, run: LayerRun) -> bool:
+    """Whether kernels have run forward for such tensors, so that nothing of that pass has to be compiled."""
+    return _ran(run) in plan.cache
+
+
+def _ran(run: LayerRun) -> tuple[object, ...]:
+    x = run.steps[0]
+    return ("scan", "ran", x.shape, x.dtype, run.lengths is not None, run.reverse, torch.is_grad_enabled())
+
+
+def _kernels(plan: Plan, x: Tensor) -> Kernels:
+    if x.is_cuda:
+        return plan.cache.get(("scan", "triton"), lambda: GeneratedUnits(plan))
+    return plan.cache.get(("scan", "c", x.dtype), lambda: CompiledUnits(plan, x.dtype == torch.float64))

@@ -125,7 +125,7 @@ def _loop(lines: Sequence[str]) -> str:
 def _forward(unit: Unit, k: int) -> tuple[list[str], str]:
     arrays, inside, places = _common(unit)
     count = len(unit.states)
-    kept = [i for i in unit.remembered if exported_as(unit, i) is None]
+    kept = [i for i in unit.remembered if unit.exported_as(i) is None]
     arrays += [f"last{i}" for i in range(count)] + [f"export{e}" for e in range(len(unit.exports))]
     arrays += [f"kept{i}" for i in kept]
     places |= _leaves(unit, "state", count, "s")
@@ -151,11 +151,6 @@ for (L t = LEN; t < T; t++) {{
 {clear}}}
 {_closing(f"forward{k}")}"""
     return arrays, laid_out(text)
-
-
-def exported_as(unit: Unit, state: int) -> int | None:
-    """Which export is the new value of a state, if one is."""
-    return next((e for e, node in enumerate(unit.exports) if node is unit.outputs[state]), None)
 
 
 def _backward(unit: Unit, k: int) -> tuple[list[str], str]:

@@ -289,7 +289,7 @@ class _Product(torch.autograd.Function):
             return None, g @ matrix, torch.einsum("btn,btk->nk", g, x), None
         if wants_x:
             dx = ctx.kernels.multiply(g, matrix.t(), lengths)
-            if lengths is not None:
+            if lengths is not None and x.device.type == "cpu":  # elsewhere it is a product of zeros
                 dx = dx.masked_fill_(~real_steps(x, lengths), 0)
         if wants_matrix:
             dmatrix = ctx.kernels.outer(g, x, lengths)

@@ -28,7 +28,7 @@ def why_not(case: Case) -> str | None:
         return reason
     if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return f"Triton's kernels are not made for {case.dtype}"
-    if not _installed():
+    if not installed():
         return "Triton is not installed"
     if torch.cuda.get_device_capability(case.device) < OLDEST:
         return "the GPU is older than those Triton makes kernels for"
@@ -54,5 +54,6 @@ def compiled_before(plan: Plan, run: LayerRun) -> bool:
 
 
 @cache
-def _installed() -> bool:
+def installed() -> bool:
+    """Whether Triton can be imported."""
     return find_spec("triton") is not None

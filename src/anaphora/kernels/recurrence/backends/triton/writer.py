@@ -9,8 +9,8 @@ from anaphora.kernels.recurrence.backends.triton.stages import Item, Pass
 from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Node
 
 KEPT = 2  # the value of RAGGED where a row that is not live keeps what it has; 1: it has nothing to keep
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_CALLS = {
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+CALLS = {
     "neg": "-{0}",
     "exp": "tl.exp({0})",
     "log": "tl.log({0})",
@@ -134,9 +134,9 @@ class Kernel:
         if node.op in REDUCTIONS:
             return self._reduction(node, stage, when)
         args = [self.ask(given.resolve(a, 0 if a.width == 1 else chunk), stage, when) for a in node.args]
-        if node.op in _INFIX:
-            return f"{args[0]} {_INFIX[node.op]} {args[1]}"
-        return _CALLS[node.op].format(*args)
+        if node.op in INFIX:
+            return f"{args[0]} {INFIX[node.op]} {args[1]}"
+        return CALLS[node.op].format(*args)
 
     def _read(self, node: Node, chunk: int, when: When) -> str:
         given, wide = self.passed, node.width > 1
@@ -167,7 +167,7 @@ class Kernel:
             return " + ".join(found)
         text = found[0]
         for more in found[1:]:
-            text = _CALLS["max"].format(text, more)
+            text = CALLS["max"].format(text, more)
         return text
 
 

@@ -1,0 +1,103 @@
+"""The generated scan kernels: their numbers in Triton's interpreter, and on a GPU against the loop over the step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from recurrence_results import inputs, make_engine, reference, results
+from test_scan import CELLS
+
+from anaphora import nn
+from anaphora.kernels.recurrence.backends.scan import generated
+from anaphora.kernels.recurrence.backends.scan.source_triton import generate
+from anaphora.kernels.recurrence.dispatch import force
+from anaphora.kernels.recurrence.front.units import cut_units
+
+I, H = 3, 70
+LINEAR = ("MinGRU", "MinLSTM", "GILR", "QRNN", "SRU", "HGRN", "RGLRU", "LRU", "S4D", "S5", "IndRNN")
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_the_kernels_equal_the_loop() -> None:
+    """In Triton's interpreter, which has to be asked for before Triton is first imported."""
+    script = Path(__file__).parent / "scan_triton_interpreted.py"
+    around = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=around, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    errors = json.loads(done.stdout.splitlines()[-1])
+    assert len(errors) == 2 * len(CELLS)
+    assert max(errors.values()) < 1e-5, errors
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_text_is_python_and_names_every_array_once(name: str) -> None:
+    from test_rings import plan_of
+
+    for unit in cut_units(plan_of(CELLS[name](I, 5))):
+        program = generate(unit)
+        compile(program.text, name, "exec")
+        assert {"forward", "backward"} <= program.kernels.keys()
+        assert ("gather_forward" in program.kernels) == (unit.affine and bool(unit.carried))
+        for kernel in program.kernels.values():
+            assert len(set(kernel.arrays)) == len(kernel.arrays)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("name", [*CELLS, *LINEAR])
+def test_outputs_and_gradients_on_a_gpu(
+    name: str, ragged: bool, parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generated, "FEWEST", 1 << 30 if parallel else 0)
+    torch.manual_seed(0)
+    cell = (CELLS[name] if name in CELLS else getattr(nn, name))(I, H).cuda()
+    x, initial = inputs(cell, torch.float32, 3, 300, "cuda")
+    lengths = torch.tensor([300, 7, 151], device="cuda") if ragged else None
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        with force("scan"):
+            ours = results(make_engine(cell), cell, x, initial, lengths, ragged)
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+    theirs = results(reference(cell), cell, x, initial, lengths, ragged)
+    for a, b in zip(ours, theirs, strict=True):
+        assert float((a - b).abs().max()) <= 2e-4 * (1 + float(b.abs().max()))
+
+
+@pytest.mark.cuda
+def test_single_steps_and_pieces_on_a_gpu() -> None:
+    torch.manual_seed(1)
+    layer = nn.Recurrent(nn.MinGRU(32, 256)).cuda().eval()
+    x = torch.randn(64, 40, 32, device="cuda")
+    with torch.no_grad(), force("scan"):
+        whole, last = layer(x)
+        _, middle = layer(x[:, :16])
+        second, end = layer(x[:, 16:], initial=middle)
+    torch.testing.assert_close(second, whole[:, 16:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(end[0], last[0], atol=1e-5, rtol=1e-5)
+    with torch.no_grad(), force("scan"):
+        again, _ = layer(x)
+    assert torch.equal(again, whole)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_keep_a_state_of_thirty_two(dtype: torch.dtype) -> None:
+    torch.manual_seed(2)
+    layer = nn.Recurrent(nn.MinGRU(16, 64))
+    layer.cells[0].both.bias.data[:64] = -5.0  # type: ignore[union-attr, operator]
+    x = torch.randn(4, 2000, 16)
+    wanted = layer.double()(x.double())[0]
+    ours = layer.to("cuda", dtype)(x.to("cuda", dtype))[0].double().cpu()
+    assert float((ours - wanted).norm() / wanted.norm()) < 0.03
