@@ -18,7 +18,7 @@ IDS = [
     *(f"A{n}" for n in range(1, 6)),
     *(f"B{n}" for n in range(1, 5)),
     *("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C7b", "C8", "C9", "C9b", "C10", "C10b"),
-    *(f"D{n}" for n in range(1, 5)),
+    *("D1", "D2", "D3", "D3b", "D4"),
     *("E1", "E2", "E3", "E4", "E4b", "E5", "E6", "E7", "E8", "E8b", "E9", "E10"),
     *("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F7b", "F8"),
     *(f"G{n}" for n in range(1, 7)),

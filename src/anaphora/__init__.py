@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.caption.estimator import Captioner as Captioner
     from anaphora.tasks.classify.estimator import Classifier as Classifier
     from anaphora.tasks.comparing.comparison import compare as compare
+    from anaphora.tasks.embed.estimator import Embedder as Embedder
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
@@ -73,6 +74,7 @@ _HOMES = {
     "Answerer": "anaphora.tasks.answer.estimator",
     "Captioner": "anaphora.tasks.caption.estimator",
     "Classifier": "anaphora.tasks.classify.estimator",
+    "Embedder": "anaphora.tasks.embed.estimator",
     "Forecaster": "anaphora.tasks.forecast.estimator",
     "Tagger": "anaphora.tasks.tag.estimator",
     "Transcriber": "anaphora.tasks.transcribe.estimator",
@@ -91,6 +93,7 @@ __all__ = [
     "Callback",
     "Captioner",
     "Classifier",
+    "Embedder",
     "Forecaster",
     "GloVe",
     "Kalman",

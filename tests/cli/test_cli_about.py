@@ -180,3 +180,25 @@ def test_set_completes_what_the_preset_uses():
     assert "cell=" in complete_assignment(context, command.params[0], "c")
     context.params = {"task": "classify", "model": "transformer"}
     assert complete_assignment(context, command.params[0], "he") == ["heads="]
+
+
+def test_models_keep_to_the_width_of_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run(["models"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_the_help_of_a_preset_lists_its_settings(capsys):
+    assert main.run(["train", "classify", "--model", "conv", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert "Settings of classify, preset conv" in page
+    from anaphora.tasks.registry import TASKS
+
+    listed = {
+        line.split()[0]
+        for line in page.partition("Settings of")[2].splitlines()
+        if line.startswith("  ") and line[2] != " "
+    }
+    assert listed == set(TASKS["classify"].used("conv"))
+    assert main.run(["train", "--help"]) == 0
+    assert "Settings of" not in capsys.readouterr().out

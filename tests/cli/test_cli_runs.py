@@ -164,7 +164,7 @@ def test_inspect_shows_which_symbols_are_alike(trained, tmp_path, capsys):
         (["--text", "a", "--html", "/"], "--html / is a folder"),
         (["--text", "a", "--svg", "/no/where.svg"], "there is no folder /no"),
         (["--view", "alignment"], "--text"),
-        (["--view", "embeddings", "--text", "a"], "shows a model's symbols and takes no --text"),
+        (["--view", "embeddings", "--text", "a"], "shows many vectors and takes no --text"),
         (["--view", "length"], "`anaphora study length` makes them"),
     ],
 )
@@ -187,3 +187,21 @@ def test_without_a_view_one_is_chosen_that_can_be_drawn(run, capsys):
     shown = capsys.readouterr()
     assert "Showing alignment" in shown.err
     assert "Alignment" in shown.out
+
+
+def test_the_views_of_a_run_are_listed_with_reasons(run, capsys):
+    assert main.run(["inspect", str(run), "--list", "--json"]) == 0
+    views = json.loads(capsys.readouterr().out)["views"]
+    assert {name for name, reason in views.items() if reason is None} >= {
+        "alignment",
+        "curves",
+        "states",
+        "embeddings",
+    }
+    assert "no CTC outputs" in views["ctc"]
+    assert "a translator, a captioner and a transcriber do not give them" in views["gradients"]
+    assert views["length"] == "`anaphora study length` draws it"
+    assert main.run(["inspect", str(run), "--list"]) == 0
+    can, _, cannot = capsys.readouterr().out.partition("Not of this model:")
+    assert "alignment" in can
+    assert "kalman" in cannot

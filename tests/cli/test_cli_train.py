@@ -77,7 +77,7 @@ def test_options_and_set_reach_the_estimator(fake, capsys):
         "force": False,
     }
     shown = capsys.readouterr()
-    assert shown.out.split() == ["bleu", "50", "loss", "nan"]
+    assert shown.out.split() == ["bleu", "50", "dev", "loss", "nan"]
     assert "anaphora predict runs/x" in shown.err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import zipfile
 from collections.abc import Callable
@@ -18,8 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import anaphora as an
+from anaphora.cli.answering import respond
 from anaphora.data.asked import asked_batches
-from anaphora.data.conll_sentences import open_sentences, open_training_sentences
+from anaphora.data.conll_sentences import open_sentences
 from anaphora.data.labelled import open_labelled, open_training
 from anaphora.data.series_readers import open_series, open_training_series, reopen_series
 from anaphora.data.sources import formats
@@ -28,6 +30,7 @@ from anaphora.data.sources.objects import XY
 from anaphora.data.sources.opening import open_source, reopen_source
 from anaphora.data.sources.report import reported
 from anaphora.data.sources.roles import LABELLED
+from anaphora.data.tagged import open_training as open_training_sentences
 from anaphora.data.text_readers import open_text, open_training_text, reopen_texts
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
@@ -286,7 +289,7 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             model = an.Classifier("bow", embedding=4, steps=2, tokens="word", device="cpu")
             model.fit(path, out=tmp_path / "run")
             assert model.score(path)["examples"] == 24
-            answered = [one.text for one in an.load(tmp_path / "run").respond(str(path), {})]
+            answered = [one.text for one in respond(an.load(tmp_path / "run"), str(path), {})]
             predicted = model.predict([f"word {i}" for i in range(24)])
             assert [json.loads(line)["prediction"] for line in answered] == predicted
             assert an.Classifier.resume(tmp_path / "run", steps=3).result_.steps == 3
@@ -389,7 +392,7 @@ def test_a_language_model_and_a_tagger_answer_the_tables_they_were_trained_on(tm
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps({"n": i, "body": f"line {i}\nmore"}) + "\n" for i in range(20)))
     an.LanguageModel("ngram").fit(path, out=tmp_path / "lm", source_field="body")
-    answers = [one.record["input"] for one in an.load(tmp_path / "lm").respond(str(path), {})]
+    answers = [one.record["input"] for one in respond(an.load(tmp_path / "lm"), str(path), {})]
     assert answers[:4] == ["line 0", "more", "line 1", "more"]
     tagged = tmp_path / "tags.jsonl"
     rows = [
@@ -398,5 +401,44 @@ def test_a_language_model_and_a_tagger_answer_the_tables_they_were_trained_on(tm
     ]
     tagged.write_text("".join(json.dumps(row) + "\n" for row in rows))
     an.Tagger("hmm", holdout=0.25).fit(tagged, out=tmp_path / "tagger")
-    found = [json.loads(one.text) for one in an.load(tmp_path / "tagger").respond(str(tagged), {})]
+    found = [json.loads(one.text) for one in respond(an.load(tmp_path / "tagger"), str(tagged), {})]
     assert [row["prediction"] for row in found] == [" ".join(row["tags"]) for row in rows]
+
+
+def test_a_stream_without_end_is_an_error_and_no_long_wait(monkeypatch, tmp_path):
+    monkeypatch.setattr("anaphora.data.sources.indexed.MOST_ROWS", 50)
+    endless = ((f"a {i}", f"b {i}") for i in itertools.count())
+    with pytest.raises(DataError, match=r"gave 50 rows and has not ended; give a part .* itertools\.islice"):
+        open_source(endless, spill=tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert len(open_source(itertools.islice(((f"a {i}", "b") for i in itertools.count()), 50))) == 50
+
+
+def test_a_large_group_of_parquet_is_read_through_a_buffer(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = 4000
+    table = pa.table({"source": [f"{i} " + "x" * 2000 for i in range(rows)], "target": ["y"] * rows})
+    parquet.write_table(
+        table, tmp_path / "one.parquet", row_group_size=rows, compression="none", use_dictionary=False
+    )
+    read = _most_bytes_read_at_once(tmp_path / "one.parquet")
+    assert read < 3 << 20  # the column's part of the group has 8 MB
+    assert len(open_source(tmp_path / "one.parquet")) == rows
+
+
+def _most_bytes_read_at_once(path):
+    from anaphora.data.sources.formats import columnar
+
+    class Watched(io.BufferedReader):
+        most = 0
+
+        def read(self, size=-1, /):
+            found = super().read(size)
+            Watched.most = max(Watched.most, len(found))
+            return found
+
+    with Watched(io.FileIO(path)) as file:
+        for _ in columnar._batches(file, columnar.PARQUET, lambda size: None):
+            pass
+    return Watched.most

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import anaphora as an
+from anaphora.cli.answering import respond
 from anaphora.data.asked import list_lines
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.recordings_readers import open_recordings, reopen_recordings
@@ -136,5 +137,5 @@ def test_metadata_with_bars_names_the_recordings_of_wavs(speech: Path) -> None:
 def test_a_transcriber_answers_the_list_it_was_trained_on(speech: Path) -> None:
     model = an.Transcriber("bilstm-ctc", hidden=4, layers=1, steps=1, device="cpu", bins=8)
     model.fit(speech / "metadata.csv", out=speech / "run")
-    answers = list(an.load(speech / "run").respond(str(speech / "metadata.csv"), {}))
+    answers = list(respond(an.load(speech / "run"), str(speech / "metadata.csv"), {}))
     assert [Path(one.record["file"]).name for one in answers] == [f"LJ001-{i:04}.wav" for i in range(1, 5)]

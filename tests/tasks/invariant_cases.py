@@ -10,6 +10,7 @@ from typing import Any
 import answer_tiny
 import caption_tiny
 import classify_tiny
+import embed_tiny
 import forecast_tiny
 import numpy as np
 import pytest
@@ -175,6 +176,16 @@ def _forecaster(preset: str, **more: Any) -> Case:
     )
 
 
+def _embedder(preset: str) -> Case:
+    return Case(
+        lambda device: embed_tiny.tiny(preset, steps=6, device=device).fit(
+            embed_tiny.pairs(60), valid=embed_tiny.pairs(8, seed=1)
+        ),
+        lambda n: embed_tiny.pairs(n, seed=7, longest=60),
+        lambda m, xs: m.predict(xs).tolist(),
+    )
+
+
 CASES: dict[str, Case] = {
     "classify bilstm": _classifier("bilstm attention"),
     "classify transformer": _classifier("transformer mean"),
@@ -192,6 +203,9 @@ CASES: dict[str, Case] = {
     "caption transformer": _captioner("transformer"),
     "answer lstm-attention": _answerer("lstm-attention"),
     "answer transformer": _answerer("transformer"),
+    "embed bow": _embedder("bow"),
+    "embed bilstm": _embedder("bilstm"),
+    "embed transformer": _embedder("transformer"),
     "forecast lstm": _forecaster("lstm", normalize="window"),
     "forecast conv": _forecaster("conv"),
 }

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import answer_tiny
 import caption_tiny
 import classify_tiny
+import embed_tiny
 import forecast_tiny
 import tasks_tiny
 import torch
@@ -90,6 +91,16 @@ def _questions(preset: str) -> Made:
     return lambda more: (answer_tiny.tiny(preset, **more), rows(15), rows(4, seed=1))
 
 
+def _alike(preset: str, *, alone: bool = False) -> Made:
+    def made(more: dict[str, Any]) -> tuple[Any, Any, Any]:
+        data = [embed_tiny.pairs(60), embed_tiny.pairs(8, seed=1)]
+        if alone:
+            data = [[x for x, _ in rows] for rows in data]  # type: ignore[misc]
+        return (embed_tiny.tiny(preset, dropout=0.1, **more), *data)
+
+    return made
+
+
 def _waves(preset: str) -> Made:
     return lambda more: (forecast_tiny.tiny(preset, **more), forecast_tiny.waves(), None)
 
@@ -109,6 +120,8 @@ PRESETS: dict[str, Made] = {
     "transcribe bilstm-ctc": _sounds("bilstm-ctc"),
     "caption lstm-attention": _pictures("lstm-attention"),
     "answer transformer": _questions("transformer"),
+    "embed bilstm": _alike("bilstm"),
+    "embed transformer views": _alike("transformer", alone=True),
 }
 POINTS = {
     "write.chunk": 20,

@@ -7,6 +7,7 @@ import pytest
 from answer_tiny import SIDE, settings
 
 import anaphora as an
+from anaphora.cli.answering import respond
 from anaphora.data.corpora import CORPORA
 from anaphora.data.corpora.shapes import dialogue
 from anaphora.data.png import png_bytes
@@ -66,7 +67,7 @@ def test_a_list_is_read_as_dialogues_with_the_models_own_answers(talking, tmp_pa
         "1.png\twhat does it eat ?",
     ]
     (tmp_path / "list.tsv").write_text("\n".join(lines) + "\n")
-    assert [r.text for r in model.respond(str(tmp_path / "list.tsv"), {})] == ["yes", "yes", "fish", "grass"]
+    assert [r.text for r in respond(model, str(tmp_path / "list.tsv"), {})] == ["yes", "yes", "fish", "grass"]
 
 
 def test_of_a_long_dialogue_the_end_is_read():

@@ -57,6 +57,7 @@ RECURRENT = {
     "transcribe": [(an.Transcriber, name) for name in ("bilstm-ctc", "attention")],
     "caption": [(an.Captioner, name) for name in ("lstm", "lstm-attention")],
     "answer": [(an.Answerer, "lstm-attention")],
+    "embed": [(an.Embedder, "bilstm")],
 }
 TRANSFORMERS = [
     (an.Translator, "transformer"),
@@ -68,6 +69,7 @@ TRANSFORMERS = [
     (an.Transcriber, "transformer-ctc"),
     (an.Captioner, "transformer"),
     (an.Answerer, "transformer"),
+    (an.Embedder, "transformer"),
 ]
 CELL_VARIANTS: list[dict[str, Any]] = [
     *({"cell": cell} for cell in CELLS if cell not in LINEAR),  # those have tests of their own
@@ -100,6 +102,7 @@ def data_of(task: type) -> Any:
         an.Forecaster: WAVE,
         an.Captioner: caption_tiny.pictures(4),
         an.Answerer: answer_tiny.scenes(3),
+        an.Embedder: PAIRS[:4],
     }
     return found[task] if task in found else recordings(4)
 

@@ -12,12 +12,13 @@ from classify_tiny import PICTURES, bars, settings, texts, tiny
 
 import anaphora as an
 from anaphora.cli import main
+from anaphora.cli.answering import respond
 from anaphora.data.labelled import open_labelled
 from anaphora.errors import DataError, SettingsError
 from anaphora.nn.windows import Looks
-from anaphora.tasks.classify.inference import score_inputs
 from anaphora.tasks.classify.objective import choice_loss, mistakes
 from anaphora.tasks.classify.probing import as_colours
+from anaphora.tasks.reading import score_inputs
 from anaphora.tasks.registry import TASKS
 
 
@@ -193,8 +194,8 @@ def test_files_of_pictures_in_a_list_or_in_folders(tmp_path):
     np.testing.assert_array_equal(np.stack(listed.sequences), drawn)
     assert open_labelled(tmp_path, scan="picture").labels == ["a", "a", "b", "b"]
     model = tiny("glimpse", steps=2).fit(tmp_path / "list.tsv", valid=tmp_path)
-    (alone,) = model.respond(str(tmp_path / "a" / "2.png"), {})
-    both = list(model.respond(str(tmp_path / "list.tsv"), {}))
+    (alone,) = respond(model, str(tmp_path / "a" / "2.png"), {})
+    both = list(respond(model, str(tmp_path / "list.tsv"), {}))
     assert alone.record["probabilities"] == pytest.approx(both[2].record["probabilities"], abs=1e-6)
     image.fromarray(drawn[0, :4]).save(tmp_path / "b" / "3.png")
     with pytest.raises(

@@ -14,9 +14,9 @@ from classify_tiny import POOLINGS, PRESETS, settings, texts, tiny, waves
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.tasks.classify.inference import score_inputs
 from anaphora.tasks.classify.metrics import class_scores, confusion, number_scores, several_scores
 from anaphora.tasks.classify.objective import class_weights, drop_words
+from anaphora.tasks.reading import score_inputs
 
 LACKING = "completely lacking a good script, good actors and a good director"
 

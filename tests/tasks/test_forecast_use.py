@@ -231,3 +231,11 @@ def test_several_series_and_one_give_lists_and_arrays(of_preset, tmp_path):
     assert len(forecaster.predict(np.stack([waves(30), waves(30, 1)]))) == 2
     np.save(tmp_path / "x.npy", waves(30))
     np.testing.assert_allclose(forecaster.predict(str(tmp_path / "x.npy")), forecaster.predict(waves(30)))
+
+
+def test_targets_of_zeros_and_ones_get_advice_for_them():
+    rolls = np.random.RandomState(0).randint(0, 2, (400, 3))
+    with pytest.warns(
+        UserWarning, match=r'all targets are 0 or 1; output="binary" forecasts their probabilities'
+    ):
+        an.Forecaster("var").fit(rolls)

@@ -8,6 +8,7 @@ import torch
 from invariant_cases import CASES
 
 import anaphora as an
+from anaphora.cli.answering import respond
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.search._candidates import NotANumberError
 from anaphora.tasks.given import named_when_not_finite
@@ -84,7 +85,7 @@ def test_the_number_is_that_of_the_input_and_of_the_line(tmp_path, monkeypatch):
     lines = tmp_path / "lines.txt"
     lines.write_text("ab\n" * 300 + "ac a\n")
     with pytest.raises(DataError, match=r"^after line 256: text 45: the prediction is not a finite number"):
-        list(model.respond(str(lines), {}))
+        list(respond(model, str(lines), {}))
 
 
 def test_a_search_names_the_input_that_overflows():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import anaphora as an
+from anaphora.cli.answering import respond
 from anaphora.data.framed import open_frames
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 
@@ -159,9 +160,9 @@ def test_every_form_is_read_as_the_same_and_answered_and_opened_again(name, tmp_
     model = an.Tagger("lstm", **TINY).fit(tmp_path / name, out=tmp_path / "run", **fields)
     assert an.Tagger.resume(tmp_path / "run", steps=3).result_.steps == 3
     asked = tmp_path / name / "01.csv" if name == "many" else tmp_path / name
-    found = [response.text.split("\t") for response in model.respond(str(asked), {})]
+    found = [response.text.split("\t") for response in respond(model, str(asked), {})]
     assert found == model.predict([X[1]] if name == "many" else X)
-    records = [response.record for response in model.respond(str(asked), {})]
+    records = [response.record for response in respond(model, str(asked), {})]
     assert [record["tags"] for record in records] == found
     assert len(records[0]["probabilities"]) == len(found[0])
 
@@ -172,7 +173,7 @@ def test_two_array_files_and_one_sequence_of_an_npy_file(tmp_path):
     np.save(tmp_path / "y.npy", labels)
     model = an.Tagger("lstm", **TINY).fit((tmp_path / "x.npy", tmp_path / "y.npy"), out=tmp_path / "run")
     np.save(tmp_path / "one.npy", frames[0])
-    (found,) = model.respond(str(tmp_path / "one.npy"), {})
+    (found,) = respond(model, str(tmp_path / "one.npy"), {})
     assert [found.text.split("\t")] == model.predict([frames[0]])
     assert an.Tagger.resume(tmp_path / "run", steps=3).result_.steps == 3
 

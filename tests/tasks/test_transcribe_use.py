@@ -12,6 +12,7 @@ from tasks_tiny import is_one_sentence
 from transcribe_tiny import FEATURES, PRESETS, WORDS, recordings, said, tiny
 
 import anaphora as an
+from anaphora.cli.answering import respond
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 
 
@@ -193,7 +194,7 @@ def test_sound_files_are_learnt_from_and_read(place):
 
 
 def answers(model, source, **options):
-    return list(model.respond(str(source), options))
+    return list(respond(model, str(source), options))
 
 
 def test_a_file_a_folder_and_a_list_are_answered(place, tmp_path):

@@ -107,7 +107,7 @@ class Answers(an.Classifier):
         _give_up(self.words)
         return [1, 2]
 
-    def respond(self, source: str, options: Any) -> Iterator[Any]:
+    def score(self, data: Any, **options: Any) -> Iterator[Any]:  # type: ignore[override]
         yield "first"
         _give_up(self.words)
         yield "second"
@@ -118,7 +118,7 @@ def test_no_task_gives_out_what_it_computed(words: driver.Watch) -> None:
     task.words = words
     with pytest.raises(AnaphoraError, match=GAVE_UP):
         task.predict([])
-    answers = task.respond("-", {})
+    answers = task.score("-")
     assert next(answers) == "first"
     with pytest.raises(AnaphoraError, match=GAVE_UP):
         next(answers)

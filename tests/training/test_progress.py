@@ -16,6 +16,7 @@ FACTS = {
     "device": "cpu",
     "precision": "fp32",
     "world": 1,
+    "counts": "examples",
 }
 TICK = Tick(step=50, steps=100, loss=1.25, lr=0.1, tokens_per_second=12345.6, seconds_left=62.4)
 
@@ -43,11 +44,11 @@ def talk(stream):
 
 def test_plain_lines_without_a_terminal():
     assert talk(io.StringIO()).splitlines() == [
-        "1,234,567 parameters, 100 steps on cpu in fp32",
-        "step 40: bleu 31.25, loss 1.5 (best so far)",
+        "1,234,567 parameters, 100 steps on cpu in fp32; the loss is a mean over examples",
+        "step 40: bleu 31.25, dev loss 1.5 (best so far)",
         "  source    two dogs",
         "  output    evil ·[31m",
-        "step 50/100  loss 1.2500  bleu 31.25  12,346 tokens/s  1:02 left",
+        "step 50/100  loss 1.2500  bleu 31.25  12,346 examples/s  1:02 left",
         "warning: watch out",
     ]
 
@@ -57,7 +58,7 @@ def test_a_moving_line_in_a_terminal(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
     text = talk(Terminal())
-    assert "loss 1.2500  bleu 31.25  12,346 tokens/s  1:02 left" in text
+    assert "loss 1.2500  bleu 31.25  12,346 examples/s  1:02 left" in text
     assert "\x1b[33m" in text  # yellow
     assert "\x1b[2K" in text  # the line is redrawn in place
 

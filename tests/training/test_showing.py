@@ -56,7 +56,7 @@ def test_the_line_of_a_terminal_stays_at_the_end() -> None:
         "accuracy",
         "75",
         "10",
-        "tokens/s",
+        "symbols/s",
         "0:00",
         "left",
     ]

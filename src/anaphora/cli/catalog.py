@@ -12,6 +12,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Use": {
         "predict": "Put text, sounds or pictures through a trained model.",
         "sample": "Write new text with a trained language model.",
+        "search": "Find the nearest of many inputs with a trained embedder.",
+        "cluster": "Sort inputs into clusters with a trained embedder.",
         "score": "Measure a trained model on data with known answers.",
         "compare": "Compare several runs on the same examples, with intervals and tests.",
     },
@@ -31,5 +33,5 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
 TASK_COMMANDS = (
-    "translate", "classify", "tag", "language", "forecast", "transcribe", "caption", "answer",
+    "translate", "classify", "tag", "language", "forecast", "transcribe", "caption", "answer", "embed",
 )  # fmt: skip

@@ -99,6 +99,13 @@ def table(rows: Sequence[Sequence[str]], *, indent: int = 2, gap: int = 2) -> st
     return "\n".join(lines)
 
 
+def wrapped(text: str, *, first: str = "") -> str:
+    """``text`` in lines as wide as the terminal, further ones a little to the right; ``first`` is its first word as it is shown."""
+    lines = textwrap.wrap(text, width(), subsequent_indent="    ", drop_whitespace=True)
+    whole = "\n".join(lines)
+    return first + whole[len(click.unstyle(first)) :] if first else whole
+
+
 def width() -> int:
     """Columns to write in: the terminal's, at most 110, so that lines stay readable."""
     return min(shutil.get_terminal_size((100, 24)).columns, 110)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from anaphora.cli.options import option_of
-from anaphora.errors import SettingsError
+from anaphora.errors import DataError, SettingsError
 from anaphora.settings.base import build
 from anaphora.settings.files import read_assignments
 from anaphora.tasks.registry import TaskInfo
@@ -40,3 +41,20 @@ def model_of(run: str, options: dict[str, Any], checkpoint: int | None = None) -
     if INVARIANT in options:
         model.set_params(**{INVARIANT: options.pop(INVARIANT)})
     return model
+
+
+def embedder_of(run: str, files: Sequence[str]) -> Any:
+    """The trained embedder of ``run``; another model, or a file that cannot be read, is noticed before torch is loaded."""
+    from anaphora.data.streams import check_readable
+    from anaphora.tasks.config import read_config
+    from anaphora.tasks.load import load
+
+    config = read_config(Path(run))
+    if config.task.command != "embed":
+        raise DataError(
+            f"{run} holds a {config.task.name}, which makes no vectors of inputs; train an Embedder."
+        )
+    for file in files:
+        if file != "-":
+            check_readable(file)
+    return load(run)

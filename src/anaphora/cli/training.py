@@ -14,6 +14,7 @@ from anaphora.errors import DataError
 from anaphora.settings.base import suggestion
 from anaphora.tasks.registry import TASKS, TaskInfo
 from anaphora.training.launch import recall, remember
+from anaphora.training.progress import dev_name
 
 
 def train(request: Request, *, force: bool, as_json: bool) -> str:
@@ -75,7 +76,11 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
         say(f"{reasons[ended.stopped].format(number(ended.steps))} ({duration(seconds)}).")
     result(
         table(
-            [(key, f"{value:.4g}") for key, value in ended.metrics.items() if isinstance(value, int | float)]
+            [
+                (dev_name(key), f"{value:.4g}")
+                for key, value in ended.metrics.items()
+                if isinstance(value, int | float)
+            ]
         )
     )
     name, typed = command_name(), shlex.quote(run)

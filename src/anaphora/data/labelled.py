@@ -85,7 +85,7 @@ def open_training(
 
 def reopen_training(descriptions: Mapping[str, Any], *, spill: Path | None) -> tuple[Labelled, Labelled]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    return reopen_parts(descriptions, partial(_reopen, spill=spill))
+    return reopen_parts(descriptions, partial(reopen_labelled, spill=spill))
 
 
 def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = None, **read: Any) -> Labelled:
@@ -136,7 +136,8 @@ def _examples(table: Table, names: list[str], where: str) -> Iterator[Any]:
             ) from None
 
 
-def _reopen(description: Mapping[str, Any], spill: Path | None) -> Labelled:
+def reopen_labelled(description: Mapping[str, Any], spill: Path | None) -> Labelled:
+    """The very examples that `describe` described, or a `DataError` that says what changed."""
     if description["kind"] != "vectors":
         return reopen_source(description, roles=LABELLED, spill=spill)
     form = description["form"]
@@ -151,6 +152,9 @@ def _reopen(description: Mapping[str, Any], spill: Path | None) -> Labelled:
         place = str(found_again(description["path"], spill))
         given = (place, description["labels"]) if form == "arrays" else place
         kept = ("bad_rows", "source_field", "target_field", "scan")
-        rows = open_labelled(given, **{key: description[key] for key in kept if key in description})
+        if description.get("labels", "") is None:
+            rows = arrays.read_unlabelled(Path(place))
+        else:
+            rows = open_labelled(given, **{key: description[key] for key in kept if key in description})
     check_same(rows, description, place)
     return rows

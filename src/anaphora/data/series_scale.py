@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -175,6 +176,12 @@ def _check_values(data: SeriesData, values: Floats, targets: Sequence[str], outp
         raise DataError(
             f"{data.place}: is too short to hold dev data out of; give longer series or dev data."
         )
+    if output == "continuous" and _zeros_and_ones(values, [data.columns.index(name) for name in targets]):
+        warnings.warn(
+            f'{data.place}: all targets are 0 or 1; output="binary" forecasts their probabilities, and takes columns that never '
+            "change",
+            stacklevel=2,
+        )
     for place, name in enumerate(data.columns):
         present = values[:, place][~np.isnan(values[:, place])]
         if not len(present):
@@ -191,3 +198,9 @@ def _check_values(data: SeriesData, values: Floats, targets: Sequence[str], outp
             raise DataError(
                 f'{data.place}: column {name} holds values that are no counts; output="count" needs 0, 1, 2, …'
             )
+
+
+def _zeros_and_ones(values: Floats, places: Sequence[int]) -> bool:
+    present = values[:, places]
+    present = present[~np.isnan(present)]
+    return bool(len(present)) and bool(np.isin(present, (0.0, 1.0)).all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,14 @@ def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -
     answers = np.array([""] * len(found)) if labels is None else read_array(labels)
     facts = _facts("arrays", inputs, scan) | {"labels": None if labels is None else os.path.abspath(labels)}
     return _rows(list(found), answers, str(inputs), scan, facts)
+
+
+def read_unlabelled(path: Path) -> VectorRows:
+    """The sequences of an array file (``.npz`` with X, ``.npy``, IDX) without labels."""
+    if path.suffix.lower() != ".npz":
+        return read_array_files(path, None)
+    rows = read_npz(path, labelled=False)
+    return replace(rows, facts={**rows.facts, "labels": None})
 
 
 def read_listed(pairs: Source, listing: Path, *, scan: str = "rows", bad_rows: str = "strict") -> VectorRows:

@@ -154,13 +154,13 @@ class Pictures:
         key = (run.id, stamp, wanted.view.of, wanted.text, wanted.target, wanted.search, wanted.view.what)
         if key not in self._traces:
             if wanted.view.of == "vectors":
-                made = _asked(model, "probe_embeddings", run)()
+                made = asked.vectors()
             else:
                 given = dict(wanted.search)
                 if wanted.target:
                     given["target"] = wanted.target
                 probe = _asked(model, "probe", run)
-                taken = {"target", "beam"} if hasattr(model, "search") else {"target"}
+                taken = {"target"} | ({"beam"} & model.task().predicting.model_fields.keys())
                 if model.command in ("language", "forecast"):  # nothing can be given for them to put out
                     taken = set()
                 given = {name: value for name, value in given.items() if name in taken}

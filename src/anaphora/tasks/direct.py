@@ -21,6 +21,10 @@ def learn_directly(
     estimator: Estimator, run: RunFolder, data: Any, dev: Any, reporter: Reporter | None
 ) -> TrainingResult:
     """Fit the estimator's model, write it with its dev measures, and say what came of it."""
+    if reporter is not None:
+        reporter.say(
+            f"fitting {estimator.settings_.model} to {len(data):,} examples in one go, which has no steps to report"
+        )
     metrics = estimator._solve(data, dev, reporter)
     facts = {"step": 1, "chosen": "fitted", "files": run.fingerprints()}
     save_weights(run.model, estimator._weights(), facts=facts)

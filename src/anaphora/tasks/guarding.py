@@ -14,6 +14,7 @@ from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.tasks.given import NotFiniteError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Item = TypeVar("Item")
 
 
 def whatever_the_batch(method: Method) -> Method:
@@ -40,7 +41,6 @@ ANSWERS = {
     "probe",
     "rank",
     "read",
-    "respond",
     "sample",
     "score",
     "search",
@@ -49,26 +49,28 @@ ANSWERS = {
 }
 
 
+def answers_checked(items: Iterator[Item]) -> Iterator[Item]:
+    """The items, with `check_kernels` before each; where a prediction is not finite, the error counts from the first."""
+    done = 0
+    try:
+        for item in items:
+            check_kernels()
+            yield item
+            done += 1
+    except NotFiniteError as error:  # it counts within a batch
+        if not done:
+            raise
+        raise DataError(f"after line {done}: {error}") from None
+
+
 def kernels_checked(method: Callable[..., Any]) -> Callable[..., Any]:
     """``method``, with `check_kernels` before its result, or each item of an iterator, is returned."""
-
-    def one_by_one(items: Iterator[Any]) -> Iterator[Any]:
-        done = 0
-        try:
-            for item in items:
-                check_kernels()
-                yield item
-                done += 1
-        except NotFiniteError as error:  # it counts within a batch
-            if not done:
-                raise
-            raise DataError(f"after line {done}: {error}") from None
 
     @wraps(method)
     def checked(*given: Any, **options: Any) -> Any:
         result = method(*given, **options)
         if isinstance(result, Iterator):
-            return one_by_one(result)
+            return answers_checked(result)
         check_kernels()
         return result
 

@@ -401,6 +401,30 @@ class PictureKeywords(TypedDict, total=False):
     """A safetensors file whose weights the network that sees pictures begins with: the model.safetensors of a run with the same channels, halvings and hidden will do. Default: ''."""
 
 
+class PooledKeywords(TypedDict, total=False):
+    """Pooled; a preset may change the defaults."""
+
+    pooling: Literal["last", "max", "mean", "attention", "concat"]
+    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, or the first three side by side (concat). Default: 'max'."""
+    scale: Literal["features", "all", "none"]
+    """Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature by itself, all with the same numbers, or not at all. Default: 'features'."""
+
+
+class LikenessKeywords(TypedDict, total=False):
+    """Likeness; a preset may change the defaults."""
+
+    positives: Literal["auto", "pairs", "labels", "views"]
+    """What is alike: the two texts of a row (pairs), inputs of one label (labels), or two views of the same input, cut and dropped out differently (views); auto: what the data have. Default: 'auto'."""
+    vector_size: int
+    """How many numbers a vector has. Default: 128."""
+    similarity_temperature: float
+    """Cosines are divided by it before the softmax; less: the nearest wrong inputs count more. Default: 0.05."""
+    crop: float
+    """Least share of an input that a view keeps: a stretch of it at random; 1: views differ by dropout alone. Default: 0.7."""
+    metric: Literal["mrr", "recall_at_1", "recall_at_10", "loss"] | str
+    """The dev measure that decides which weights are best. Default: 'mrr'."""
+
+
 TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "transformer"] | Callable[..., Any]
 """The presets of `an.Translator`, or a model of your own."""
 
@@ -681,3 +705,20 @@ class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, Embed
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 1024."""
     loss: Literal["auto"] | Callable[..., Any]
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
+
+
+EmbedderModel = Literal["bow", "bilstm", "transformer"] | Callable[..., Any]
+"""The presets of `an.Embedder`, or a model of your own."""
+
+
+class EmbedderKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, PooledKeywords, FrameKeywords, TokenizerKeywords, TextKeywords, LikenessKeywords, EncoderKeywords, total=False):
+    """The settings of `an.Embedder`; ``help(an.Embedder)`` shows the defaults."""
+
+    batch_tokens: int
+    """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 4096."""
+    loss: Literal["auto"] | Callable[..., Any]
+    """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
+    tokens: Literal["char", "word", "bpe"]
+    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
+    max_tokens: int
+    """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from anaphora.data.features_own import of_vectors
+from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs
 from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers_own import own_tokenizer, read_own_tokenizer
@@ -73,3 +75,20 @@ def reading_learnt(run: RunFolder, version: int) -> Iterator[dict[str, Any]]:
         yield learnt
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunError(f"{run.learnt} cannot be used ({error}); restore it from a copy of the run.") from None
+
+
+def write_inputs(run: RunFolder, version: int, inputs: Inputs, facts: Mapping[str, Any]) -> None:
+    """Write how inputs become numbers, and other ``facts``."""
+    if isinstance(inputs, TextInputs):
+        run.write_text("tokenizer.json", inputs.tokenizer.to_json())
+    write_learnt(run, version, {"inputs": inputs.to_json(), **facts})
+
+
+def read_inputs(run: RunFolder, learnt: Mapping[str, Any], m: Task) -> Inputs:
+    """What `write_inputs` wrote of the inputs of ``m``; to be called inside `reading_learnt`."""
+    given = dict(learnt)
+    if given["kind"] == "vectors":
+        return VectorInputs.from_json(given, of_vectors(getattr(m.settings_, "features", "none")))
+    if given["kind"] == "ngrams":
+        return NGramInputs.from_json(given)
+    return TextInputs.from_json(read_tokenizer(run, Tokenizer, m), given)

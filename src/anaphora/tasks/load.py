@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
@@ -10,7 +10,6 @@ from anaphora.probe.trace import Trace
 from anaphora.tasks.config import read_config
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.registry import estimator
-from anaphora.tasks.response import Response
 
 E = TypeVar("E", bound=Estimator)
 
@@ -35,9 +34,6 @@ class Trained(Protocol):
         self, x: Any, /, target: Any = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:
         """What happens inside on one input."""
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """What ``anaphora predict`` answers for a file."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings."""

@@ -21,6 +21,8 @@ from anaphora.probe.vectors import probe_vectors
 from anaphora.tasks.config import read_config
 from anaphora.training.run import RunFolder
 
+MAPPED = 500
+"""Dev inputs whose vectors are shown together."""
 _NUMBER = re.compile(r"#([0-9]{1,9})(?:\s+(.*))?", re.DOTALL)
 
 
@@ -92,15 +94,42 @@ class Asked:
             raise DataError("this model reads no typed text; name one of the run's dev examples, such as #1.")
         return text, {}
 
-    def _example(self, number: int, words: str) -> tuple[Any, dict[str, Any]]:
+    def vectors(self, inputs: Sequence[Any] | None = None) -> Trace:
+        """What the view embeddings shows: the vectors of a model's symbols; of an embedder those of ``inputs``, or of the
+        run's first dev inputs."""
+        if not hasattr(self.model, "probe_embeddings"):
+            raise DataError(
+                f"{self._run} holds a {type(self.model).__name__}, which has no vectors of symbols."
+            )
+        if not self.model.embeds_inputs:
+            if inputs is not None:
+                raise DataError(
+                    "the view embeddings shows a model's symbols and takes no --text and no --input."
+                )
+            return self.model.probe_embeddings()  # type: ignore[no-any-return]
+        if inputs is None:
+            dev = self._examples()
+            inputs = [self.model._example(dev, i)[0] for i in range(min(len(dev), MAPPED))]
+        return self.model.probe_embeddings(inputs)  # type: ignore[no-any-return]
+
+    def first(self) -> Any:
+        """The run's first dev example, as ``probe`` takes it."""
+        return self.model._example(self._examples(), 0)[0]
+
+    def _examples(self) -> Any:
+        """The dev data of the run."""
         if self._dev is None:
             config = read_config(self._run)
             if not config.data:
                 raise DataError("the model was saved without its data, so it has no dev examples.")
             self._dev = self.model._dev(RunFolder.open(self._run), config)
-        if not 1 <= number <= len(self._dev):
-            raise DataError(f"the run has dev examples #1 to #{len(self._dev)}; there is no #{number}.")
-        x, reference = self.model._example(self._dev, number - 1)
+        return self._dev
+
+    def _example(self, number: int, words: str) -> tuple[Any, dict[str, Any]]:
+        dev = self._examples()
+        if not 1 <= number <= len(dev):
+            raise DataError(f"the run has dev examples #1 to #{len(dev)}; there is no #{number}.")
+        x, reference = self.model._example(dev, number - 1)
         if words:
             return self.model._with_words(x, words), {"example": number}
         return x, {"example": number, "reference": reference}

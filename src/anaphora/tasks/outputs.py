@@ -15,7 +15,6 @@ from anaphora.settings import SearchSettings, build
 from anaphora.settings.own import parts_of
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.fusing import symbol_model
-from anaphora.tasks.response import Response
 from anaphora.tasks.result import Result
 
 
@@ -35,20 +34,6 @@ class Output(Result):
 def outputs_of(found: Iterable[NBest], decode: Callable[[Sequence[int]], str]) -> list[list[Output]]:
     """The hypotheses of each input as texts, best first."""
     return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
-
-
-def output_response(
-    number: int, asked: Mapping[str, Any], outputs: Sequence[Output], *, many: bool
-) -> Response:
-    """The best output of input ``number`` on one line; of ``many`` a line ``number⇥score⇥text`` for each. ``asked`` is the
-    input as the record has it."""
-    # An output that holds line breaks must not shift the lines that follow.
-    shown = [" ".join(output.text.splitlines()) for output in outputs]
-    text = shown[0] if shown else ""
-    if many:
-        text = "\n".join(f"{number}\t{o.score:.4f}\t{line}" for o, line in zip(outputs, shown, strict=True))
-    best = outputs[0].text if outputs else ""
-    return Response(text, {"line": number, **asked, "output": best, "outputs": [vars(o) for o in outputs]})
 
 
 def search_settings(

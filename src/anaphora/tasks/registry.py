@@ -14,6 +14,7 @@ from anaphora.settings.training import HARMLESS
 from anaphora.tasks.answer.info import ANSWER
 from anaphora.tasks.caption.info import CAPTION
 from anaphora.tasks.classify.info import CLASSIFY
+from anaphora.tasks.embed.info import EMBED
 from anaphora.tasks.forecast.info import FORECAST
 from anaphora.tasks.info import Preset, TaskInfo, own_preset
 from anaphora.tasks.language.info import LANGUAGE
@@ -24,7 +25,8 @@ from anaphora.tasks.translate.info import TRANSLATE
 __all__ = ["TASKS", "Preset", "TaskInfo", "estimator", "meaningful", "resolve"]
 
 TASKS: dict[str, TaskInfo] = {
-    task.command: task for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE, CAPTION, ANSWER)
+    task.command: task
+    for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE, CAPTION, ANSWER, EMBED)
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from anaphora.errors import DataError
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.judged import Judged
-from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -23,6 +22,8 @@ class Task(ABC):
     minimised, and how inputs are looked at."""
 
     command: ClassVar[str]
+    embeds_inputs: ClassVar[bool] = False
+    """Whether ``probe_embeddings`` takes inputs: the view embeddings then shows the run's dev inputs, not symbols."""
     settings_: Any
     model_: Any
     trusts: bool = False
@@ -67,10 +68,6 @@ class Task(ABC):
         """What is minimised, and the batches it is minimised on."""
 
     @abstractmethod
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """What ``anaphora predict RUN FILE`` answers, as it comes; ``source`` is a file's name, or ``-``."""
-
-    @abstractmethod
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Any:
         """The data that ``score`` and ``compare`` measure on, of the same type as the dev data of a run."""
 
@@ -93,8 +90,8 @@ class Task(ABC):
 
     def _example(self, dev: Any, number: int) -> tuple[Any, str]:
         """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and what is asked for."""
-        ((x, reference),) = dev.read([number])
-        return x, reference
+        ((x, *reference),) = dev.read([number])
+        return x, reference[0] if reference else ""
 
     def _with_words(self, x: Any, words: str) -> Any:
         """What ``probe`` takes for ``x`` (a file's name, or an example) and words typed beside it: a question, say."""

@@ -160,7 +160,7 @@ class Trainer:
             "world": self.group.world,
         }
         self.timings.append({"event": "resume" if step else "start", **facts, **self.learner.made_with()})
-        self.reporter.started(facts)
+        self.reporter.started({**facts, "counts": getattr(self.learner.objective, "counts", "symbols")})
 
     def _call(self, hook: str) -> None:
         """Let the callbacks know; one that stops in any process stops all."""

@@ -53,7 +53,7 @@ class Batches(Protocol):
 class Objective(Protocol):
     """What is minimised and what is measured.
 
-    ``chance`` is the loss per symbol of a uniform guess, ln V, or None where there is no such thing.
+    ``counts``, where it is there, names what the loss is a mean over if that is not symbols. ``chance`` is the loss per symbol of a uniform guess, ln V, or None where there is no such thing.
     ``loss`` is called with a shard of a batch, in training mode; ``evaluate`` and ``samples`` in evaluation
     mode without gradients. ``evaluate`` may return ``{}`` where there is no dev data. An objective that
     carries tensors from step to step also has ``state_dict()`` and ``load_state_dict(tensors)``; and where a run may go

@@ -60,7 +60,8 @@ class Reporter:
     """Receives every event of a run; this one reports nothing. Only rank 0 has one that writes."""
 
     def started(self, facts: Mapping[str, Any]) -> None:
-        """Training begins: steps, from_step, parameters, device, precision, world."""
+        """Training begins: steps, from_step, parameters, device, precision, world, and what the loss is a mean over
+        (``counts``, such as examples)."""
 
     def stepped(self, tick: Tick) -> None:
         """One optimizer step is done."""
@@ -109,12 +110,15 @@ class ConsoleReporter(Reporter):
         self._live: Live | None = None
         self._last = ""
         self._drawn = 0.0
+        self._counts = "symbols"
         self._moving = self.console.is_terminal and not self.console.is_dumb_terminal
 
     def started(self, facts: Mapping[str, Any]) -> None:
         where = facts["device"] + (f" × {facts['world']}" if facts["world"] > 1 else "")
+        self._counts = str(facts.get("counts", "symbols"))
         self.say(
-            f"{facts['parameters']:,} parameters, {facts['steps']:,} steps on {where} in {facts['precision']}"
+            f"{facts['parameters']:,} parameters, {facts['steps']:,} steps on {where} in {facts['precision']}; "
+            f"the loss is a mean over {self._counts}"
         )
         if self._moving:
             self._live = Live(console=self.console, auto_refresh=False, transient=True)
@@ -130,7 +134,7 @@ class ConsoleReporter(Reporter):
         line = Text.assemble(
             (bar, "green"),
             (" " * (24 - len(bar)), ""),
-            f" {progress_line(tick, tick.loss, self._last)}",
+            f" {progress_line(tick, tick.loss, self._last, self._counts)}",
             overflow="ellipsis",
         )
         line.no_wrap = True
@@ -139,14 +143,14 @@ class ConsoleReporter(Reporter):
 
     def logged(self, line: Mapping[str, Any], tick: Tick) -> None:
         if not self._moving:
-            self._print(progress_line(tick, float(line["loss"]), self._last))
+            self._print(progress_line(tick, float(line["loss"]), self._last, self._counts))
 
     def evaluated(
         self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
     ) -> None:
         if self.metric in metrics:
-            self._last = f"{self.metric} {metrics[self.metric]:.4g}"
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+            self._last = f"{dev_name(self.metric)} {metrics[self.metric]:.4g}"
+        numbers = ", ".join(f"{dev_name(name)} {value:.4g}" for name, value in metrics.items())
         if numbers:
             self._print(f"step {step}: {numbers}" + (" (best so far)" if best else ""), "bold")
         for sample in samples[: self.samples]:
@@ -170,11 +174,16 @@ class ConsoleReporter(Reporter):
         self.console.print(Text(text, style=style))
 
 
-def progress_line(tick: Tick, loss: float, measured: str) -> str:
-    """``step 50/4000  loss 1.2345  chrf 20.1  9,000 tokens/s  1:02 left``."""
+def progress_line(tick: Tick, loss: float, measured: str, counts: str = "symbols") -> str:
+    """``step 50/4000  loss 1.2345  chrf 20.1  9,000 symbols/s  1:02 left``; ``counts`` is what the loss is a mean over."""
     parts = [f"step {tick.step}/{tick.steps}", f"loss {loss:.4f}", measured]
-    parts += [f"{tick.tokens_per_second:,.0f} tokens/s", f"{duration(tick.seconds_left)} left"]
+    parts += [f"{tick.tokens_per_second:,.0f} {counts}/s", f"{duration(tick.seconds_left)} left"]
     return "  ".join(part for part in parts if part)
+
+
+def dev_name(measure: str) -> str:
+    """What to call a measure of dev data where that of training has the same name."""
+    return "dev loss" if measure == "loss" else measure
 
 
 def duration(seconds: float) -> str:

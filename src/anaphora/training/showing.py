@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anaphora.training.progress import ConsoleReporter, Reporter, Tick, progress_line
+from anaphora.training.progress import ConsoleReporter, Reporter, Tick, dev_name, progress_line
 
 
 def reporter_for(settings: Any, verbose: bool | None) -> Reporter | None:
@@ -46,7 +46,7 @@ class LineReporter(ConsoleReporter):
         """Only what a person has to act on is said."""
 
     def stepped(self, tick: Tick) -> None:
-        self._standing = progress_line(tick, tick.loss, self._last)
+        self._standing = progress_line(tick, tick.loss, self._last, self._counts)
         super().stepped(tick)
 
     def logged(self, line: Mapping[str, Any], tick: Tick) -> None:
@@ -56,7 +56,7 @@ class LineReporter(ConsoleReporter):
         self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
     ) -> None:
         if self.metric in metrics:
-            self._last = f"{self.metric} {metrics[self.metric]:.4g}"
+            self._last = f"{dev_name(self.metric)} {metrics[self.metric]:.4g}"
 
     def finished(self) -> None:
         super().finished()
@@ -71,9 +71,13 @@ class NotebookReporter(Reporter):
         self.metric = metric
         self._handle: Any = None
         self._text, self._last, self._drawn = "", "", 0.0
+        self._counts = "symbols"
+
+    def started(self, facts: Mapping[str, Any]) -> None:
+        self._counts = str(facts.get("counts", "symbols"))
 
     def stepped(self, tick: Tick) -> None:
-        self._text = progress_line(tick, tick.loss, self._last)
+        self._text = progress_line(tick, tick.loss, self._last, self._counts)
         if time.monotonic() - self._drawn >= 0.5:
             self._draw(tick.step / tick.steps)
 
@@ -81,7 +85,7 @@ class NotebookReporter(Reporter):
         self, step: int, metrics: Mapping[str, float], *, best: bool, samples: Sequence[Mapping[str, str]]
     ) -> None:
         if self.metric in metrics:
-            self._last = f"{self.metric} {metrics[self.metric]:.4g}"
+            self._last = f"{dev_name(self.metric)} {metrics[self.metric]:.4g}"
 
     def warn(self, text: str) -> None:
         from IPython.display import HTML, display  # type: ignore[import-not-found]

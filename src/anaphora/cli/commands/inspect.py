@@ -37,6 +37,9 @@ anaphora inspect runs/book --view embeddings --svg symbols.svg
 @click.option(
     "--input", "file", metavar="FILE", help="A sound or a picture to look at; --text may ask about it."
 )
+@click.option(
+    "--list", "listed", is_flag=True, help="List the views that can be drawn of RUN, and why not the others."
+)
 @click.option("--target", metavar="TEXT", help="A given output, instead of the best one found.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="An option of the view; may be repeated."
@@ -50,6 +53,7 @@ def command(
     text: str | None,
     file: str | None,
     target: str | None,
+    listed: bool,
     assignments: tuple[str, ...],
     html: str | None,
     svg: str | None,
@@ -59,7 +63,7 @@ def command(
     """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
     `curves`, `samples` and `health` show the course of one or several runs, also while they train; `embeddings`
-    shows which symbols are alike to the model. The others show one input on its way through it: `alignment`, for
+    shows which symbols are alike to the model, of an embedder which inputs. The others show one input on its way through it: `alignment`, for
     each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
     how far back the loss reaches; `heads` and `positions` of a Transformer; the hypotheses of a `beam`; what
     `sampling` draws from; `ctc`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
@@ -85,6 +89,9 @@ def command(
         raise SettingsError(options.problems)
     for run in runs:
         read_config(Path(run))
+    if listed:
+        _list(runs, (text, file), as_json)
+        return
     if view is None:
         view = "curves" if (text or file) is None else _suitable(runs, (text, file), target)
         say(f"Showing {view}; --view NAME chooses another: {', '.join(VIEWS)}.")
@@ -92,7 +99,11 @@ def command(
     if chosen.of == "history":
         trace = _history(runs, text or file)
     elif chosen.of == "vectors":
-        trace = _vectors(runs, chosen, text or file)
+        if text is not None:
+            raise DataError(
+                f"the view {view} shows many vectors and takes no --text; name a file with --input."
+            )
+        trace = _vectors(runs, chosen, file)
     elif chosen.of == "probe":
         trace = _probe(runs, chosen, (text, file), target)
     else:
@@ -142,6 +153,58 @@ def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], targe
     return found
 
 
+def _list(runs: tuple[str, ...], given: tuple[str | None, str | None], as_json: bool) -> None:
+    """Every view with what it shows, or with the reason why it cannot be drawn of this model."""
+    from anaphora.cli.output import emit, result, table
+    from anaphora.errors import AnaphoraError
+    from anaphora.tasks.looking import Asked
+    from anaphora.views.registry import VIEWS
+
+    model = _model(runs, VIEWS["states"])
+    asked = Asked(model, runs[0])
+    needed = tuple(dict.fromkeys(one for view in VIEWS.values() if view.of == "probe" for one in view.what))
+    traces: dict[str, Trace | str] = {}
+    for kind in ("history", "vectors", "probe"):
+        try:
+            traces[kind] = _trace_for(kind, asked, runs, given, needed)
+        except AnaphoraError as error:
+            traces[kind] = str(error)
+    reasons: dict[str, str | None] = {}
+    for name, view in VIEWS.items():
+        trace = traces.get(view.of, f"`anaphora study {name}` draws it")
+        reasons[name] = trace if isinstance(trace, str) else view.missing(trace)
+    if as_json:
+        emit({"run": runs[0], "views": reasons})
+        return
+    can = [(name, VIEWS[name].title) for name, reason in reasons.items() if reason is None]
+    result(table(can))
+    result("Not of this model:")
+    result(table([(name, reason) for name, reason in reasons.items() if reason is not None]))
+
+
+def _trace_for(
+    kind: str, asked: Any, runs: tuple[str, ...], given: tuple[str | None, str | None], what: tuple[str, ...]
+) -> Trace:
+    """A trace of the kind that views need: of the input that was given, or of the run's first dev example."""
+    import contextlib
+
+    from anaphora.errors import AnaphoraError
+
+    if kind == "history":
+        return _history(runs, None)
+    if kind == "vectors":
+        return asked.vectors()  # type: ignore[no-any-return]
+    text, file = given
+    x = asked.find(text or "", file)[0] if text or file else asked.first()
+    trace: Trace = asked.model.probe(x)
+    for one in what:  # what one model lets itself be asked, another refuses
+        with contextlib.suppress(AnaphoraError):
+            more: Trace = asked.model.probe(x, what=(one,))
+            trace.arrays.update(more.arrays)
+            trace.tables.update(more.tables)
+    return trace
+
+
 def _history(runs: tuple[str, ...], text: str | None) -> Trace:
     from anaphora.errors import DataError
     from anaphora.probe.history import history
@@ -151,16 +214,16 @@ def _history(runs: tuple[str, ...], text: str | None) -> Trace:
     return history(*runs)
 
 
-def _vectors(runs: tuple[str, ...], view: View, text: str | None) -> Trace:
-    from anaphora.errors import DataError
+def _vectors(runs: tuple[str, ...], view: View, file: str | None) -> Trace:
+    from anaphora.tasks.looking import Asked
 
-    if text is not None:
-        raise DataError(f"the view {view.name} shows a model's symbols and takes no --text and no --input.")
     model = _model(runs, view)
-    if not hasattr(model, "probe_embeddings"):
-        raise DataError(f"{runs[0]} holds a {type(model).__name__}, which has no vectors of symbols.")
-    trace: Trace = model.probe_embeddings()
-    return trace
+    inputs = None
+    if file is not None and model.embeds_inputs:
+        from anaphora.cli.answering.embed import read_inputs
+
+        inputs = read_inputs(model, file, None)
+    return Asked(model, runs[0]).vectors([] if file is not None and inputs is None else inputs)
 
 
 def _model(runs: tuple[str, ...], view: View) -> Any:

@@ -20,7 +20,7 @@ anaphora models translate --json
 @json_option
 def command(task: str | None, as_json: bool) -> None:
     """List the presets (`--model`) of TASK, or of every task, with the settings each of them changes."""
-    from anaphora.cli.output import emit, faint, heading, result, say, table, word
+    from anaphora.cli.output import emit, faint, heading, result, say, table, word, wrapped
     from anaphora.cli.words import find_task
     from anaphora.tasks.registry import TASKS
 
@@ -29,8 +29,8 @@ def command(task: str | None, as_json: bool) -> None:
         emit({info.command: _facts(info) for info in shown})
         return
     for info in shown:
-        result(f"{heading(info.command)}  {info.summary}")
-        result(faint(f"  data: {info.data_help}"))
+        result(wrapped(f"{info.command}  {info.summary}", first=heading(info.command)))
+        result(faint(wrapped(f"  data: {info.data_help}")))
         rows = []
         for preset in info.presets.values():
             star = "*" if preset.name == info.default_preset else " "

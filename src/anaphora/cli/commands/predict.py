@@ -35,6 +35,7 @@ anaphora predict runs/numbers inputs.txt --checkpoint 1500
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of predicting; repeatable."
 )
+@click.option("--npy", metavar="FILE", help="Write the vectors of an embedder into this .npy file.")
 @source_field_option
 @skip_bad_option
 @checkpoint_option
@@ -44,6 +45,7 @@ def command(
     run: str,
     file: str,
     assignments: tuple[str, ...],
+    npy: str | None,
     skip_bad: bool,
     checkpoint: int | None,
     as_json: bool,
@@ -69,15 +71,36 @@ def command(
         flags["bad_rows"] = "skip"
     if flags["source_field"] is not None and "source_field" not in config.task.predicting.model_fields:
         raise click.UsageError(f"--source-field has no meaning for a {config.task.name}; leave it out.")
+    if npy is not None and config.task.command != "embed":
+        raise click.UsageError(
+            f"--npy is for vectors, which a {config.task.name} does not give; leave it out."
+        )
     options = read_options(config.task, flags, assignments)
     if file != "-":
         check_readable(file, folders=config.task.folders)  # a missing file is reported before torch is loaded
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 
-    for response in model_of(run, options, checkpoint).respond(file, options):
-        if as_json:
+    from anaphora.cli.answering import respond  # which loads torch
+
+    vectors = []
+    for response in respond(model_of(run, options, checkpoint), file, options):
+        if npy is not None:
+            vectors.append(response.record["output"])
+        elif as_json:
             emit(response.record, indent=None)
         else:
             click.echo(response.text)
         sys.stdout.flush()
+    if npy is not None:
+        _write(npy, vectors)
+        say(f"Wrote {len(vectors)} vectors to {npy}.")
+
+
+def _write(path: str, vectors: list[list[float] | None]) -> None:
+    """One row for each input, zeros where a line was empty."""
+    import numpy as np
+
+    width = max((len(one) for one in vectors if one), default=0)
+    with open(path, "wb") as file:
+        np.save(file, np.array([one or [0.0] * width for one in vectors], dtype=np.float32))

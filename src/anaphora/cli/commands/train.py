@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from anaphora.cli.catalog import TASK_COMMANDS
 from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.group import Order
 from anaphora.cli.options import (
@@ -28,6 +29,7 @@ anaphora train forecast sensors.csv --set horizon=24
 anaphora train transcribe recordings.tsv --valid dev.tsv
 anaphora train caption pictures.tsv --model lstm-attention
 anaphora train answer questions.tsv
+anaphora train embed pairs.tsv --model bilstm
 anaphora train run.toml --dry-run
 """
 # The commonest settings as options: name, type, what stands for the value. The rest goes through --set.
@@ -74,7 +76,33 @@ def _setting_options(function: Any) -> Any:
     return function
 
 
-@click.command("train", cls=Order, examples=EXAMPLES)
+class Train(Order):
+    """``train TASK --model PRESET --help`` also lists the settings of that preset."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["typed"] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        typed: list[str] = ctx.meta.get("typed", [])
+        task = next((word for word in typed if word in TASK_COMMANDS), None)
+        if task is None:
+            return super().format_epilog(ctx, formatter)
+        from anaphora.cli.glossary import entries
+        from anaphora.cli.output import heading, table, word
+        from anaphora.cli.words import find_task
+
+        info = find_task(task)
+        at = typed.index("--model") + 1 if "--model" in typed else len(typed)
+        named = [*typed[at : at + 1], *(one.partition("=")[2] for one in typed if one.startswith("--model="))]
+        preset = next((one for one in named if one in info.presets), info.default_preset)
+        formatter.write(f"\n{heading(f'Settings of {task}, preset {preset}')} (--set KEY=VALUE)\n")
+        rows = [(one.key, word(one.default), one.meaning) for one in entries(info, preset)]
+        formatter.write(f"{table(rows)}\n")
+        return None
+
+
+@click.command("train", cls=Train, examples=EXAMPLES)
 @click.argument("task", shell_complete=_complete_task)
 @click.argument("data", required=False)
 @click.option("--target", metavar="FILE", help="Second of two parallel files: line n answers line n of DATA.")
@@ -117,12 +145,12 @@ def command(
 ) -> int:
     """Train a model on DATA and write a run folder.
 
-    TASK is what to learn: translate, classify, tag, language, forecast, transcribe, caption or answer
+    TASK is what to learn: translate, classify, tag, language, forecast, transcribe, caption, answer or embed
     (`anaphora models` says what data each takes). DATA is a file or the name of an embedded corpus
     (`anaphora corpora`). Instead of both, a TOML file may be given that holds the keys task, data, valid, out
     and any settings; options given in addition override it.
 
-    `anaphora explain` lists all settings.
+    `anaphora train TASK --model PRESET --help` lists the settings of a preset, `anaphora explain` those of all.
     """
     from anaphora.cli.request import read_request
 

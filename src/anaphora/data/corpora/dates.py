@@ -79,4 +79,5 @@ CORPUS = Corpus(
     },
     sizes={"train": 20_000, "dev": 500, "test": 1_000},
     draw=draw,
+    tasks=("translate", "embed"),
 )

@@ -151,6 +151,6 @@ CORPUS = Corpus(
     variants={"kin": "a sentence, to what it is about (a rank, a part in the family, a country)"},
     sizes={"train": 20_000, "dev": 500, "test": 1_000},
     draw=draw,
-    tasks=("classify",),
+    tasks=("classify", "embed"),
     unit="sentences",
 )

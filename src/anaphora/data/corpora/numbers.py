@@ -43,4 +43,5 @@ CORPUS = Corpus(
     variants={"de": "into German", "fr": "into French"},
     sizes={"train": 20_000, "dev": 500, "test": 1_000},
     draw=draw,
+    tasks=("translate", "embed"),
 )

@@ -163,5 +163,5 @@ CORPUS = PictureCorpus(
     },
     sizes={"train": 6_000, "dev": 500, "test": 1_000},
     draw=draw,
-    tasks=("classify",),
+    tasks=("classify", "embed"),
 )

@@ -94,6 +94,6 @@ CORPUS = Corpus(
     variants={"english": "in English"},
     sizes={"train": 10_000, "dev": 500, "test": 1_000},
     draw=draw,
-    tasks=("classify",),
+    tasks=("classify", "embed"),
     unit="examples",
 )

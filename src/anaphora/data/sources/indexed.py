@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from anaphora.errors import DataError
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 Sizes = np.ndarray[Any, np.dtype[np.int32]]
+R = TypeVar("R")
+MOST_ROWS = 10_000_000
+"""Rows that are taken from a table that is no text file: a generator may never end."""
 
 
 class FileRows:
@@ -118,6 +121,8 @@ def source_of(
         described = {"kind": table.kind, "bad_rows": bad_rows, "skipped": dict(verdict.skipped), **facts}
         return FileSource(table, rows, columns, described, int(sizes.sum(dtype=np.int64)))
     values = _usable(table, names, roles, verdict)
+    if keep:  # from Python: a file has an end
+        values = bounded(values, table.name)
     if keep and spill is None:
         held = list(values)
         verdict.require(len(held))
@@ -142,6 +147,18 @@ def source_of(
     kind = {"kind": table.kind, "bad_rows": bad_rows} if not keep else {}
     found.facts |= {**kind, **facts, "skipped": dict(verdict.skipped)}
     return found
+
+
+def bounded(rows: Iterable[R], name: str, most: int | None = None) -> Iterator[R]:
+    """The rows; a `DataError` after more than any data from Python have, since a generator without end would be read for ever."""
+    limit = most or MOST_ROWS
+    for number, row in enumerate(rows):
+        if number == limit:
+            raise DataError(
+                f"{name}: gave {limit:,} rows and has not ended; give a part of an endless stream, as "
+                "itertools.islice(stream, 100_000) does, or write the rows to a file."
+            )
+        yield row
 
 
 def _columns(

@@ -15,7 +15,7 @@ from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, 
 from anaphora.data.sources.parallel import ParallelSource
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import TEXT_PAIR, Role
-from anaphora.data.sources.source import MemorySource, Source
+from anaphora.data.sources.source import PAIR, Column, MemorySource, Source
 from anaphora.data.sources.table import Hints, Table
 from anaphora.errors import DataError
 
@@ -60,7 +60,7 @@ def open_source(
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
-            return _generated(name, variant or None, SPLITS[role])
+            return _generated(roles, name, variant or None, SPLITS[role])
         named = tuple(filter(None, fields.values()))
         try:
             table: Table = open_file(data, spill, Hints(named, facts, learnt))
@@ -110,7 +110,7 @@ def reopen_source(
     check_kept(kind, "examples")
     if kind == "corpus":
         parts = (description[key] for key in ("name", "variant", "split", "size", "seed"))
-        found: Source = _generated(*parts)
+        found: Source = _generated(roles, *parts)
         place = f"The corpus {description['name']}"
     else:
         paths = [found_again(path, spill) for path in description.get("paths") or [description["path"]]]
@@ -136,7 +136,12 @@ def two_paths(data: Any) -> bool:
 
 
 def _generated(
-    name: str, variant: str | None, split: str, size: int | None = None, seed: int = CORPUS_SEED
+    roles: Sequence[Role],
+    name: str,
+    variant: str | None,
+    split: str,
+    size: int | None = None,
+    seed: int = CORPUS_SEED,
 ) -> MemorySource:
     _, variant = corpora.find(name, variant)
     pairs = corpora.generate(name, variant, split, size, seed)
@@ -148,4 +153,5 @@ def _generated(
         "size": len(pairs),
         "seed": seed,
     }
-    return MemorySource(pairs, facts)
+    columns = tuple(Column(one.side, one.kind, one.side) for one in roles) if len(roles) == 2 else PAIR
+    return MemorySource(pairs, facts, columns)

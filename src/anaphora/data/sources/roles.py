@@ -23,11 +23,18 @@ INPUTS = _names(
 OUTPUTS = _names(
     "target tgt label labels class category output answer sentiment intent y tags ner_tags pos_tags"
 )
+LABELS = _names("label labels class category sentiment intent y")
+FIRSTS = _names(
+    "anchor query sentence1 sentence_1 text1 question1 premise source src question sentence text input"
+)
+SECONDS = _names(
+    "positive match paraphrase sentence2 sentence_2 text2 question2 hypothesis document passage answer target tgt"
+)
 PICTURES = _names("image picture path file filename file_name image_path image_name img")
 SOUNDS = _names("path audio file filename file_name audio_path wav recording clip id")
 TEXTS = _names("transcript transcription text sentence normalized_text target")
 CAPTIONS = _names("caption captions text comment description")
-USUAL = frozenset({*INPUTS, *OUTPUTS, *PICTURES, *SOUNDS, *TEXTS, *CAPTIONS} - {"id", "y"})
+USUAL = frozenset({*INPUTS, *OUTPUTS, *FIRSTS, *SECONDS, *PICTURES, *SOUNDS, *TEXTS, *CAPTIONS} - {"id", "y"})
 """Names by which a first row is known as a header."""
 _PAIRS = (("source", "target"), ("src", "tgt"), ("text", "label"), ("path", "label"))
 
@@ -48,6 +55,7 @@ SOURCE, TARGET = "source_field", "target_field"
 TEXT_PAIR = (Role(SOURCE, "text", INPUTS), Role(TARGET, "text", OUTPUTS, "target"))
 LABELLED = (Role(SOURCE, "text", INPUTS), Role(TARGET, "label", OUTPUTS, "target"))
 TAGGED = (Role(SOURCE, "words", INPUTS), Role(TARGET, "words", OUTPUTS, "target"))
+PAIRED = (Role(SOURCE, "text", FIRSTS), Role(TARGET, "text", SECONDS, "target"))
 ONE_TEXT = (Role(SOURCE, "text", INPUTS),)
 SPOKEN = (Role(SOURCE, "path", SOUNDS), Role(TARGET, "text", TEXTS, "target"))
 CAPTIONED = (Role(SOURCE, "path", PICTURES), Role(TARGET, "text", CAPTIONS, "target"))

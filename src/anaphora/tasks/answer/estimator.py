@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 import numpy as np
@@ -21,7 +21,7 @@ from anaphora.models.seeing import read_picture_weights
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
-from anaphora.tasks.answer.inference import Answer, Row, among, choices_of, group, respond_to, rows_of, spoken
+from anaphora.tasks.answer.inference import Answer, Row, among, choices_of, group, rows_of, spoken
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
 from anaphora.tasks.answer.metrics import answers_judged, by_kind
 from anaphora.tasks.answer.objective import (
@@ -41,7 +41,6 @@ from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learn
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
-from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
@@ -247,15 +246,6 @@ class Answerer(PictureEstimator):
         scores, seconds = timed(lambda asked: score_questions(self.model_, asked), self._asked(data))
         check_finite(scores, "question")
         return answers_judged(data.texts, probabilities(scores), self.answers_, seconds)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """The answer to each row ``path⇥question`` of a list; further columns do not matter, an empty line stays empty.
-        With ``choices`` the third column lists the answers to choose among.
-
-        With ``top`` above 1 each answer is a line ``number⇥probability⇥answer``.
-        """
-        self._check_trained()
-        return respond_to(self, source, build(AnswerOptions, dict(options), owner="predict"))
 
     @whatever_the_batch
     def probe(

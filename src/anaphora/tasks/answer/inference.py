@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from anaphora.data.asked import list_lines
-from anaphora.data.files import beside
-from anaphora.data.pictures import Pixels, Size, read_picture
-from anaphora.data.pictures_readers import ROOMS
-from anaphora.data.sources.roles import QUESTIONS, text_problem
+from anaphora.data.pictures import Pixels, Size
+from anaphora.data.sources.roles import text_problem
 from anaphora.errors import DataError
 from anaphora.tasks.answer.objective import Asked, Ids
 from anaphora.tasks.given import given_picture
-from anaphora.tasks.response import Response
 from anaphora.tasks.result import Result
 
 if TYPE_CHECKING:
     from anaphora.tasks.answer.estimator import Answerer
-    from anaphora.tasks.answer.info import AnswerOptions
 
 
 @dataclass(frozen=True)
@@ -108,7 +102,7 @@ def rows_of(inputs: Iterable[Any], size: Size, answers: Sequence[str], history: 
         if key not in seen:
             seen[key] = given_picture(picture, number, size)
         try:
-            choices = _choices(rest[0], answers) if rest else ()
+            choices = listed_choices(rest[0], answers) if rest else ()
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
         rows.append(Row(key, seen[key], question, choices))
@@ -130,7 +124,7 @@ def _dialogue(given: Sequence[Any], history: int, where: str) -> str:
     return spoken([(str(question), str(answer)) for question, answer in pairs], last, history)
 
 
-def _choices(given: Any, answers: Sequence[str]) -> tuple[int, ...]:
+def listed_choices(given: Any, answers: Sequence[str]) -> tuple[int, ...]:
     """The numbers of the answers that are named: ``a|b|c`` or a list."""
     names = [name.strip() for name in given.split("|")] if isinstance(given, str) else list(given)
     names = [name for name in names if name]
@@ -149,7 +143,7 @@ def choices_of(rows: Sequence[Sequence[str]], answers: Sequence[str]) -> list[tu
     found = []
     for number, row in enumerate(rows, start=1):
         try:
-            found.append(_choices(row[2], answers) if len(row) > 2 else ())
+            found.append(listed_choices(row[2], answers) if len(row) > 2 else ())
         except DataError as error:
             raise DataError(f"question {number} ({row[0][:40]}): {error}") from None
         if not found[-1]:
@@ -180,70 +174,3 @@ def group(rows: Sequence[Row], questions: Sequence[Ids]) -> tuple[list[Asked], A
     places = np.empty(len(rows), dtype=np.int64)
     places[order] = np.arange(len(rows))
     return asked, places
-
-
-def respond_to(model: Answerer, source: str, options: AnswerOptions) -> Iterator[Response]:
-    """Answers to the rows of a list, as they come; see `Answerer.respond`."""
-    folder = Path() if source == "-" else Path(source).parent
-    name = "standard input" if source == "-" else source
-    number = wrong = 0
-    dialogues = Dialogues(model)
-    for lines in list_lines(source, QUESTIONS[:2], model._trained_on):
-        read: list[Row | str] = []
-        first = number + 1
-        problem = None
-        for line in lines:
-            number += 1
-            try:
-                listed = model.answers_ if options.choices else None
-                read.append(_row(line, folder, model.size, listed) if line.strip() else "")
-            except DataError as error:
-                problem = f"{name}:{number}: {error}"
-                if options.bad_rows == "strict":
-                    break
-                read.append(problem)
-                wrong += 1
-        yield from _answered(dialogues, read, lines, first, options)
-        if len(read) < len(lines):
-            raise DataError(str(problem))
-    if wrong:
-        warnings.warn(f"{wrong} of {number} rows could not be answered; their lines are empty", stacklevel=2)
-
-
-def _answered(
-    dialogues: Dialogues, read: list[Row | str], lines: list[str], first: int, options: AnswerOptions
-) -> Iterator[Response]:
-    """A response for each line that was read, the first of which has the number ``first``."""
-    asked, model = [row for row in read if isinstance(row, Row)], dialogues.model
-    scores = dialogues.scores(asked) if asked else np.zeros((0, 1))
-    shares = iter(np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)))
-    for number, (row, line) in enumerate(zip(read, lines, strict=False), start=first):
-        head: dict[str, Any] = {"line": number}
-        if isinstance(row, str):
-            problem = {"error": row} if row else {}
-            yield Response("", {**head, "input": line, "output": None, **problem})
-            continue
-        p = next(shares)
-        most = min(options.top, len(row.choices) or options.top)
-        best = np.argsort(-p, kind="stable")[:most].tolist()
-        names = model.answers_
-        top = [{"answer": names[i], "probability": float(p[i])} for i in best]
-        record = {**head, "picture": line.split("\t")[0], "question": row.question}
-        text = names[best[0]]
-        if options.top > 1:
-            text = "\n".join(f"{number}\t{p[i]:.4f}\t{names[i]}" for i in best)
-        yield Response(
-            text, {**record, "output": names[best[0]], "probability": float(p[best[0]]), "top": top}
-        )
-
-
-def _row(line: str, folder: Path, size: Size, answers: Sequence[str] | None) -> Row:
-    name, *rest = line.split("\t")
-    if not rest or not rest[0].strip() or not name.strip():
-        raise DataError("a row needs a picture and a question; write path⇥question.")
-    choices: tuple[int, ...] = ()
-    if answers is not None:
-        if len(rest) < 2:
-            raise DataError("a row needs its choices; write path⇥question⇥a|b|c.")
-        choices = _choices(rest[1], answers)
-    return Row(name, read_picture(beside(folder, name, ROOMS), size=size), rest[0], choices)

@@ -109,6 +109,8 @@ class AnswerObjective:
     """−log softmax(z)_y of the right answer y, per question. ``dev`` are pictures with questions and their answers,
     ``texts`` the rows of these pictures as they were written."""
 
+    counts = "questions"
+
     def __init__(self, settings: AnswererSettings, names: Sequence[str], dev: list[Asked], texts: list[Any]):
         self.settings, self._names, self._dev = settings, list(names), dev
         self.metric, greater = chosen_metric(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,7 +18,7 @@ from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
-from anaphora.tasks.caption.inference import describe_pictures, picture_batches, where_it_looked
+from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.caption.metrics import caption_scores, captions_judged, named_objects, share_on_objects
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
@@ -32,14 +32,12 @@ from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
     check_n_best,
-    output_response,
     outputs_of,
     search_settings,
     warn_of_limit,
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
-from anaphora.tasks.response import Response
 from anaphora.tasks.writing import Writer
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
@@ -203,31 +201,6 @@ class Captioner(PictureEstimator, Writer):
         )
         grid = picture_encoder_of(self.model_).grid
         return share_on_objects(zip(weights, named.values(), strict=True), grid=grid, size=self.size)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """One response for each picture that ``source`` names (see `picture_batches`), in order.
-
-        With ``n_best`` above 1 each caption is a line ``number⇥score⇥text``.
-        """
-        self._check_trained()
-        given = dict(options)
-        skip, n_best = given.pop("bad_rows", "strict") == "skip", given.pop("n_best", 1)
-        number = bad = 0
-        for some in picture_batches(source, self.size, self._trained_on):
-            for _, seen in some:
-                if isinstance(seen, DataError) and not skip:
-                    raise seen
-            usable = [seen for _, seen in some if not isinstance(seen, DataError)]
-            found = iter(self._describe(usable, n_best, given) if usable else [])
-            for name, seen in some:
-                number += 1
-                if isinstance(seen, DataError):
-                    bad += 1
-                    yield Response("", {"line": number, "picture": name, "output": None, "error": str(seen)})
-                else:
-                    yield output_response(number, {"picture": name}, next(found), many=n_best > 1)
-        if bad:
-            warnings.warn(f"{bad} of {number} pictures could not be read and were left out", stacklevel=2)
 
     def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
         return dev.load(number), _texts(dev, number)[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from anaphora.data.contexts import Context
 from anaphora.data.labelled_inputs import NGramInputs, TextInputs
@@ -17,10 +17,9 @@ from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.classical.ngram.classifier import NGramClassifier
-from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, SequenceClassifier, VectorInput
-from anaphora.models.encoders import RecurrentEncoder
+from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
-from anaphora.models.pooling import AttentionPooling, Concatenated, FirstState, LastState, Maximum, Mean
+from anaphora.models.pooling import LastState
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
@@ -28,17 +27,11 @@ from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import NoPositions
 from anaphora.nn.transformer import TransformerEncoder
-from anaphora.settings.own import Part
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.parts import (
-    ENDS,
     encoder_layer,
-    frame_network,
     make_positions,
-    make_reader,
-    own_encoder,
-    transformer_encoder,
 )
 from anaphora.tasks.pretrained import (
     RECURRENT,
@@ -46,10 +39,10 @@ from anaphora.tasks.pretrained import (
     adopt,
     body_weights,
     check_room,
-    context_reader,
     rested_weights,
     vector_weights,
 )
+from anaphora.tasks.reading import sequence_encoder, sequence_pooling
 
 
 def build_classifier(
@@ -71,10 +64,10 @@ def build_classifier(
     binary = s.target == "class" and outputs == 2
     if channels:
         return _looking(s, (rows, columns), channels, outputs, binary)
-    encoder, width = _encoder(s, symbols, features, context)
+    encoder, width = sequence_encoder("classify", s, symbols, features, context)
     return SequenceClassifier(
         encoder,
-        _pooling(s, width),
+        sequence_pooling(s, width),
         width=3 * width if s.pooling == "concat" and s.model != "bow" else width,
         outputs=outputs,
         binary=binary,
@@ -96,7 +89,7 @@ def _looking(
             for layer in range(s.layers)
         ]
         grid = GridEncoder(s.patch, channels, s.hidden, layers, dropout=s.dropout)
-        return SequenceClassifier(grid, _pooling(s, grid.width), width=grid.width, **ends)
+        return SequenceClassifier(grid, sequence_pooling(s, grid.width), width=grid.width, **ends)
     if s.model == "vit":
         places = -(-size[0] // s.patch) * -(-size[1] // s.patch) + (s.pooling == "first")
         encoder = PatchEncoder(
@@ -107,64 +100,13 @@ def _looking(
             first=s.pooling == "first",
             dropout=s.dropout,
         )
-        return SequenceClassifier(encoder, _pooling(s, encoder.width), width=encoder.width, **ends)
+        return SequenceClassifier(encoder, sequence_pooling(s, encoder.width), width=encoder.width, **ends)
     eye: Glimpses | DrawReader
     if s.model == "glimpse":
         eye = Glimpses(Retina(s.patch, s.scales, channels), s.hidden, looks=s.glimpses, wander=s.wander)
     else:
         eye = DrawReader(GaussianRead(s.hidden, s.patch), channels, s.hidden, looks=s.glimpses)
     return LookingClassifier(LookingEncoder(eye), LastState(), width=s.hidden, **ends)
-
-
-def _encoder(
-    s: ClassifierSettings, symbols: int, features: int, context: Sequence[Context]
-) -> tuple[nn.Module, int]:
-    """What reads the sequence, and the width of its states."""
-    if isinstance(s.encoder, Part):
-        words = VectorInput(features) if features else Embedding(symbols, s.embedding, scaled=True)
-        own = own_encoder("classify", s, words, dropout=0.0 if features else s.dropout)
-        assert own is not None
-        return own, own.width
-    if s.model == "bow":
-        words = VectorInput(features, s.embedding) if features else Embedding(symbols, s.embedding)
-        return BagEncoder(words, width=s.embedding, dropout=s.dropout), s.embedding
-    frames = frame_network(s, features, s.hidden) if features else None
-    if s.model == "transformer":
-        room = s.hidden - sum(one.width for one in context)
-        wide: Any = (
-            (frames or VectorInput(features, s.hidden)) if features else Embedding(symbols, room, scaled=True)
-        )
-        if context:
-            wide = ContextualWords(wide, [context_reader(one, symbols) for one in context])
-        return transformer_encoder(s, wide, places=s.max_tokens + ENDS, causal=s.causal), s.hidden
-    # Vectors of rare words that begin small cannot fill a max over time; recurrent layers take those of a language
-    # model, which are scaled.
-    scaled = s.model != "conv"
-    embedding: Any = (
-        (frames or VectorInput(features)) if features else Embedding(symbols, s.embedding, scaled=scaled)
-    )
-    if context:
-        embedding = ContextualWords(embedding, [context_reader(one, symbols) for one in context])
-    noise = (
-        0.0 if features else s.dropout
-    )  # a vector is measured; a symbol's vector is learnt and can be spared
-    if s.model == "conv":
-        widths = range(min(3, s.kernel), s.kernel + 1)
-        conv = ConvolutionEncoder(
-            embedding, embedding.width, s.hidden, widths, deeper=s.layers - 1, dropout=noise
-        )
-        return conv, conv.width
-    layers = make_reader(s, embedding.width, bidirectional=s.bidirectional)
-    return RecurrentEncoder(embedding, layers, dropout=noise), layers.output_size
-
-
-def _pooling(s: ClassifierSettings, width: int) -> nn.Module:
-    if s.model == "bow":
-        return Mean()
-    if s.pooling == "attention":
-        return AttentionPooling(width)
-    kinds = {"last": LastState, "max": Maximum, "mean": Mean, "first": FirstState, "concat": Concatenated}
-    return kinds[s.pooling]()
 
 
 def learn_ngrams(s: ClassifierSettings, texts: Iterable[str]) -> NGramInputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -11,16 +11,13 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 from torch import Tensor
 
-from anaphora.data.asked import asked_batches
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.features_own import of_vectors
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
 from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
-from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
-from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.ngram.classifier import NGramClassifier
@@ -37,11 +34,7 @@ from anaphora.tasks.classify.build import (
     fitted,
     learn_ngrams,
 )
-from anaphora.tasks.classify.inference import (
-    Classification,
-    score_inputs,
-    sequence_batches,
-)
+from anaphora.tasks.classify.inference import Classification
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
@@ -49,31 +42,26 @@ from anaphora.tasks.classify.objective import (
     classes_judged,
     measure,
     own_scores,
-    spell,
 )
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.given import check_finite, given_inputs
+from anaphora.tasks.estimator import whatever_the_batch
+from anaphora.tasks.given import given_inputs
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.learning import given_labels, label_kind, paired
-from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
-from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import Donors, with_width
-from anaphora.tasks.response import Response
+from anaphora.tasks.reading import SequenceReader
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import chosen_metric
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
-FORMAT = 1
 
-
-class Classifier(Estimator):
+class Classifier(SequenceReader):
     """Say what a whole sequence is: p(y | x_1 … x_T), one class, several, or a number.
 
         m = an.Classifier(model="bilstm", pooling="max")
@@ -156,15 +144,6 @@ class Classifier(Estimator):
         tokenizer = self.inputs_.tokenizer if isinstance(self.inputs_, TextInputs) else None
         return first_weights(self.settings_, tokenizer, self.model_)
 
-    def _learn_symbols(self, data: Any) -> Tokenizer:
-        texts = (text for text, _ in data.read(range(0, len(data), 1 + data.text_bytes // ENOUGH_TEXT)))
-        return learn_tokenizer(self.settings_, texts)
-
-    def _symbols(self, data: Labelled) -> float:
-        rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
-        lengths = [len(x) + 1 for x in self._encode([x for x, _ in rows])]
-        return sum(lengths) / len(lengths) * len(data)
-
     def _fresh_model(self) -> SequenceClassifier | OwnScores | NGramClassifier:
         if isinstance(self.inputs_, NGramInputs):
             return empty(self.targets_, self.inputs_.grams.size)
@@ -222,21 +201,11 @@ class Classifier(Estimator):
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
         return reopen_training(config.data, spill=run.path / "data")
 
-    def _write_learnt(self, run: RunFolder) -> None:
-        if isinstance(self.inputs_, TextInputs):
-            run.write_text("tokenizer.json", self.inputs_.tokenizer.to_json())
-        write_learnt(run, FORMAT, {"inputs": self.inputs_.to_json(), "targets": self.targets_.to_json()})
+    def _facts(self) -> dict[str, Any]:
+        return {"targets": self.targets_.to_json()}
 
-    def _read_learnt(self, run: RunFolder) -> None:
-        with reading_learnt(run, FORMAT) as learnt:
-            self.targets_ = Targets.from_json(learnt["targets"])
-            inputs = learnt["inputs"]
-            if inputs["kind"] == "vectors":
-                self.inputs_ = VectorInputs.from_json(inputs, of_vectors(self.settings_.features))
-            elif inputs["kind"] == "ngrams":
-                self.inputs_ = NGramInputs.from_json(inputs)
-            else:
-                self.inputs_ = TextInputs.from_json(read_tokenizer(run, Tokenizer, self), inputs)
+    def _take(self, learnt: Mapping[str, Any]) -> None:
+        self.targets_ = Targets.from_json(learnt["targets"])
 
     def _vocabulary(self) -> dict[str, int]:
         return {**self.inputs_.sizes, "classes": len(self.targets_.names)}
@@ -344,36 +313,6 @@ class Classifier(Estimator):
         found = self.targets_.answers(scores, threshold)
         return classes_judged(self.targets_, shown, labels, scores, found, self.settings_.tolerance, seconds)
 
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """One response for each line of text, in order (an empty line stays empty), or for each sequence of a file.
-
-        With ``top`` above 1 each class is a line ``number⇥probability⇥label``.
-        """
-        self._check_trained()
-        chosen = self._options(**options)
-        number = 0
-        if self.inputs_.kind == "vectors":
-            for sequences in sequence_batches(source, self.settings_.scan):
-                for scores in self._scores(sequences) if sequences else ():
-                    number += 1
-                    yield self._response(number, None, scores[None], chosen)
-            return
-        for asked in asked_batches(source, self._trained_on, chosen["source_field"]):
-            filled = [one.text for one in asked if one.text.strip()]
-            rows = iter(self._scores(filled) if filled else [])
-            for one in asked:
-                number += 1
-                if not one.text.strip():
-                    yield Response(one.with_answer(""), {"line": number, "input": one.text, "output": None})
-                    continue
-                found = self._response(number, one.text, next(rows)[None], chosen)
-                yield found if chosen["top"] > 1 else replace(found, text=one.with_answer(found.text))
-
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
-        if not isinstance(self.inputs_, VectorInputs):
-            return "text"
-        return "numbers" if self.inputs_.size is None else "file"
-
     @whatever_the_batch
     def probe(
         self, x: Any, target: Any | None = None, *, what: Sequence[str] = (), beam: int | None = None
@@ -394,39 +333,10 @@ class Classifier(Estimator):
         embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
         return symbol_vectors(self, embedding, self.inputs_.tokenizer)
 
-    def _response(self, number: int, text: str | None, scores: Any, chosen: Mapping[str, Any]) -> Response:
-        targets = self.targets_
-        found = targets.answers(scores, chosen["threshold"])
-        head = {"line": number} | ({} if text is None else {"input": text})
-        (answer,) = spell(targets, found)
-        if targets.kind == "number":
-            return Response(answer, {**head, "output": float(found[0])})
-        (shares,) = targets.probabilities(scores)
-        best = np.argsort(-shares, kind="stable")[: max(chosen["top"], 1)].tolist()
-        given: Any = (
-            answer
-            if targets.kind == "class"
-            else [n for n, on in zip(targets.names, found[0], strict=True) if on]
-        )
-        record = {
-            **head,
-            "output": given,
-            "probabilities": {name: float(p) for name, p in zip(targets.names, shares, strict=True)},
-            "top": [{"label": targets.names[i], "probability": float(shares[i])} for i in best],
-        }
-        if chosen["top"] > 1:
-            answer = "\n".join(f"{number}\t{shares[i]:.4f}\t{targets.names[i]}" for i in best)
-        return Response(answer, record)
-
-    @whatever_the_batch
     def _scores(self, inputs: Iterable[Any]) -> Any:
         self._check_trained()
-        self.model_.eval()
-        scores = score_inputs(
-            self.model_, cut(self._encode(given_inputs(inputs, self._trained_on)), self._longest)
-        )
-        check_finite(scores, "input")
-        return scores
+        given = given_inputs(inputs, self._trained_on)
+        return self._outputs(cut(self._encode(given), self._longest))
 
     @property
     def _longest(self) -> int:
@@ -435,9 +345,6 @@ class Classifier(Estimator):
             return sys.maxsize
         size = self.inputs_.size if isinstance(self.inputs_, VectorInputs) else None
         return self.settings_.max_tokens if size is None else size[0]
-
-    def _encode(self, given: Sequence[Any]) -> list[Input]:
-        return self.inputs_.encode(given, self.settings_.scan)
 
     def _options(self, **given: Any) -> dict[str, Any]:
         asked = {key: value for key, value in given.items() if value is not None}

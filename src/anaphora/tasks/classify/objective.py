@@ -22,10 +22,10 @@ from anaphora.models.looking import LookingClassifier
 from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
-from anaphora.tasks.classify.inference import score_inputs
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
 from anaphora.tasks.judged import Judged
+from anaphora.tasks.reading import score_inputs
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
 
@@ -43,6 +43,8 @@ class ClassificationObjective:
 
     ``dev`` are inputs and labels; ``texts`` what stands for the first of them in the samples.
     """
+
+    counts = "examples"
 
     def __init__(
         self,

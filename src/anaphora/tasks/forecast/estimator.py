@@ -38,7 +38,6 @@ from anaphora.tasks.forecast.inference.ahead import (
     with_interval,
 )
 from anaphora.tasks.forecast.inference.running import outputs
-from anaphora.tasks.forecast.inference.tables import responses
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
 from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_judged
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
@@ -50,7 +49,6 @@ from anaphora.tasks.learning import TARGET, aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.own import own_model
 from anaphora.tasks.registry import resolve
-from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -312,14 +310,6 @@ class Forecaster(Estimator):
         no_target(self, target)
         no_beam(self, beam)
         return probe_forecaster(self, data, what)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """For each series of a CSV file its forecasts as CSV, with the time going on where it is regular."""
-        data = self._opened(source, role="test")
-        found = self._predicted(
-            data, **{"horizon": 0, "interval": 0.0, "sample": False, "seed": 1, **options}
-        )
-        return responses(data, self.columns_, found, aligned=not self.settings_.horizon)
 
     def _opened(
         self, data: Any, *, role: str, optional: bool = True, time_field: str | None = None

@@ -29,6 +29,8 @@ class ForecastObjective:
     the quantiles of |error| for every step ahead in the model, from which intervals are made.
     """
 
+    counts = "values"
+
     chance = None
 
     def __init__(self, settings: ForecasterSettings, columns: Columns, dev: Windows, *, samples: int = 3):

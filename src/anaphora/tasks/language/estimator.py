@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -35,14 +35,13 @@ from anaphora.tasks.language.build import (
     ngram_tensors,
     rebuild_ngram,
 )
-from anaphora.tasks.language.inference import LineScore, Listen, draw, judge_lines
+from anaphora.tasks.language.inference import LineScore, Listen, draw
 from anaphora.tasks.language.metrics import lines_judged, stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import no_beam, no_target, symbol_vectors
 from anaphora.tasks.own import own_model
-from anaphora.tasks.response import Response
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -343,10 +342,6 @@ class LanguageModel(Estimator):
         if not isinstance(self.model_, nn.Module):
             raise AnaphoraError("an n-gram model counts symbols and has no vectors of them.")
         return symbol_vectors(self, self.model_, self.tokenizer_)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """For each line ``log p⇥perplexity⇥line``, in order; an empty line has no answer but an empty line."""
-        return judge_lines(source, self.read, self._trained_on)
 
     def _check_one_way(self, what: str) -> None:
         self._check_trained()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from anaphora.data.asked import asked_batches
-from anaphora.data.streams import line_batches
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.search import Hypothesis, sample
 from anaphora.search._hypothesis import Step
-from anaphora.tasks.response import Response
 from anaphora.tasks.result import Result
 
 Listen = Callable[[str], None]
@@ -128,38 +125,3 @@ class LineScore(Result):
     def perplexity(self) -> float:
         """exp(−log p / symbols), at most e⁷⁰⁰."""
         return math.exp(min(700.0, -self.log_prob / max(1, self.symbols)))
-
-
-def judge_lines(
-    source: str, read: Callable[[list[str]], list[LineScore]], learnt: Mapping[str, Any]
-) -> Iterator[Response]:
-    """A response for each line of ``source``, a file or ``-``; ``read`` judges those that hold something. Of a table, if
-    the model was trained on one (``learnt``), the lines are those of its texts."""
-    number = 0
-    for lines in _lines_of(source, learnt.get("of", learnt)):
-        asked = [line for line in lines if line.strip()]
-        found = iter(read(asked) if asked else [])
-        for line in lines:
-            number += 1
-            if not line.strip():
-                yield Response("", {"line": number, "input": line, "log_prob": None, "perplexity": None})
-                continue
-            one = next(found)
-            yield Response(
-                f"{one.log_prob:.4f}\t{one.perplexity:.4f}\t{line}",
-                {
-                    "line": number,
-                    "input": line,
-                    "log_prob": one.log_prob,
-                    "symbols": one.symbols,
-                    "perplexity": one.perplexity,
-                },
-            )
-
-
-def _lines_of(source: str, learnt: Mapping[str, Any]) -> Iterator[list[str]]:
-    if learnt.get("kind") != "column" or source == "-":
-        yield from line_batches(source)
-        return
-    for batch in asked_batches(source, learnt):
-        yield [line for one in batch for line in one.text.split("\n")]

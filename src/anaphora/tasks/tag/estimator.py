@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -37,9 +37,8 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
-from anaphora.tasks.response import Response
 from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights, tag_rules
-from anaphora.tasks.tag.inference import Tagging, frame_answers, sentence_answers
+from anaphora.tasks.tag.inference import Tagging
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
 from anaphora.tasks.tag.objective import TagObjective, answers, outline, spelled, training_batches
@@ -353,19 +352,6 @@ class Tagger(Estimator):
             found = [[spelled(sorted(map(str, labels))) for labels in row] for row in found]
         predicted = [list(map(str, row)) for row in found]
         return tags_judged(shown, gold, predicted, seconds, spans=self.learnt_.spans)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """One response for each sentence or sequence of frames; see `sentence_answers` and `frame_answers`."""
-        self._check_trained()
-        if self.framewise:
-            return frame_answers(self._tag, source, self._trained_on)
-        return sentence_answers(
-            self._tag,
-            source,
-            options,
-            self.learnt_.origin,
-            self._trained_on,
-        )
 
     def _inputs(self) -> Literal["text", "numbers", "file"]:
         return "numbers" if self.framewise else "text"

@@ -128,6 +128,8 @@ class TagObjective:
     show, what the model reads, labels)``. The measures are ``loss`` and those of `scores_of`.
     """
 
+    counts = "words"
+
     def __init__(
         self,
         targets: Targets,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -32,11 +32,10 @@ from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
-from anaphora.tasks.response import Response
 from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
 from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
 from anaphora.tasks.transcribe.inference.listening import Listening
-from anaphora.tasks.transcribe.inference.reading import response, sources
+from anaphora.tasks.transcribe.inference.reading import sources
 from anaphora.tasks.transcribe.inference.words import Transcript
 from anaphora.tasks.transcribe.info import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
@@ -242,30 +241,6 @@ class Transcriber(Estimator):
         outputs, seconds = timed(listening.texts, heard)
         references = [self.tokenizer_.normalized(text) for text in data.transcripts]
         return transcripts_judged(data.names, references, outputs, seconds)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """One response for each recording that a file, a folder or a list of files names, in order.
-
-        Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1 ``path⇥score⇥text``.
-        """
-        asked = self._options(options)
-        listening, files = self._listening(asked), sources(source, self._trained_on)
-        skipped = 0
-        for number, file in enumerate(files, start=1):
-            try:
-                heard = self._hear(file, number)
-            except DataError as error:
-                if asked.bad_rows == "strict":
-                    raise
-                skipped += 1
-                yield Response(f"{file}\t", {"file": str(file), "output": None, "error": str(error)})
-                continue
-            (found,) = self._transcribed(listening, [heard])
-            yield response(str(file), found, len(heard) * self.settings_.hop, several=len(files) > 1)
-        if skipped:
-            warnings.warn(
-                f"{skipped} of {len(files)} recordings could not be read and were left out", stacklevel=2
-            )
 
     @whatever_the_batch
     def probe(

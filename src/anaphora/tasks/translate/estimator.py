@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from anaphora.data.asked import asked_batches
 from anaphora.data.batching import PairBatches
 from anaphora.data.sources.holdout import open_training, reopen_training
 from anaphora.data.sources.opening import open_source
@@ -26,14 +24,12 @@ from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
     check_n_best,
-    output_response,
     outputs_of,
     search_settings,
     warn_of_limit,
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
-from anaphora.tasks.response import Response
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, most_symbols, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
@@ -186,23 +182,6 @@ class Translator(Writer):
         """The vectors of the source's symbols, for the view embeddings."""
         self._check_trained()
         return symbol_vectors(self, self.model_.encoder, self.tokenizer_.source)
-
-    def respond(self, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-        """One response for each line, in order; an empty line stays empty.
-
-        With ``n_best`` above 1 each output is a line ``number⇥score⇥text``.
-        """
-        options = dict(options)
-        field, many = options.pop("source_field", None), options.get("n_best", 1) > 1
-        number = 0
-        for asked in asked_batches(source, self._trained_on, field):
-            texts = [one.text for one in asked if one.text.strip()]
-            found = iter(self.search(texts, **options) if texts else [])
-            for one in asked:
-                number += 1
-                outputs = next(found) if one.text.strip() else []
-                response = output_response(number, {"input": one.text}, outputs, many=many)
-                yield response if many else replace(response, text=one.with_answer(response.text))
 
     def _encode(self, texts: Iterable[str]) -> list[list[int]]:
         self._check_trained()

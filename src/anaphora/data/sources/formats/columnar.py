@@ -15,6 +15,8 @@ from anaphora.files import limits, streamed
 
 BATCH = 1024
 """Rows that are made into Python objects at a time."""
+BUFFER = 1 << 20
+"""Bytes of a column that are read from the file at a time."""
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 
 
@@ -86,7 +88,8 @@ def _batches(file: Any, magic: bytes, bound: Callable[[int], None]) -> Generator
     if magic == PARQUET:
         import pyarrow.parquet
 
-        table = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+        # a buffer, or pyarrow reads all of a column's part of a group at once, however large the group is
+        table = pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER)
         about = table.metadata
         bound(sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups)))
         yield from table.iter_batches(BATCH, use_threads=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from anaphora.data.sources.roles import SPOKEN
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
-from anaphora.tasks.response import Response
-from anaphora.tasks.transcribe.inference.words import Transcript
 
 LISTS = (".tsv", ".txt", ".lst")
 
@@ -54,20 +51,3 @@ def _is_list(path: Path, learnt: Mapping[str, Any]) -> bool:
     if form is None or path.suffix.lower() in (".npy", *AUDIO_ENDINGS):
         return False
     return form.name != "csv" or "source_field" in learnt
-
-
-def response(file: str, found: Sequence[Transcript], seconds: float, *, several: bool) -> Response:
-    """The answer for one recording."""
-    best = found[0]
-    if len(found) > 1:
-        text = "\n".join(f"{file}\t{t.score:.4f}\t{t.text}" for t in found)
-    else:
-        text = f"{file}\t{best.text}" if several else best.text
-    record = {
-        "file": file,
-        "output": best.text,
-        "seconds": round(seconds, 3),
-        "words": [asdict(word) for word in best.words],
-        "outputs": [{"text": t.text, "score": t.score, "log_prob": t.log_prob} for t in found],
-    }
-    return Response(text, record)

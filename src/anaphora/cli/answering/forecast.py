@@ -1,22 +1,30 @@
-"""Forecasts as the command prints them: CSV with the columns of the input, and the same as JSON."""
+"""Forecasts as CSV with the columns of the input, and the same as JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from anaphora.cli.answering.response import Response
 from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_times import continued
+from anaphora.tasks.forecast.estimator import Forecaster
 from anaphora.tasks.forecast.inference.ahead import Prediction, observed
-from anaphora.tasks.response import Response
 
 
-def responses(
+def respond(model: Forecaster, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
+    """For each series of a CSV file its forecasts as CSV, with the time going on where it is regular."""
+    data = model._opened(source, role="test")
+    found = model._predicted(data, **{"horizon": 0, "interval": 0.0, "sample": False, "seed": 1, **options})
+    return _responses(data, model.columns_, found, aligned=not model.settings_.horizon)
+
+
+def _responses(
     data: SeriesData, columns: Columns, found: Sequence[Any], *, aligned: bool
 ) -> Iterator[Response]:
     """One response per series; the header comes before the first."""

@@ -1,0 +1,94 @@
+"""Answers to questions about pictures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.cli.answering.response import Response
+from anaphora.data.asked import list_lines
+from anaphora.data.files import beside
+from anaphora.data.pictures import Size, read_picture
+from anaphora.data.pictures_readers import ROOMS
+from anaphora.data.sources.roles import QUESTIONS
+from anaphora.errors import DataError
+from anaphora.settings import build
+from anaphora.tasks.answer.estimator import Answerer
+from anaphora.tasks.answer.inference import Dialogues, Row, listed_choices
+from anaphora.tasks.answer.info import AnswerOptions
+
+
+def respond(model: Answerer, source: str, asked: Mapping[str, Any]) -> Iterator[Response]:
+    """The answer to each row ``path⇥question`` of a list; further columns do not matter, an empty line stays empty.
+    With ``choices`` the third column lists the answers to choose among.
+
+    With ``top`` above 1 each answer is a line ``number⇥probability⇥answer``.
+    """
+    options = build(AnswerOptions, dict(asked), owner="predict")
+    folder = Path() if source == "-" else Path(source).parent
+    name = "standard input" if source == "-" else source
+    number = wrong = 0
+    dialogues = Dialogues(model)
+    for lines in list_lines(source, QUESTIONS[:2], model._trained_on):
+        read: list[Row | str] = []
+        first = number + 1
+        problem = None
+        for line in lines:
+            number += 1
+            try:
+                listed = model.answers_ if options.choices else None
+                read.append(_row(line, folder, model.size, listed) if line.strip() else "")
+            except DataError as error:
+                problem = f"{name}:{number}: {error}"
+                if options.bad_rows == "strict":
+                    break
+                read.append(problem)
+                wrong += 1
+        yield from _answered(dialogues, read, lines, first, options)
+        if len(read) < len(lines):
+            raise DataError(str(problem))
+    if wrong:
+        warnings.warn(f"{wrong} of {number} rows could not be answered; their lines are empty", stacklevel=2)
+
+
+def _answered(
+    dialogues: Dialogues, read: list[Row | str], lines: list[str], first: int, options: AnswerOptions
+) -> Iterator[Response]:
+    """A response for each line that was read, the first of which has the number ``first``."""
+    asked, model = [row for row in read if isinstance(row, Row)], dialogues.model
+    scores = dialogues.scores(asked) if asked else np.zeros((0, 1))
+    shares = iter(np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)))
+    for number, (row, line) in enumerate(zip(read, lines, strict=False), start=first):
+        head: dict[str, Any] = {"line": number}
+        if isinstance(row, str):
+            problem = {"error": row} if row else {}
+            yield Response("", {**head, "input": line, "output": None, **problem})
+            continue
+        p = next(shares)
+        most = min(options.top, len(row.choices) or options.top)
+        best = np.argsort(-p, kind="stable")[:most].tolist()
+        names = model.answers_
+        top = [{"answer": names[i], "probability": float(p[i])} for i in best]
+        record = {**head, "picture": line.split("\t")[0], "question": row.question}
+        text = names[best[0]]
+        if options.top > 1:
+            text = "\n".join(f"{number}\t{p[i]:.4f}\t{names[i]}" for i in best)
+        yield Response(
+            text, {**record, "output": names[best[0]], "probability": float(p[best[0]]), "top": top}
+        )
+
+
+def _row(line: str, folder: Path, size: Size, answers: Sequence[str] | None) -> Row:
+    name, *rest = line.split("\t")
+    if not rest or not rest[0].strip() or not name.strip():
+        raise DataError("a row needs a picture and a question; write path⇥question.")
+    choices: tuple[int, ...] = ()
+    if answers is not None:
+        if len(rest) < 2:
+            raise DataError("a row needs its choices; write path⇥question⇥a|b|c.")
+        choices = listed_choices(rest[1], answers)
+    return Row(name, read_picture(beside(folder, name, ROOMS), size=size), rest[0], choices)

@@ -1,0 +1,62 @@
+"""The inputs of ``predict`` out of a file of vectors: sequences or pictures, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from anaphora.data.pictures import PICTURE_ENDINGS
+from anaphora.data.streams import line_batches
+from anaphora.data.vectors import as_sequence
+from anaphora.data.vectors_files import is_array_file, read_array
+from anaphora.data.vectors_readers import read_file, read_npz
+from anaphora.errors import DataError
+from anaphora.files import parse_json
+
+
+def sequence_batches(name: str, scan: str, field: str = "sequence") -> Iterator[list[Any]]:
+    """The sequences of a file in batches: ``.npz`` with X; ``.npy`` or IDX with many sequences (of one feature or
+    more); ``.csv`` or a picture with a single one; a list of such files, one per line (further columns do not matter); JSON
+    lines, each a sequence or an object with it in ``field``. Standard input (``-``) has JSON lines."""
+    path = Path(name)
+    ending = path.suffix.lower()
+    if ending == ".npz":
+        yield list(read_npz(path, scan=scan, labelled=False).sequences)
+    elif ending == ".csv" or ending in PICTURE_ENDINGS:
+        yield [as_sequence(read_file(path), name, scan=scan)]
+    elif is_array_file(path):
+        yield [
+            as_sequence(x, f"{name}: sequence {i}", scan=scan)
+            for i, x in enumerate(read_array(path), start=1)
+        ]
+    elif name == "-" or ending == ".jsonl":
+        count = 0
+        for lines in line_batches(name):
+            yield [
+                _parsed(line, f"{name}:{count + i}", scan, field)
+                for i, line in enumerate(lines, 1)
+                if line.strip()
+            ]
+            count += len(lines)
+    elif ending in (".tsv", ".txt"):
+        for lines in line_batches(name):
+            files = [path.parent / line.split("\t")[0] for line in lines if line.strip()]
+            yield [as_sequence(read_file(file), str(file), scan=scan) for file in files]
+    else:
+        raise DataError(
+            f"{name}: the ending does not tell the form; this model reads vectors: .npz, .npy, .csv, .jsonl, a "
+            "picture, or a .tsv list of files."
+        )
+
+
+def _parsed(line: str, where: str, scan: str, field: str) -> Any:
+    try:
+        found = parse_json(line)
+    except ValueError as error:
+        raise DataError(
+            f"{where}: this is not JSON ({error}); give one sequence a line, as [[0.1, 2], [0.3, 4]]."
+        ) from None
+    if isinstance(found, dict):
+        found = found.get(field)
+    return as_sequence(found, where, scan=scan)

@@ -1,0 +1,1 @@
+"""Sequences to vectors, near to each other where the sequences are alike."""

@@ -1,0 +1,180 @@
+"""``an.Embedder``: sequences to vectors, for search and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from torch import nn
+
+from anaphora.data.alike import AlikeBatches, open_alike, open_alike_training, positives_of, reopen_alike
+from anaphora.data.alike_lookups import Lookups
+from anaphora.data.labelled import Labelled
+from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
+from anaphora.data.labelled_rows import Input
+from anaphora.data.vectors import VectorRows
+from anaphora.errors import DataError
+from anaphora.models.embeddings.clusters import Vectors, neighbours, spherical_kmeans
+from anaphora.models.embeddings.vectors import unit
+from anaphora.probe.trace import Trace
+from anaphora.tasks.config import RunConfig
+from anaphora.tasks.embed.build import build_embedder
+from anaphora.tasks.embed.inference import Clustering, Neighbour
+from anaphora.tasks.embed.info import EmbedderSettings
+from anaphora.tasks.embed.metrics import lookups_judged, retrieval
+from anaphora.tasks.embed.objective import ContrastiveObjective
+from anaphora.tasks.embed.probing import probe_embedder, probe_inputs
+from anaphora.tasks.estimator import whatever_the_batch
+from anaphora.tasks.given import given_inputs
+from anaphora.tasks.judged import Judged, no_options, timed
+from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
+from anaphora.tasks.looking import no_beam, symbol_vectors
+from anaphora.tasks.reading import SequenceReader
+from anaphora.training.objective import Batches, Objective
+from anaphora.training.run import RunFolder
+from anaphora.training.seeding import seed_everything
+
+
+class Embedder(SequenceReader):
+    """Make a vector of a whole sequence, near to those of sequences that are alike.
+
+        m = an.Embedder().fit([("two dogs", "a pair of dogs"), ("it rains", "rain falls"), …])
+        m.search(["dogs"], documents, k=5)
+        m.cluster(documents, k=8).labels
+
+    Trained on pairs, on inputs with labels, or on inputs alone (see ``positives``). A sequence is a text, or vectors ``(time,
+    features)``. ``anaphora models embed`` lists the presets and ``anaphora explain`` the settings.
+    """
+
+    command = "embed"
+    embeds_inputs = True
+    settings_: EmbedderSettings
+    model_: nn.Module
+    inputs_: TextInputs | VectorInputs
+
+    def __init__(
+        self, model: EmbedderModel | str | None = None, **settings: Unpack[EmbedderKeywords]
+    ) -> None:
+        super().__init__(model, **settings)
+
+    # ------------------------------------------------------------------ training
+
+    def _open(
+        self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
+    ) -> tuple[Labelled, Labelled]:
+        s = self.settings_
+        read = {"positives": self._given.get("positives", "auto"), "spill": spill, "bad_rows": s.bad_rows}
+        train, dev = open_alike_training(data, valid, seed=s.seed, holdout=s.holdout, **read, **fields)
+        self.settings_ = s.model_copy(update={"positives": positives_of(train)})  # what config.json then says
+        return train, dev
+
+    def _learn(self, data: Labelled) -> None:
+        s = self.settings_
+        if isinstance(data, VectorRows):
+            self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
+            return
+        if s.frontend != "none":
+            raise DataError("frontend reads frames of vectors, but the data are texts; leave it out.")
+        self.inputs_ = TextInputs(self._learn_symbols(data, sides=1 + (s.positives == "pairs")))
+
+    def _vocabulary(self) -> dict[str, int]:
+        return {**self.inputs_.sizes, "vector": self.settings_.vector_size}
+
+    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
+        return reopen_alike(config.data, positives=self.settings_.positives, spill=run.path / "data")
+
+    def _fresh_model(self) -> nn.Module:
+        seed_everything(self.settings_.seed, "model")
+        return build_embedder(self.settings_, self.inputs_)
+
+    def _lesson(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
+        s = self.settings_
+        cut_by = {"batch_tokens": s.batch_tokens, "max_tokens": s.max_tokens, "seed": s.seed}
+        batches = AlikeBatches(data, self._encode, s.positives, **cut_by)
+        if s.batch_tokens < 2 * self._symbols(data) / len(data):
+            told = "holds one input, but inputs are compared with others of their batch; raise it."
+            raise DataError(f"a batch of batch_tokens = {s.batch_tokens} {told}")
+        return ContrastiveObjective(s, self._asked(dev)), batches
+
+    def _asked(self, rows: Labelled) -> Lookups:
+        return Lookups.of(rows.read(range(len(rows))), positives_of(rows), self._read)
+
+    # ------------------------------------------------------------------ use
+
+    def predict(self, inputs: Iterable[Any]) -> Vectors:
+        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1: their products are cosines."""
+        self._check_trained()
+        return unit(self._outputs(self._read(given_inputs(inputs, self._trained_on))))
+
+    def search(self, queries: Iterable[Any], documents: Any, *, k: int = 5) -> list[list[Neighbour]]:
+        """For each query the ``k`` nearest of ``documents``: inputs, or vectors ``(n, vector_size)`` that `predict` made of them."""
+        items, vectors = self._known(documents)
+        found = neighbours(self.predict(queries), vectors, k)
+        return [[Neighbour(index, items[index], near) for index, near in row] for row in found]
+
+    def cluster(self, inputs: Any, k: int, *, seed: int = 1) -> Clustering:
+        """``inputs`` (or their vectors) in ``k`` clusters, by spherical k-means."""
+        return Clustering(*spherical_kmeans(self._known(inputs)[1], k, seed=seed))
+
+    def score(self, data: Any, *, bad_rows: str | None = None, **asked: Any) -> dict[str, Any]:
+        """How often what is alike is found: recall among the 1, 5 and 10 nearest and the mean reciprocal rank, in percent.
+
+        Of pairs, each first text is looked up among all second ones; of inputs with labels, another of the same label
+        among all others; of inputs alone, the second half by the first. ``asked``: ``positives``, where the data do not tell,
+        and ``source_field`` and ``target_field``.
+        """
+        self._check_trained()
+        rows = self._asked(self._open_test(data, bad_rows, **asked))
+        return {"examples": len(rows.queries), **retrieval(self.settings_, *self._looked_up(rows), rows)[0]}
+
+    def _open_test(self, data: Any, bad_rows: str | None, **asked: Any) -> Labelled:
+        self._check_fields({key: value for key, value in asked.items() if key != "positives"})
+        strict = bad_rows or self.settings_.bad_rows
+        return open_alike(data, role="test", bad_rows=strict, learnt=self._trained_on, **asked)
+
+    def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
+        no_options(self, options)
+        rows = self._asked(data)
+        both, seconds = timed(lambda _: self._looked_up(rows), [rows])
+        return lookups_judged(*both, rows, seconds)
+
+    def _looked_up(self, rows: Lookups) -> tuple[Any, Any]:
+        queries = self._outputs(rows.queries)
+        return queries, queries if rows.itself else self._outputs(rows.targets)
+
+    @whatever_the_batch
+    def probe(
+        self, x: Any, target: Any | None = None, *, what: Sequence[str] = (), beam: int | None = None
+    ) -> Trace:
+        """What happens inside while one input is read; ``gradients`` and ``ablation`` look back from the distance to ``target``."""
+        self._check_trained()
+        no_beam(self, beam)
+        return probe_embedder(self, x, target, what)
+
+    def probe_embeddings(self, inputs: Iterable[Any] | None = None) -> Trace:
+        """The vectors of ``inputs``, or of the symbols of texts, for the view embeddings."""
+        self._check_trained()
+        if inputs is not None:
+            return probe_inputs(self, given_inputs(inputs, self._trained_on))
+        if not isinstance(self.inputs_, TextInputs):
+            raise DataError("this Embedder reads vectors, so it has no vectors of symbols; give inputs.")
+        return symbol_vectors(self, self.model_, self.inputs_.tokenizer)
+
+    def _known(self, given: Any) -> tuple[Sequence[Any], Vectors]:
+        """Inputs with their vectors, or vectors that were computed before, with their numbers."""
+        if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind == "f":
+            if given.shape[1] != (size := self.settings_.vector_size):
+                raise DataError(
+                    f"the vectors have {given.shape[1]} numbers where this Embedder gives {size}."
+                )
+            return range(len(given)), unit(given)
+        items = given_inputs(given, self._trained_on)
+        return items, self.predict(items)
+
+    def _read(self, items: Sequence[Any]) -> list[Input]:
+        for number, x in enumerate(items, start=1):
+            if not len(x):
+                raise DataError(f"input {number} is empty; give at least one symbol.")
+        return cut(self._encode(items), self.settings_.max_tokens)

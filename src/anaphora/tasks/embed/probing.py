@@ -1,0 +1,47 @@
+"""A look into an embedder while it reads one input, and at the vectors of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.labelled_inputs import TextInputs
+from anaphora.probe.reading import probe_reading
+from anaphora.probe.trace import Trace
+from anaphora.probe.vectors import probe_vectors
+from anaphora.tasks.looking import facts_of, numbers
+
+if TYPE_CHECKING:
+    from anaphora.tasks.embed.estimator import Embedder
+
+
+def probe_embedder(m: Embedder, x: Any, target: Any, what: Sequence[str]) -> Trace:
+    """States, gates, attention and, on request, gradients of one input; the loss looked back from is 1 − cos with the vector
+    of ``target``, or the length of its own vector where there is none."""
+    (encoded,), read = _read(m, x)
+    wanted = None if target is None else m.model_(*_read(m, target)[1]).detach()
+
+    def losses(vectors: Tensor) -> Tensor:
+        return vectors.norm(dim=-1) if wanted is None else 1 - F.cosine_similarity(vectors, wanted)
+
+    places = [str(t + 1) for t in range(len(encoded))]
+    if isinstance(m.inputs_, TextInputs):
+        places = [*m.inputs_.tokenizer.pieces(encoded.tolist()), "</s>"]
+    more: Any = {"places": places, "facts": facts_of(m, x if isinstance(x, str) else f"{len(encoded)} steps")}
+    return probe_reading(m.model_, lambda: m.model_(*read), losses=losses, what=what, **more)[0]
+
+
+def _read(m: Embedder, x: Any) -> tuple[list[Any], tuple[Tensor, Tensor]]:
+    typed = isinstance(x, str) and not isinstance(m.inputs_, TextInputs)
+    encoded = m._read([numbers(x) if typed else x])
+    return encoded, tensors_of(encoded, next(m.model_.parameters()).device)
+
+
+def probe_inputs(m: Embedder, inputs: Sequence[Any]) -> Trace:
+    """The vectors of inputs, for the view embeddings: each named by its text, or its number."""
+    names = [x[:40] if isinstance(x, str) else f"#{i}" for i, x in enumerate(inputs, start=1)]
+    return probe_vectors(names, m.predict(inputs), facts=facts_of(m, ""))
