@@ -37,7 +37,7 @@ BLOCKS = (
 )
 SEARCH = "beam sample greedy ctc_beam ctc_greedy ctc_align ctc_loss Hypothesis"
 VIEW_NAMES = "curves samples health states gates gradients alignment heads positions beam sampling ctc embeddings hmm kalman length"
-COMMAND_NAMES = "demo train resume predict search cluster score compare sample inspect study studio corpora models explain doctor verify"
+COMMAND_NAMES = "demo train resume predict search cluster score compare export sample inspect study studio corpora models explain doctor verify"
 SETTINGS = (
     "model cell layers hidden embedding heads attention bidirectional dropout tokens vocab_size steps batch_tokens "
     "optimizer lr schedule warmup clip label_smoothing teacher_forcing valid_every save_every keep patience precision "

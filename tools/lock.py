@@ -45,7 +45,7 @@ def report() -> list[dict[str, Any]]:
             str(file),
             "-c",
             "constraints.txt",
-            ".[dev]",
+            ".[dev,export]",
             "hatchling",
         ]
         subprocess.run(command, cwd=ROOT, check=True)

@@ -17,6 +17,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "score": "Measure a trained model on data with known answers.",
         "compare": "Compare several runs on the same examples, with intervals and tests.",
     },
+    "Ship": {
+        "export": "Write a trained model as ONNX, ARPA, word vectors or JSON.",
+    },
     "Look inside": {
         "inspect": "Draw what a trained model does with one input.",
         "studio": "Open a page over your runs: watch, compare, look inside.",

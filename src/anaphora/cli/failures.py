@@ -23,6 +23,7 @@ EXTRAS = {
     "studio": {"starlette", "uvicorn", "anyio", "h11"},
     "audio": {"soundfile", "cffi"},
     "image": {"PIL"},
+    "export": {"onnx", "onnxscript", "onnxruntime"},
     "tables": {"pandas", "polars", "pyarrow", "zstandard"},
 }
 """Extra → modules that come with it."""

@@ -12,6 +12,7 @@ from anaphora.nn import CRF
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
+from anaphora.nn.recurrent_scan import scanning
 
 
 class RecurrentSpelling(nn.Module):
@@ -61,8 +62,12 @@ class SpelledWords(Embedding):
         return self._joined(super().forward(symbols[..., 0]), self._spelled(letters))
 
     def _spelled(self, letters: Tensor) -> Tensor:
+        found: Tensor
+        if scanning():  # an exported graph has no such table; what it holds is the same
+            found = self.spelling(letters.flatten(0, -2))
+            return found.view(*letters.shape[:-1], -1)
         each, which = torch.unique(letters.flatten(0, -2), dim=0, return_inverse=True)
-        found: Tensor = self.spelling(each)[which]
+        found = self.spelling(each)[which]
         return found.view(*letters.shape[:-1], -1)
 
     def _joined(self, word: Tensor, spelled: Tensor) -> Tensor:

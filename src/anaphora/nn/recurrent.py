@@ -24,6 +24,7 @@ from anaphora.nn.recurrent_run import (
     transformed,
     weights_of,
 )
+from anaphora.nn.recurrent_scan import scan_layer, scanning
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stepping import Stepping
 
@@ -165,7 +166,10 @@ class Recurrent(Stepping):
                 y, ends = run_both_layers(runs[0], runs[1], inner=layer < self.layers - 1)
             else:
                 pairs = zip(runs, self._numbers[layer * self.directions :], strict=False)
-                results = [run_operator(run, n) if opaque() else run_layer(run) for run, n in pairs]
+                if scanning():
+                    results = [scan_layer(run) for run, _ in pairs]
+                else:
+                    results = [run_operator(run, n) if opaque() else run_layer(run) for run, n in pairs]
                 y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)
                 ends = [final for _, final in results]
             last += ends

@@ -1,0 +1,46 @@
+"""``anaphora export``: a trained model in a format that others read."""
+
+from __future__ import annotations
+
+import click
+
+from anaphora.cli.group import Order
+from anaphora.cli.options import checkpoint_option, json_option, trust_option
+
+EXAMPLES = """
+anaphora export runs/reviews --to onnx -o exported/reviews
+anaphora export runs/ngram --to arpa -o ngram.arpa
+anaphora export runs/reviews --to word2vec -o vectors.bin
+"""
+FORMATS = ("onnx", "arpa", "word2vec", "json")
+
+
+@click.command("export", cls=Order, examples=EXAMPLES)
+@click.argument("run", metavar="RUN")
+@click.option("--to", type=click.Choice(FORMATS), required=True, help="The format.")
+@click.option("-o", "--out", required=True, metavar="PATH", help="A folder for onnx, a file for the others.")
+@click.option("--force", is_flag=True, help="Write over what is there.")
+@checkpoint_option
+@json_option
+@trust_option
+def command(run: str, to: str, out: str, force: bool, checkpoint: int | None, as_json: bool) -> None:
+    """Write the model of RUN in a format that others read.
+
+    onnx: the network of a classifier or tagger as one graph with any batch and length, checked against the model; with it
+    what `anaphora.runtime` needs to predict without torch. arpa: the n-grams of a language model. word2vec: the vectors of
+    the symbols, in binary where the name ends in .bin. json: the counts of an HMM.
+    """
+    from pathlib import Path
+
+    from anaphora.cli.output import emit, say
+    from anaphora.tasks.config import read_config
+
+    read_config(Path(run))  # a mistyped run is noticed before torch is loaded
+
+    from anaphora.tasks.load import load
+
+    place = load(run, device="cpu", checkpoint=checkpoint).export(out, to=to, force=force)
+    if as_json:
+        emit({"run": run, "to": to, "path": str(place)})
+    else:
+        say(f"Wrote {place}.")

@@ -1,0 +1,101 @@
+"""``export.json`` and the files that it names, checked."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.errors import AnaphoraError, RunError
+from anaphora.files import clause, parse_json, read_bytes
+
+FORMAT = 1
+MANIFEST = "export.json"
+LARGEST = 1 << 26
+"""Bytes of the manifest; that of a tagger holds a table of its tags."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export folder whose files are whole."""
+
+    path: Path
+    task: str
+    preset: str
+    outputs: tuple[str, ...]
+    facts: dict[str, Any]
+    files: dict[str, bytes]
+
+    def text(self, name: str) -> str:
+        """A file of the folder as text."""
+        if name not in self.files:
+            raise RunError(f"{self.path / name}: there is no such file; export the run again.")
+        return self.files[name].decode("utf-8")
+
+    def damaged(self, error: Exception) -> RunError:
+        """What to raise where a file does not hold what an export wrote."""
+        return RunError(f"{self.path} cannot be used ({error}); export the run again.")
+
+
+def read_folder(folder: str | Path) -> Exported:
+    """The files of an export, or a `RunError` that says what is wrong with them."""
+    path = Path(folder)
+    try:
+        given = parse_json(read_bytes(path / MANIFEST, most=LARGEST, follow=False))
+    except FileNotFoundError:
+        what = "is not an export: it has no export.json" if path.is_dir() else "does not exist"
+        raise RunError(f"{path} {what}; give the folder that `anaphora export --to onnx` wrote.") from None
+    except (OSError, ValueError) as error:
+        why = clause(error) if isinstance(error, OSError) else str(error)
+        raise RunError(f"{path / MANIFEST} cannot be read ({why}); export the run again.") from None
+    try:
+        if given["format"] != FORMAT:
+            raise RunError(
+                f"{path} has format {given['format']!r}, this version reads {FORMAT}; upgrade Anaphora."
+            )
+        files = {
+            str(name): _verified(path / Path(str(name)).name, str(digest))
+            for name, digest in given["files"].items()
+        }
+        facts = dict(given["facts"])
+        return Exported(path, str(given["task"]), str(given["preset"]), tuple(given["outputs"]), facts, files)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{path / MANIFEST} is not an export's ({error}); export the run again.") from None
+
+
+def _verified(path: Path, digest: str) -> bytes:
+    try:
+        content = read_bytes(path, follow=False)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({clause(error)}); export the run again.") from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise RunError(f"{path}: is not the file that was exported; export the run again.")
+    return content
+
+
+class Session:
+    """A graph that runs on the CPU: ``session(symbols=…, lengths=…)`` gives its first output."""
+
+    def __init__(self, exported: Exported, *, threads: int = 0):
+        try:
+            import onnxruntime
+        except ModuleNotFoundError:
+            raise AnaphoraError(
+                "running an exported model needs onnxruntime; install it with `pip install 'anaphora[export]'`."
+            ) from None
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        try:
+            self._session = onnxruntime.InferenceSession(
+                exported.files["model.onnx"], options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime has no base class of its own for what it cannot read
+            raise exported.damaged(error) from None
+        self._outputs = list(exported.outputs)
+
+    def __call__(self, **inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = self._session.run(self._outputs, inputs)[0]
+        return found
