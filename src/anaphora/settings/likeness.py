@@ -13,7 +13,7 @@ Positives = Literal["auto", "pairs", "labels", "views"]
 
 
 class LikenessSettings(Settings):
-    """What is alike, and how vectors are told apart."""
+    """What is alike, and how vectors are distinguished."""
 
     positives: Positives = Field(
         "auto",

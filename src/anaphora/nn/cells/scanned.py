@@ -180,7 +180,7 @@ class RGLRU(Cell):
 
 
 class LRU(Cell):
-    """Linear recurrent unit (Orvieto et al. 2023): a complex number per unit, turned and shrunk at every step.
+    """Linear recurrent unit (Orvieto et al. 2023): a complex number per unit, rotated and shrunk at every step.
 
         λ   = exp(−exp(ν) + i exp(θ)),  γ = √(1 − |λ|²)
         s_t = λ ∘ s_{t−1} + γ ∘ (B x_t)           complex: states re, im

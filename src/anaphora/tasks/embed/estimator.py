@@ -94,8 +94,8 @@ class Embedder(SequenceReader):
         cut_by = {"batch_tokens": s.batch_tokens, "max_tokens": s.max_tokens, "seed": s.seed}
         batches = AlikeBatches(data, self._encode, s.positives, **cut_by)
         if s.batch_tokens < 2 * self._symbols(data) / len(data):
-            told = "holds one input, but inputs are compared with others of their batch; raise it."
-            raise DataError(f"a batch of batch_tokens = {s.batch_tokens} {told}")
+            problem = "holds one input, but inputs are compared with others of their batch; raise it."
+            raise DataError(f"a batch of batch_tokens = {s.batch_tokens} {problem}")
         return ContrastiveObjective(s, self._asked(dev)), batches
 
     def _asked(self, rows: Labelled) -> Lookups:

@@ -1,4 +1,4 @@
-"""What the training loop is told about embedding: the contrastive loss, the dev measures and the samples."""
+"""What the training loop needs for embedding: the contrastive loss, the dev measures and the samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anaphora.training.own import chosen_metric, own_loss
 
 SHOWN = 4
 TOGETHER = 64
-"""Dev rows that are told apart from each other in the dev loss."""
+"""Dev rows that are compared with each other in the dev loss."""
 
 
 class ContrastiveObjective:

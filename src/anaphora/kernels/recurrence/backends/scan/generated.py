@@ -123,7 +123,7 @@ class GeneratedUnits:
             "CHUNKED": chunks > 1,
             "KEEP": keep,
         }
-        size = (chunks, how.batch, unit.width) if chunks > 1 else (1,)  # nobody reads the latter
+        size = (chunks, how.batch, unit.width) if chunks > 1 else (1,)  # the latter is never read
         for i in unit.carried:
             for array in (
                 (f"C{i}", f"S{i}", *(f"A{i}_{j}" for j in unit.carried)) if chunks > 1 else (f"C{i}",)

@@ -258,7 +258,7 @@ class _Pass:
         if composed:
             lines += self._composed(values, composed)
         lines += [f"n{k} = tl.where(live, {v}, s{k})" for k, v in new.items()]
-        if composed and self.backwards:  # a gradient that nobody carries on is there at the last step only
+        if composed and self.backwards:  # a gradient that is not carried on is there at the last step only
             lines += [f"n{k} = tl.where(live, 0.0, s{k})" for k in range(self.count) if k not in new]
             moved = range(self.count)
         return [*lines, *(f"s{k} = n{k}" for k in moved)]
