@@ -318,3 +318,21 @@ def test_exports_as_plain_torch_operations() -> None:
     x = torch.randn(B, T, I)
     program = torch.export.export(recurrent, (x, LENGTHS))
     torch.testing.assert_close(program.module()(x, LENGTHS), recurrent(x, LENGTHS), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_packed_sequences_come_back_packed_as_from_pytorch(ordered: bool) -> None:
+    theirs = torch.nn.LSTM(I, H, num_layers=2, bidirectional=True, batch_first=True)
+    ours = nn.Recurrent.from_torch(theirs)
+    lengths = torch.tensor([7, 4, 4, 1] if ordered else [4, 1, 7, 4])
+    packed = pack_padded_sequence(torch.randn(4, 7, I), lengths, batch_first=True, enforce_sorted=ordered)
+    found, last = ours(packed)
+    expected, (h, c) = theirs(packed)
+    torch.testing.assert_close(found.data, expected.data)
+    torch.testing.assert_close(found.batch_sizes, expected.batch_sizes)
+    torch.testing.assert_close(last, (h, c))
+    rows, ends = pad_packed_sequence(found, batch_first=True)
+    torch.testing.assert_close(rows, pad_packed_sequence(expected, batch_first=True)[0])
+    assert torch.equal(ends, lengths)
+    with pytest.raises(ValueError, match="has its lengths in it"):
+        ours(packed, lengths)

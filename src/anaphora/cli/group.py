@@ -50,7 +50,7 @@ class House(click.Group):
         formatter.write(f"{heading('anaphora')} COMMAND [OPTIONS]\n\n")
         formatter.write("Models of sequences: train them, search with them, look inside them. Offline.\n\n")
         formatter.write(
-            f"First time here?  {heading('anaphora demo')}  trains a translator in two minutes.\n"
+            f"First time here?  {heading('anaphora demo')}  trains a translator in a minute or two.\n"
         )
         margin = max(len(name) for name in COMMANDS)
         for title, commands in SECTIONS.items():

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from anaphora.kernels.recurrence.arguments import checked_lengths
 from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
@@ -110,8 +111,8 @@ class Recurrent(Stepping):
 
     # ------------------------------------------------------------------ sequences
     def forward(
-        self, x: Tensor, lengths: Tensor | None = None, initial: States | None = None
-    ) -> tuple[Tensor, States]:
+        self, x: Tensor | PackedSequence, lengths: Tensor | None = None, initial: States | None = None
+    ) -> tuple[Tensor | PackedSequence, States]:
         """Run over whole sequences.
 
         x ``(B, T, inputs)``; ``lengths`` ``(B,)``: the steps of each row are real; ``initial``: one tensor
@@ -119,9 +120,21 @@ class Recurrent(Stepping):
 
         Returns y ``(B, T, hidden·directions)``, zero past each row's end, and the last states in the layout
         of ``initial`` (layer by layer, forward then backward), each taken at its row's own end.
+
+        x may be a `PackedSequence`, which has its lengths in it, and y is one then, as in PyTorch's layers.
         """
+        if isinstance(x, PackedSequence):
+            if lengths is not None:
+                raise ValueError("Recurrent: a PackedSequence has its lengths in it; leave lengths out.")
+            return self._packed(x, initial)
         outputs, last = self._layers(x, lengths, initial)
         return outputs[-1], last
+
+    def _packed(self, x: PackedSequence, initial: States | None) -> tuple[PackedSequence, States]:
+        rows, lengths = pad_packed_sequence(x, batch_first=True)
+        outputs, last = self._layers(rows, lengths.to(rows.device), initial)
+        sorted_before = x.sorted_indices is None
+        return pack_padded_sequence(outputs[-1], lengths, batch_first=True, enforce_sorted=sorted_before), last
 
     def each_layer(
         self, x: Tensor, lengths: Tensor | None = None, initial: States | None = None
