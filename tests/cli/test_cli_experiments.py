@@ -59,7 +59,10 @@ def test_a_study_draws_its_curve_and_writes_it(small_corpora, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["lenght"], "lenght is not a study (length, memory, positions, scaling). Did you mean length?"),
+        (
+            ["lenght"],
+            "lenght is not a study (draw, length, memory, positions, scaling). Did you mean length?",
+        ),
         (["length", "--set", "x"], "must have the form key=value"),
         (["length", "--set", "hiden=3"], "Did you mean hidden?"),
     ],

@@ -115,7 +115,7 @@ def _chosen(
 ) -> str:
     """For 64 rows of 512 units, where the backends ``missing`` cannot serve."""
     for backend in BACKENDS:
-        no = {*missing, "c"} if native else {*missing, "c", "cudnn"}
+        no = {*missing, "c", "scan"} if native else {*missing, "c", "scan", "cudnn"}
         monkeypatch.setattr(backend, "why_not", lambda _, bad=backend.name in no: "it rains" if bad else None)
     gpu = torch.device("cuda", 0)
     return choose(Case(gpu, torch.bfloat16, 64, 8, 512, native=native, thresholds=thresholds)).backend

@@ -218,7 +218,7 @@ def test_every_view_of_an_attentive_reader_is_drawn(name, options):
         (attentive, "beam", "without a beam search"),
         (attentive, "sampling", "does not name its next symbol"),
         (lambda: recurrent(an.nn.GRU), "heads", "only Transformers have heads"),
-        (lambda: recurrent(an.nn.GRU), "positions", "only Transformers are told positions"),
+        (lambda: recurrent(an.nn.GRU), "positions", "only Transformers take positions"),
         (lambda: recurrent(an.nn.Elman), "gates", "have no gates"),
         (lambda: recurrent(an.nn.Elman), "gradients", "holds no gradients"),
         (lambda: recurrent(an.nn.GRU), "hmm", "no hidden Markov model"),

@@ -134,7 +134,9 @@ class Recurrent(Stepping):
         rows, lengths = pad_packed_sequence(x, batch_first=True)
         outputs, last = self._layers(rows, lengths.to(rows.device), initial)
         sorted_before = x.sorted_indices is None
-        return pack_padded_sequence(outputs[-1], lengths, batch_first=True, enforce_sorted=sorted_before), last
+        return pack_padded_sequence(
+            outputs[-1], lengths, batch_first=True, enforce_sorted=sorted_before
+        ), last
 
     def each_layer(
         self, x: Tensor, lengths: Tensor | None = None, initial: States | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from torch import nn
@@ -21,7 +21,7 @@ from anaphora.models.embeddings.vectors import unit
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.embed.build import build_embedder
-from anaphora.tasks.embed.inference import Clustering, Neighbour
+from anaphora.tasks.embed.inference import Clustering, Embedded, Neighbour
 from anaphora.tasks.embed.info import EmbedderSettings
 from anaphora.tasks.embed.metrics import lookups_judged, retrieval
 from anaphora.tasks.embed.objective import ContrastiveObjective
@@ -44,8 +44,8 @@ class Embedder(SequenceReader):
         m.search(["dogs"], documents, k=5)
         m.cluster(documents, k=8).labels
 
-    Trained on pairs, on inputs with labels, or on inputs alone (see ``positives``). A sequence is a text, or vectors ``(time,
-    features)``. ``anaphora models embed`` lists the presets and ``anaphora explain`` the settings.
+    Trained on pairs, on inputs with labels, or on inputs alone (see ``positives``). A sequence is a text, or vectors
+    ``(time, features)``. ``anaphora models embed`` lists the presets and ``anaphora explain`` the settings.
     """
 
     command = "embed"
@@ -103,10 +103,21 @@ class Embedder(SequenceReader):
 
     # ------------------------------------------------------------------ use
 
-    def predict(self, inputs: Iterable[Any]) -> Vectors:
-        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1: their products are cosines."""
+    @overload
+    def predict(self, inputs: Iterable[Any], *, details: Literal[False] = False) -> Vectors: ...
+
+    @overload
+    def predict(self, inputs: Iterable[Any], *, details: Literal[True]) -> list[Embedded]: ...
+
+    def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded]:
+        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1: their products are cosines.
+
+        With ``details`` each is an `Embedded`, which says how many symbols or steps were read.
+        """
         self._check_trained()
-        return unit(self._outputs(self._read(given_inputs(inputs, self._trained_on))))
+        read = self._read(given_inputs(inputs, self._trained_on))
+        vectors = unit(self._outputs(read))
+        return [Embedded(v, len(x)) for v, x in zip(vectors, read, strict=True)] if details else vectors
 
     def search(self, queries: Iterable[Any], documents: Any, *, k: int = 5) -> list[list[Neighbour]]:
         """For each query the ``k`` nearest of ``documents``: inputs, or vectors ``(n, vector_size)`` that `predict` made of them."""

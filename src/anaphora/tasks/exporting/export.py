@@ -17,6 +17,7 @@ from anaphora._version import __version__
 from anaphora.data.symbols import SPELLINGS
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.files import read_bytes
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.models.classical.ngram import NGram, arpa
 from anaphora.models.classical.ngram.text import Words
@@ -75,7 +76,7 @@ def _onnx(m: Any, place: Path) -> None:
             "outputs": list(graph.outputs),
             "facts": facts,
             "files": {
-                one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in sorted(folder.iterdir())
+                one.name: hashlib.sha256(read_bytes(one)).hexdigest() for one in sorted(folder.iterdir())
             },
         }
         (folder / MANIFEST).write_text(
