@@ -64,11 +64,14 @@ def test_a_search_finds_what_is_nearest_and_takes_vectors_that_were_computed_bef
         assert found[0].similarity == pytest.approx(float(row.max()), abs=1e-6)
         assert found[0].item == documents[found[0].index]
         assert str(found[0]).endswith(f"\t{found[0].item}")
+    (one,) = model.predict(["a b"], details=True)
+    np.testing.assert_array_equal(one.vector, model.predict(["a b"])[0])
+    assert one.read >= 2
     again = model.search(["a b", "h"], model.predict(documents), k=3)
     assert [[one.index for one in found] for found in again] == [
         [one.index for one in found] for found in first
     ]
-    with pytest.raises(DataError, match="the vectors have 3 numbers where this Embedder gives 8"):
+    with pytest.raises(DataError, match="the vectors have 3 numbers; this Embedder gives 8"):
         model.search(["a"], np.zeros((2, 3)))
     with pytest.raises(DataError, match="0 neighbours cannot be found"):
         model.search(["a"], documents, k=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -32,3 +32,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class Embedded(Result):
+    """The vector ``(size,)`` of an input, of length 1, and how many symbols or steps were read for it."""
+
+    vector: np.ndarray[Any, Any]
+    read: int
+
+    def __str__(self) -> str:
+        return f"{len(self.vector)} numbers from {self.read} steps"

@@ -21,7 +21,7 @@ from anaphora.models.embeddings.vectors import unit
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.embed.build import build_embedder
-from anaphora.tasks.embed.inference import Clustering, Embedded, Neighbour
+from anaphora.tasks.embed.inference import Clustering, Neighbour
 from anaphora.tasks.embed.info import EmbedderSettings
 from anaphora.tasks.embed.metrics import lookups_judged, retrieval
 from anaphora.tasks.embed.objective import ContrastiveObjective
@@ -32,6 +32,7 @@ from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.reading import SequenceReader
+from anaphora.tasks.result import Embedded
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
@@ -110,10 +111,7 @@ class Embedder(SequenceReader):
     def predict(self, inputs: Iterable[Any], *, details: Literal[True]) -> list[Embedded]: ...
 
     def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded]:
-        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1: their products are cosines.
-
-        With ``details`` each is an `Embedded`, which says how many symbols or steps were read.
-        """
+        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1; with ``details`` each as an `Embedded`."""
         self._check_trained()
         read = self._read(given_inputs(inputs, self._trained_on))
         vectors = unit(self._outputs(read))
@@ -177,9 +175,7 @@ class Embedder(SequenceReader):
         """Inputs with their vectors, or vectors that were computed before, with their numbers."""
         if isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind == "f":
             if given.shape[1] != (size := self.settings_.vector_size):
-                raise DataError(
-                    f"the vectors have {given.shape[1]} numbers where this Embedder gives {size}."
-                )
+                raise DataError(f"the vectors have {given.shape[1]} numbers; this Embedder gives {size}.")
             return range(len(given)), unit(given)
         items = given_inputs(given, self._trained_on)
         return items, self.predict(items)

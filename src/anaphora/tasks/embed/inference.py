@@ -24,17 +24,6 @@ class Neighbour(Result):
 
 
 @dataclass(frozen=True)
-class Embedded(Result):
-    """The vector ``(size,)`` of an input, of length 1, and how many symbols or steps were read for it."""
-
-    vector: Vectors
-    read: int
-
-    def __str__(self) -> str:
-        return f"{len(self.vector)} numbers from {self.read} steps"
-
-
-@dataclass(frozen=True)
 class Clustering(Result):
     """The cluster of each input (from 0, the largest first), the centres ``(clusters, size)`` and the mean cosine of inputs with
     their centre."""

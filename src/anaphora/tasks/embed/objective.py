@@ -28,9 +28,7 @@ class ContrastiveObjective:
     """`contrastive_losses` among the rows of a batch; those with the same input, positive or label count as alike. Rows without a
     positive are read twice, cut and dropped out differently (Gao 2021). Of several processes each compares its own rows."""
 
-    counts = "inputs"
-
-    chance = None
+    counts, chance = "inputs", None
 
     def __init__(self, settings: EmbedderSettings, dev: Lookups):
         self.settings, self._dev = settings, dev
