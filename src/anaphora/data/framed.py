@@ -173,7 +173,9 @@ def _named(
     if path.suffix.lower() == ".npz":
         return _npz(path)
     if is_array_file(path):
-        raise DataError(f"{path} has no labels beside it; give two files, or an .npz with X and y.")
+        raise DataError(
+            f"{path} has no labels beside it; name their file with --target (in Python: a pair of files), or give an .npz with X and y."
+        )
     form = format_of(path)
     if form is None:
         return None

@@ -100,7 +100,9 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
         return arrays.read_folder(path, scan=scan, bad_rows=read["bad_rows"])
     if corpus is None and is_array_file(path):
         if path.suffix.lower() != ".npz":
-            raise DataError(f"{path} has no labels beside it; give two files, or an .npz with X and y.")
+            raise DataError(
+                f"{path} has no labels beside it; name their file with --target (in Python: a pair of files), or give an .npz with X and y."
+            )
         return arrays.read_npz(path, scan=scan)
     fields = {field: read.get(field) for field in _FIELDS}
     form = None if corpus else format_of(path)
