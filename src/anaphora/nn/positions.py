@@ -119,9 +119,18 @@ class Rotary(nn.Module):
                 f"Rotary positions turn pairs of features, so heads must have even width, not {width}"
             )
         cos, sin = self._cos_sin(offset + x.shape[-2], width, x)
-        cos, sin = cos[offset:], sin[offset:]
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
+        return rotated(x, cos[offset:], sin[offset:])
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs of features of x ``(…, width)`` rotated by angles whose cosines and sines are ``(…, width / 2)``."""
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
+
+
+def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
+    """base^(−2i/width) for i < width/2, by which the angle of each pair grows with a place, in double precision."""
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
 class Alibi(nn.Module):
@@ -159,5 +168,4 @@ def alibi_slopes(heads: int) -> list[float]:
 
 def _angles(length: int, width: int, base: float) -> Tensor:
     """p / base^(2i/width) for p < length, i < width/2, in double precision: ``(length, width/2)``."""
-    rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    return torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.arange(length, dtype=torch.float64)[:, None] * rotary_rates(width, base)

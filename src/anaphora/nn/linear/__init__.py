@@ -2,7 +2,7 @@
 
 from anaphora.nn.linear.deltanet import DeltaNet, GatedDeltaNet
 from anaphora.nn.linear.gla import GLA
-from anaphora.nn.linear.layer import LinearLayer, RMSNorm, ShortConvolution
+from anaphora.nn.linear.layer import LinearLayer, ShortConvolution
 from anaphora.nn.linear.mamba import Mamba
 from anaphora.nn.linear.mamba2 import Mamba2
 from anaphora.nn.linear.mlstm import MLSTM
@@ -22,7 +22,6 @@ __all__ = [
     "LinearStack",
     "Mamba",
     "Mamba2",
-    "RMSNorm",
     "RetNet",
     "ShortConvolution",
     "matrix_scan",

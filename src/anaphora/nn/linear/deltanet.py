@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.nn.linear.layer import LinearLayer, RMSNorm, ShortConvolution, States, unit
+from anaphora.nn.linear.layer import EPSILON, LinearLayer, ShortConvolution, States, unit
 
 
 class DeltaNet(LinearLayer):
@@ -26,7 +26,7 @@ class DeltaNet(LinearLayer):
         self.project = nn.Linear(width, 3 * width, bias=False)
         self.convolution = ShortConvolution(3 * width)
         self.write = nn.Linear(width, heads)
-        self.norm = RMSNorm(width // heads)
+        self.norm = nn.RMSNorm(width // heads, EPSILON)
         self.output = nn.Linear(width, width, bias=False)
 
     def initial_state(self, batch: int, like: Tensor) -> States:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.nn.linear.layer import LinearLayer, RMSNorm, States
+from anaphora.nn.linear.layer import EPSILON, LinearLayer, States
 
 _SHARPNESS = 16  # τ: gates begin near 1
 
@@ -27,7 +27,7 @@ class GLA(LinearLayer):
         self.query_key = nn.Linear(width, 2 * heads * self.keys, bias=False)
         self.value_gate = nn.Linear(width, 2 * width, bias=False)
         self.forget = nn.Sequential(nn.Linear(width, rank, bias=False), nn.Linear(rank, heads * self.keys))
-        self.norm = RMSNorm(width // heads)
+        self.norm = nn.RMSNorm(width // heads, EPSILON)
         self.output = nn.Linear(width, width, bias=False)
 
     def initial_state(self, batch: int, like: Tensor) -> States:

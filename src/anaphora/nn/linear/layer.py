@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.nn import inside
+from anaphora.nn.attention import masks
 from anaphora.nn.linear.operator import matrix_scan
 
 States = tuple[Tensor, ...]
+EPSILON = 1e-5  # of every norm
 
 
-class LinearLayer(nn.Module):
+class LinearLayer(nn.Module, ABC):
     """x ``(B, T, width)`` -> y ``(B, T, width)`` by a recurrence that is linear in its state.
 
     A layer of this kind says what its states are (`initial_state`) and how all steps are computed (`mix`). Time is read
@@ -32,13 +36,13 @@ class LinearLayer(nn.Module):
             )
         self.width, self.heads = width, heads
 
+    @abstractmethod
     def initial_state(self, batch: int, like: Tensor) -> States:
         """The states before the first step, each ``(B, ·)``, on the device of ``like``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mix(self, x: Tensor, state: States, lengths: Tensor | None) -> tuple[Tensor, States]:
         """All steps: x ``(B, T, width)`` after ``state``; y may be anything past a row's length."""
-        raise NotImplementedError
 
     def forward(
         self, x: Tensor, lengths: Tensor | None = None, state: States | None = None
@@ -50,14 +54,16 @@ class LinearLayer(nn.Module):
         name = type(self).__name__
         if x.dim() != 3 or x.shape[2] != self.width:
             raise ValueError(f"{name}: x must be (batch, time, {self.width}), got {tuple(x.shape)}.")
-        if lengths is not None and lengths.shape != x.shape[:1]:
-            raise ValueError(f"{name}: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
+        if lengths is not None:
+            if lengths.shape != x.shape[:1]:
+                raise ValueError(f"{name}: lengths must be ({x.shape[0]},), got {tuple(lengths.shape)}.")
+            lengths = lengths.to(x.device)
         state = self.initial_state(x.shape[0], x) if state is None else state
         if not x.shape[1]:
             return x, state
         if lengths is None:
             return self.mix(x, state, None)
-        live = _live(x, lengths)
+        live = masks.padding(lengths, x.shape[1])[..., None]
         y, state = self.mix(torch.where(live, x, 0.0), state, lengths)
         return torch.where(live, y, 0.0), state
 
@@ -83,7 +89,7 @@ class LinearLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """`matrix_scan` with rows that end: past its length a row's state neither decays nor is written to."""
         if lengths is not None:
-            live = _live(v, lengths)[..., None]
+            live = masks.padding(lengths, v.shape[1])[..., None, None]
             k, v = torch.where(live, k, 0.0), torch.where(live, v, 0.0)
             b = None if b is None else torch.where(live, b, 0.0)
             a = None if a is None else torch.where(live, a, 0.0)
@@ -128,32 +134,11 @@ def last_steps(joined: Tensor, count: int, lengths: Tensor | None) -> Tensor:
     return joined.gather(1, index[..., None].expand(-1, -1, joined.shape[2]))
 
 
-def rms(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """x / √(mean x² + ε), times a weight: ``(…, width)``; in float32 or better."""
-    kind = torch.promote_types(x.dtype, torch.float32)
-    found = F.rms_norm(x.to(kind), x.shape[-1:], None if weight is None else weight.to(kind), eps)
-    return found.to(x.dtype)
-
-
-class RMSNorm(nn.Module):
-    """x / √(mean x² + ε) ∘ g over the last axis (Zhang & Sennrich 2019)."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def reset_parameters(self) -> None:
-        nn.init.ones_(self.weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return rms(x, self.weight)
+def rms(x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """x / √(mean x² + ε), times a weight: ``(…, width)``."""
+    return F.rms_norm(x, x.shape[-1:], weight, EPSILON)
 
 
 def unit(x: Tensor) -> Tensor:
     """x / ‖x‖ over the last axis."""
     return F.normalize(x, dim=-1, eps=1e-6)
-
-
-def _live(x: Tensor, lengths: Tensor) -> Tensor:
-    """Which steps of x ``(B, T, …)`` are real, ``(B, T, 1)``."""
-    return (torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None])[..., None]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from anaphora.nn.attention import masks
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
 
 _CHUNK = 16  # steps whose states exist at the same time
@@ -55,8 +56,7 @@ class Mamba(LinearLayer):
         low, b, c = self.select(u).split((self.rank, self.size, self.size), -1)
         delta = F.softplus(self.step_size(low))
         if lengths is not None:  # no time passes where a row has ended
-            live = torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None]
-            delta = torch.where(live[..., None], delta, 0.0)
+            delta = torch.where(masks.padding(lengths, x.shape[1])[..., None], delta, 0.0)
         y, h = selective_scan(u, delta, -self.rate.exp(), b, c, state[1])
         return self.output((y + self.skip * u) * F.silu(z)), (past, h)
 

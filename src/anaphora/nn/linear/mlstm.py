@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from anaphora.nn.attention import masks
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States, rms
 
 
@@ -55,7 +56,7 @@ class MLSTM(LinearLayer):
         write, forget = self.gates(c).to(matrix.dtype).chunk(2, -1)  # (B, T, heads)
         keep = F.logsigmoid(forget)
         if lengths is not None:
-            live = torch.arange(x.shape[1], device=x.device)[:, None] < lengths.to(x.device)[:, None, None]
+            live = masks.padding(lengths, x.shape[1])[..., None]
             keep, write = torch.where(live, keep, 0.0), torch.where(live, write, -torch.inf)
         largest = _largest(write, keep, before)  # (B, T, heads)
         shifted = torch.cat((before[:, None], largest[:, :-1]), 1)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.nn.linear.layer import LinearLayer, States, rms
+from anaphora.nn.positions import rotary_rates, rotated
 
 
 class RetNet(LinearLayer):
@@ -38,22 +39,13 @@ class RetNet(LinearLayer):
         read, matrix = state
         batch, time, _ = x.shape
         q, k, v, gate = self.project(x).chunk(4, -1)
-        places = read[:, None] + torch.arange(time, device=x.device)
-        q, k = (rotated(self.split(part), places) for part in (q, k))
+        places = read[:, None] + torch.arange(time, device=x.device)  # rows may have read unequally much
+        angles = places[..., None, None] * rotary_rates(self.width // self.heads).to(x.device)
+        cos, sin = angles.cos().to(matrix.dtype), angles.sin().to(matrix.dtype)  # (B, T, 1, D/2)
+        q, k = (rotated(self.split(part), cos, sin) for part in (q, k))
         rates = 1 - 2.0 ** (-5 - torch.arange(self.heads, device=x.device, dtype=matrix.dtype))
         log_w = rates.log().expand(batch, time, self.heads)
         scale = (self.width // self.heads) ** -0.5
         y, matrix = self.scan(q, k * scale, self.split(v), log_w, lengths, matrix)
         out = self.output(F.silu(gate) * rms(y).flatten(-2))
         return out, (read + (time if lengths is None else lengths.to(read)), matrix)
-
-
-def rotated(x: Tensor, places: Tensor, base: float = 10000.0) -> Tensor:
-    """Pairs of features of x ``(B, T, N, D)`` rotated by place·base^(−2i/D); places ``(B, T)``."""
-    size = x.shape[-1]
-    rates = base ** (-torch.arange(0, size, 2, device=x.device, dtype=torch.float64) / size)
-    angles = places[..., None].to(torch.float64) * rates  # (B, T, D/2)
-    kind = torch.promote_types(x.dtype, torch.float32)
-    cos, sin = (f(angles).to(kind)[:, :, None] for f in (torch.cos, torch.sin))
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)

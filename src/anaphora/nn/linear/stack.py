@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.nn import inside
-from anaphora.nn.linear.layer import LinearLayer, RMSNorm, States
+from anaphora.nn.attention import masks
+from anaphora.nn.linear.layer import EPSILON, LinearLayer, States
 from anaphora.nn.transformer.feedforward import SwiGLU
 from anaphora.nn.transformer.stack import fresh_copies
 
@@ -17,9 +18,9 @@ class LinearBlock(nn.Module):
 
     def __init__(self, mixer: LinearLayer, *, feedforward: int = 0, dropout: float = 0.0):
         super().__init__()
-        self.mixer, self.norm = mixer, RMSNorm(mixer.width)
+        self.mixer, self.norm = mixer, nn.RMSNorm(mixer.width, EPSILON)
         self.feedforward = SwiGLU(mixer.width, feedforward) if feedforward else None
-        self.norm_feedforward = RMSNorm(mixer.width) if feedforward else None
+        self.norm_feedforward = nn.RMSNorm(mixer.width, EPSILON) if feedforward else None
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | None, state: States | None) -> tuple[Tensor, States]:
@@ -59,7 +60,7 @@ class LinearStack(nn.Module):
         self.blocks = nn.ModuleList(blocks[:layers])
         self.backward_blocks = nn.ModuleList(blocks[layers:])
         self.output_size: int = mixer.width * (1 + bidirectional)
-        self.norm = RMSNorm(self.output_size)
+        self.norm = nn.RMSNorm(self.output_size, EPSILON)
 
     @property
     def layers(self) -> int:
@@ -86,8 +87,7 @@ class LinearStack(nn.Module):
             y = torch.cat((y, reverse_rows(back, lengths)), -1)
         y = self.norm(y)
         if lengths is not None:
-            live = torch.arange(y.shape[1], device=y.device) < lengths.to(y.device)[:, None]
-            y = torch.where(live[..., None], y, 0.0)
+            y = torch.where(masks.padding(lengths.to(y.device), y.shape[1])[..., None], y, 0.0)
         return y, last
 
     def step(self, x: Tensor, state: States) -> tuple[Tensor, States]:
