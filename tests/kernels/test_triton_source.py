@@ -127,7 +127,8 @@ def test_products_with_few_results_are_cut_along_their_depth() -> None:
 def test_the_kernels_compute_what_the_loop_does() -> None:
     """In Triton's interpreter, which has to be asked for before Triton is first imported."""
     script = Path(__file__).parent / "triton_interpreted.py"
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join(filter(None, (str(script.parents[1]), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

@@ -74,7 +74,7 @@ def command(
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.pictures import check_files, draw, write_files
-    from anaphora.errors import DataError, SettingsError
+    from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
     from anaphora.views.registry import VIEWS
@@ -95,21 +95,7 @@ def command(
     if view is None:
         view = "curves" if (text or file) is None else _suitable(runs, (text, file), target)
         say(f"Showing {view}; --view NAME chooses another: {', '.join(VIEWS)}.")
-    chosen = find_view(view)
-    if chosen.of == "history":
-        trace = _history(runs, text or file)
-    elif chosen.of == "vectors":
-        if text is not None:
-            raise DataError(
-                f"the view {view} shows many vectors and takes no --text; name a file with --input."
-            )
-        trace = _vectors(runs, chosen, file)
-    elif chosen.of == "probe":
-        trace = _probe(runs, chosen, (text, file), target)
-    else:
-        raise DataError(
-            f"the view {view} is of many results; `anaphora study {view}` makes them and draws it."
-        )
+    trace = _trace(runs, find_view(view), (text, file), target)
     picture = draw_view(trace, view, **options.values)
     write_files(picture, files)
     if as_json:
@@ -203,6 +189,28 @@ def _trace_for(
             trace.arrays.update(more.arrays)
             trace.tables.update(more.tables)
     return trace
+
+
+def _trace(
+    runs: tuple[str, ...], view: View, given: tuple[str | None, str | None], target: str | None
+) -> Trace:
+    """What the view shows: the course of runs, many vectors, or one input on its way through the model."""
+    from anaphora.errors import DataError
+
+    text, file = given
+    if view.of == "history":
+        return _history(runs, text or file)
+    if view.of == "probe":
+        return _probe(runs, view, given, target)
+    if view.of != "vectors":
+        raise DataError(
+            f"the view {view.name} is of many results; `anaphora study {view.name}` makes them and draws it."
+        )
+    if text is not None:
+        raise DataError(
+            f"the view {view.name} shows many vectors and takes no --text; name a file with --input."
+        )
+    return _vectors(runs, view, file)
 
 
 def _history(runs: tuple[str, ...], text: str | None) -> Trace:

@@ -23,6 +23,7 @@ from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
 from anaphora.data.sources.roles import SPOKEN, choose_columns
+from anaphora.data.sources.source import Source
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
@@ -77,22 +78,7 @@ def open_recordings(
             source_field=source_field,
             target_field=target_field,
         )
-        described = pairs.describe()
-        verdict = Verdict(str(data), bad_rows)
-        verdict.skipped.update(described["skipped"])
-        folder = Path(data).parent
-        inputs = ((beside(folder, source, ROOMS, AUDIO_ENDINGS), target) for source, target in pairs)
-        kept: dict[str, Any] = {
-            key: described[key] for key in ("source_field", "target_field", "delimiter") if key in described
-        }
-        facts = {
-            "kind": "recordings",
-            "form": "list",
-            "path": described["path"],
-            "bad_rows": bad_rows,
-            **kept,
-        }
-        return _gathered(inputs, verdict, facts, features, 0)
+        return _listed(Path(data), pairs, bad_rows, features)
     if (table := table_of(data, f"the {role} table")) is not None:
         fields = {"source_field": source_field, "target_field": target_field}
         names = choose_columns(table.name, table.names, SPOKEN, fields)
@@ -108,6 +94,17 @@ def open_recordings(
     verdict = Verdict(f"{role} recordings", bad_rows)
     found = _gathered(data, verdict, {"kind": "recordings", "form": "memory"}, features, rate or 0)
     return found if spill is None else _spilled(found, role, features, spill)
+
+
+def _listed(path: Path, pairs: Source, bad_rows: str, features: Features) -> Recordings:
+    """The recordings of a list: rows of a file of sound, beside the list, and its transcript."""
+    described, verdict = pairs.describe(), Verdict(str(path), bad_rows)
+    verdict.skipped.update(described["skipped"])
+    inputs = ((beside(path.parent, source, ROOMS, AUDIO_ENDINGS), target) for source, target in pairs)
+    facts = {"kind": "recordings", "form": "list", "path": described["path"], "bad_rows": bad_rows}
+    columns = ("source_field", "target_field", "delimiter")
+    facts |= {key: described[key] for key in columns if key in described}
+    return _gathered(inputs, verdict, facts, features, 0)
 
 
 def open_training_recordings(

@@ -11,14 +11,17 @@ the values it stores for every step: the layer's output, and what later stages r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from anaphora.kernels.recurrence.front.derive import Derivative, derive
 from anaphora.kernels.recurrence.front.graph import POINTWISE, REDUCTIONS, Graph, Node, ancestors
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.rings import dependent, not_affine
+
+Value = TypeVar("Value")
 
 
 class CannotWalk(Exception):  # noqa: N818 (says what happened)
@@ -84,6 +87,11 @@ class Unit:
     def exported_as(self, state: int) -> int | None:
         """Which export is the new value of a state, if one is."""
         return next((e for e, node in enumerate(self.exports) if node is self.outputs[state]), None)
+
+    def recalled(self, own: Mapping[int, Value], exports: Sequence[Value]) -> list[Value]:
+        """The new values of ``remembered``: those that are exports anyway, and of the others their ``own``."""
+        places = ((i, self.exported_as(i)) for i in self.remembered)
+        return [own[i] if e is None else exports[e] for i, e in places]
 
     @cached_property
     def affine(self) -> bool:

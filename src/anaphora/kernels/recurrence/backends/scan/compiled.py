@@ -52,11 +52,7 @@ class CompiledUnits:
         }
         arrays |= {f"kept{i}": t for i, t in own.items()}
         self._call(unit, "forward", given, how, arrays)
-        remembered = []
-        for i in unit.remembered if keep else ():
-            e = unit.exported_as(i)
-            remembered.append(own[i] if e is None else exports[e])
-        return exports, last, remembered
+        return exports, last, unit.recalled(own, exports) if keep else []
 
     def backward(
         self,

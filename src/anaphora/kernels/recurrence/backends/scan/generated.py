@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels import invariant
-from anaphora.kernels.recurrence.backends.scan.source_triton import GROUP, Program, generate
+from anaphora.kernels.recurrence.backends.scan.source_triton import Program, generate
+from anaphora.kernels.recurrence.backends.scan.triton_pass import GROUP
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients, real_steps
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
@@ -46,11 +47,7 @@ class GeneratedUnits:
         arrays = self._arrays(given)
         arrays |= _named("E", exports) | _named("L", last) | {f"K{i}": t for i, t in own.items()}
         self._run(unit, "forward", given, how, arrays, keep)
-        remembered = []
-        for i in unit.remembered if keep else ():
-            e = unit.exported_as(i)
-            remembered.append(own[i] if e is None else exports[e])
-        return exports, last, remembered
+        return exports, last, unit.recalled(own, exports) if keep else []
 
     def backward(
         self,

@@ -17,18 +17,20 @@ from anaphora.kernels.recurrence.backends.triton.writer import (
 )
 from anaphora.kernels.recurrence.front.graph import Node
 
-_OPENING = '''"""Written by anaphora from the equations of a recurrent cell."""
+TANH = """@triton.jit
+def tanh(v):
+    s = v * v  # near zero by its series, where the difference below would lose digits
+    near = v * (1.0 - s * (1 / 3 - s * (2 / 15 - s * (17 / 315 - s * 62 / 2835))))
+    return tl.where(tl.abs(v) < 0.25, near, 2.0 * tl.sigmoid(2.0 * v) - 1.0)
+"""
+"""As a function of Triton."""
+_OPENING = f'''"""Written by anaphora from the equations of a recurrent cell."""
 
 import triton
 import triton.language as tl
 
 
-@triton.jit
-def tanh(v):
-    s = v * v  # near zero by its series, where the difference below would lose digits
-    near = v * (1.0 - s * (1 / 3 - s * (2 / 15 - s * (17 / 315 - s * 62 / 2835))))
-    return tl.where(tl.abs(v) < 0.25, near, 2.0 * tl.sigmoid(2.0 * v) - 1.0)
-
+{TANH}
 
 @triton.jit
 def row_sum(v):
