@@ -44,18 +44,18 @@ class Stored(Parameters):
         save_weights(run.model, self._weights(), facts=facts)
         run.write_text("README.md", self._card(config))
 
-    def export(self, path: str | Path, *, to: str = "onnx", force: bool = False) -> Path:
+    def export(self, path: str | Path, *, to: str = "onnx", force: bool = False, **options: Any) -> Path:
         """Write the model in a format that others read, and return its path.
 
             m.export("exported/reviews", to="onnx")   # a folder, which `anaphora.runtime` runs without torch
 
-        ``to``: ``onnx`` (networks of a Classifier or Tagger), ``arpa`` (n-grams of a LanguageModel), ``word2vec`` (the
-        vectors of symbols; binary where the name ends in .bin), ``json`` (an HMM). Raises an `AnaphoraError` for a model
-        that has no such form, and where ``path`` exists and ``force`` is not given.
+        ``to`` is a format of `anaphora.tasks.exporting.formats.FORMATS`, which ``anaphora export --help`` lists; ``options``
+        are that format's own. Raises an `AnaphoraError` for a model that has no such form, and where ``path`` exists and
+        ``force`` is not given.
         """
         from anaphora.tasks.exporting.export import export
 
-        return export(self, path, to, force=force)
+        return export(self, path, to, force=force, **options)
 
     @classmethod
     def load(

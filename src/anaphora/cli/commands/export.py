@@ -6,19 +6,24 @@ import click
 
 from anaphora.cli.group import Order
 from anaphora.cli.options import checkpoint_option, json_option, trust_option
+from anaphora.tasks.exporting.formats import FORMATS
 
 EXAMPLES = """
 anaphora export runs/reviews --to onnx -o exported/reviews
 anaphora export runs/ngram --to arpa -o ngram.arpa
 anaphora export runs/reviews --to word2vec -o vectors.bin
 """
-FORMATS = ("onnx", "arpa", "word2vec", "json")
 
 
 @click.command("export", cls=Order, examples=EXAMPLES)
 @click.argument("run", metavar="RUN")
-@click.option("--to", type=click.Choice(FORMATS), required=True, help="The format.")
-@click.option("-o", "--out", required=True, metavar="PATH", help="A folder for onnx, a file for the others.")
+@click.option(
+    "--to",
+    type=click.Choice(list(FORMATS)),
+    required=True,
+    help="; ".join(f"{name}: {one.about}" for name, one in FORMATS.items()) + ".",
+)
+@click.option("-o", "--out", required=True, metavar="PATH", help="The folder or file to write.")
 @click.option("--force", is_flag=True, help="Write over what is there.")
 @checkpoint_option
 @json_option
@@ -26,9 +31,8 @@ FORMATS = ("onnx", "arpa", "word2vec", "json")
 def command(run: str, to: str, out: str, force: bool, checkpoint: int | None, as_json: bool) -> None:
     """Write the model of RUN in a format that others read.
 
-    onnx: the network of a classifier or tagger as one graph with any batch and length, checked against the model; with it
-    what `anaphora.runtime` needs to predict without torch. arpa: the n-grams of a language model. word2vec: the vectors of
-    the symbols, in binary where the name ends in .bin. json: the counts of an HMM.
+    A graph of ONNX takes any batch and length and is checked against the model before anything is kept; with it is what
+    `anaphora.runtime` needs to predict without torch.
     """
     from pathlib import Path
 
