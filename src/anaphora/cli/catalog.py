@@ -18,6 +18,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compare": "Compare several runs on the same examples, with intervals and tests.",
     },
     "Ship": {
+        "serve": "Answer requests over HTTP with trained models.",
         "export": "Write a trained model as ONNX, ARPA, word vectors or JSON.",
     },
     "Look inside": {

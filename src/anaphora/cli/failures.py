@@ -21,6 +21,7 @@ from anaphora.files import clause
 FINE, FAULT, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 EXTRAS = {
     "studio": {"starlette", "uvicorn", "anyio", "h11"},
+    "serve": {"prometheus_client", "websockets", "python_multipart"},
     "audio": {"soundfile", "cffi"},
     "image": {"PIL"},
     "export": {"onnx", "onnxscript", "onnxruntime"},

@@ -24,11 +24,11 @@ from anaphora.studio.runs import Runs, Stamp
 from anaphora.studio.worker import Worker
 from anaphora.training.journal import plain
 from anaphora.views.colour import DARK, LIGHT
+from anaphora.web.answers import shortened
 
 WAITING = 12
 """Requests for pictures that may wait; one is drawn at a time."""
 WATCHERS = 8
-LONGEST_SENTENCE = 1000
 TICK = 0.5
 """Seconds between looks at the journals."""
 SEARCH = 5.0
@@ -195,5 +195,4 @@ def _json(found: Any) -> Response:
 
 
 def _sentence(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    shown = text if len(text) <= LONGEST_SENTENCE else f"{text[:LONGEST_SENTENCE]} …"
-    return JSONResponse({"error": shown}, status_code=status, headers=headers)
+    return JSONResponse({"error": shortened(text)}, status_code=status, headers=headers)

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from anaphora.web.answers import Message, Receive, Scope, Send, refuse, with_headers
 
 TOKEN = "x-anaphora-token"
 LONGEST_QUERY = 64_000
 DEADLINE = 60.0
 """Seconds a request may take, streams excepted."""
-HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
 
 
 class Guard:
@@ -50,30 +34,26 @@ class Guard:
             return
         refused = self._refusal(scope)
         if refused is not None:
-            await _answer(send, *refused)
+            await refuse(send, *refused)
             return
 
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *HEADERS]
-            await send(message)
-
+        dressed = with_headers(send)
         if scope["path"] == "/api/watch":
-            await self._app(scope, receive, with_headers)
+            await self._app(scope, receive, dressed)
             return
         started = False
 
         async def noted(message: Message) -> None:
             nonlocal started
             started = True
-            await with_headers(message)
+            await dressed(message)
 
         try:
             async with asyncio.timeout(DEADLINE):
                 await self._app(scope, receive, noted)
         except TimeoutError:
             if not started:
-                await _answer(send, 503, f"this took more than {DEADLINE:.0f} seconds; use a shorter text.")
+                await refuse(send, 503, f"this took more than {DEADLINE:.0f} seconds; use a shorter text.")
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {key.lower(): value for key, value in scope["headers"]}
@@ -95,12 +75,3 @@ class Guard:
             if not hmac.compare_digest(given, self._token.encode()):
                 return 401, "open the address that `anaphora studio` printed: it carries this start's token."
         return None
-
-
-async def _answer(send: Send, status: int, sentence: str) -> None:
-    body = json.dumps({"error": sentence}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *HEADERS]
-    if status == 503:
-        headers.append((b"retry-after", b"2"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,70 @@
+"""What travels between a client and a run: inputs as JSON or files, options, and answers as JSON.
+
+`inputs` reads one input of each kind (a text, vectors, a picture, a recording, a series, a question), `options` checks what a
+request asks for, `answers` calls ``predict`` of each task and makes plain values of the results. `Exchange` holds the three for one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anaphora.serving.exchange.answers import ANSWERS
+from anaphora.serving.exchange.inputs import Reader, reader_for
+from anaphora.serving.exchange.options import checked_options
+from anaphora.serving.exchange.together import rows_apart
+from anaphora.serving.limits import Limits
+from anaphora.serving.refusals import unusable
+
+
+class Exchange:
+    """How one run reads its inputs and gives its answers."""
+
+    def __init__(self, estimator: Any, limits: Limits):
+        self.estimator, self.limits = estimator, limits
+        self.task = estimator.task()
+        self.reader: Reader = reader_for(estimator)
+        self._rows_apart = rows_apart(estimator)
+
+    def read(self, given: Any) -> list[Any]:
+        """The inputs of a request, a list of JSON values. Raises a `Refusal` or an `AnaphoraError` with the number of the
+        first that cannot be used."""
+        if not isinstance(given, list):
+            raise unusable("inputs must be a list: write [input] for a single one.")
+        self.check_count(len(given))
+        return [self.checked(self.reader.read(one, f"input {i}"), i) for i, one in enumerate(given, start=1)]
+
+    def check_count(self, count: int) -> None:
+        """A `Refusal` where a request has no input, or too many."""
+        if not 1 <= count <= self.limits.inputs:
+            raise unusable(f"a request has 1 to {self.limits.inputs} inputs, not {count}; split it.")
+
+    def checked(self, x: Any, number: int) -> Any:
+        """The input, where it is not too long for the server or for the model, which would cut it."""
+        length, most = self.length(x), min(self.limits.length, self.reader.most)
+        if length > most:
+            raise unusable(
+                f"input {number} has {length:,} {self.reader.unit}, and at most {most:,} are read; make it shorter."
+            )
+        return x
+
+    def length(self, x: Any) -> int:
+        """Symbols, words or steps of an input, at least 1: what it costs."""
+        return max(1, self.reader.length(x))
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a request, checked: those of ``predict``, and ``details``."""
+        return checked_options(self.task, given, self.limits)
+
+    def together(self, options: Mapping[str, Any]) -> bool:
+        """Whether inputs of several requests may share one call of ``predict`` without changing a bit of any answer."""
+        return self._rows_apart and not options.get("sample")  # draws of a forecaster follow one another
+
+    def answer(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
+        """The answer to each input as a JSON value."""
+        return ANSWERS[self.task.command](self.estimator, inputs, dict(options))
+
+
+def exchange_for(estimator: Any, limits: Limits) -> Exchange:
+    """The exchange of a loaded run."""
+    return Exchange(estimator, limits)

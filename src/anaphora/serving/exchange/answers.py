@@ -1,0 +1,95 @@
+"""Answers of each task as JSON values: what ``predict`` gives, and with ``details`` every number beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from anaphora.tasks.result import Result
+
+Options = dict[str, Any]
+Answer = Callable[[Any, list[Any], Options], list[Any]]
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts, lists and dictionaries whose names are texts."""
+    if isinstance(value, Result):
+        return plain(value.to_dict())
+    if isinstance(value, dict):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _classified(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    top = options.get("top", 1)
+    found = model.predict(inputs, threshold=options.get("threshold"), details=True)
+    if top > 1:
+        return [_best(one.probabilities, top, "label") for one in found]
+    return [plain(one if options["details"] else one.label) for one in found]
+
+
+def _best(chances: dict[Any, float], top: int, name: str) -> list[Any]:
+    """The most probable first; of equal ones the first."""
+    order = sorted(chances, key=lambda one: -chances[one])[:top]
+    return [{name: plain(one), "probability": chances[one]} for one in order]
+
+
+def _tagged(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    return [plain(one) for one in model.predict(inputs, details=options["details"])]
+
+
+def _read(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    found = model.read(inputs)
+    if not options["details"]:
+        return [line.log_prob for line in found]
+    return [{**line.to_dict(), "perplexity": line.perplexity} for line in found]
+
+
+def _written(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    details = options.pop("details")
+    several = options.get("n_best", 1) > 1
+    found = model.search(inputs, **options)
+    if several:
+        return [plain(outputs) for outputs in found]
+    return [plain(outputs[0]) if details else outputs[0].text for outputs in found]
+
+
+def _transcribed(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    details = options.pop("details")
+    if options.get("n_best", 1) > 1:
+        return [plain(found) for found in model.transcribe(inputs, **options)]
+    return [plain(one) for one in model.predict(inputs, details=details, **options)]
+
+
+def _answered(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    top = options.get("top", 1)
+    if top > 1:
+        rows = model.predict_proba(inputs).tolist()
+        return [_best(dict(zip(model.answers_, row, strict=True)), top, "answer") for row in rows]
+    return [plain(one) for one in model.predict(inputs, details=options["details"])]
+
+
+def _forecast(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    return [plain(one) for one in model.predict(inputs, **options)]
+
+
+def _embedded(model: Any, inputs: list[Any], options: Options) -> list[Any]:
+    return [plain(one) for one in model.predict(inputs, details=options["details"])]
+
+
+ANSWERS: dict[str, Answer] = {
+    "classify": _classified,
+    "tag": _tagged,
+    "language": _read,
+    "translate": _written,
+    "transcribe": _transcribed,
+    "caption": _written,
+    "answer": _answered,
+    "forecast": _forecast,
+    "embed": _embedded,
+}
+"""By the command of the task."""

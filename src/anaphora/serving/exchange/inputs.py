@@ -1,0 +1,320 @@
+"""One input of each kind, as JSON or as a file. No text of a client is ever taken for the name of a file."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.audio.files import read_audio
+from anaphora.data.audio.recordings_readers import as_item
+from anaphora.data.pictures import as_picture, read_picture
+from anaphora.data.vectors import as_sequence
+from anaphora.errors import DataError
+from anaphora.files.arrays import load_npy
+from anaphora.serving.exchange.types import (
+    PictureInput,
+    QuestionInput,
+    SentenceInput,
+    SeriesInput,
+    SoundInput,
+    TextInput,
+    VectorsInput,
+)
+
+UNLIMITED = 1 << 62
+A_PICTURE = 256
+"""What a picture costs, in tokens."""
+A_SECOND = 50
+"""What a second of sound costs."""
+
+
+class Reader(ABC):
+    """How a run reads one input. ``most``: the longest input that the model reads whole, in ``unit``."""
+
+    kind: str
+    unit = "steps"
+    most: int = UNLIMITED
+    json: Any
+    """The type of one input as JSON."""
+
+    @abstractmethod
+    def read(self, given: Any, where: str) -> Any:
+        """An input as ``predict`` takes it; a `DataError` that begins with ``where``."""
+
+    @abstractmethod
+    def upload(self, content: bytes, where: str) -> Any:
+        """An input out of the content of a file."""
+
+    def length(self, x: Any) -> int:
+        """How long an input is, in ``unit``."""
+        return len(x)
+
+
+class Text(Reader):
+    """A text."""
+
+    kind, unit = "text", "symbols"
+    json = TextInput
+
+    def __init__(self, symbols: Callable[[str], int], most: int = UNLIMITED, *, empty: bool = True):
+        self._symbols, self.most, self._empty = symbols, most, empty
+
+    def read(self, given: Any, where: str) -> str:
+        if not isinstance(given, str):
+            raise DataError(f"{where} is not a text; give texts in quotes.")
+        if not self._empty and not given.strip():
+            raise DataError(f"{where} is empty; give at least one symbol.")
+        return given
+
+    def upload(self, content: bytes, where: str) -> str:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{where} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8."
+            ) from None
+        return self.read(text.removesuffix("\n").removesuffix("\r"), where)
+
+    def length(self, x: str) -> int:
+        return self._symbols(x)
+
+
+class Words(Reader):
+    """A sentence: a text with spaces, or its words."""
+
+    kind, unit = "words", "words"
+    json = SentenceInput
+
+    def read(self, given: Any, where: str) -> list[str]:
+        if isinstance(given, str):
+            return given.split()
+        if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
+            raise DataError(f"{where} is not a sentence; give a text, or a list of words.")
+        return given
+
+    def upload(self, content: bytes, where: str) -> list[str]:
+        return Text(len).upload(content, where).split()
+
+
+class Vectors(Reader):
+    """Numbers ``(time, features)``, or a picture ``(rows, columns, channels)`` for models of pictures as arrays."""
+
+    kind = "vectors"
+    json = VectorsInput
+
+    def __init__(self, scan: str, most: int = UNLIMITED):
+        self._scan, self.most = scan, most
+
+    def read(self, given: Any, where: str) -> Any:
+        return as_sequence(_numbers(given, where), where, scan=self._scan)
+
+    def upload(self, content: bytes, where: str) -> Any:
+        if content.startswith(b"\x93NUMPY"):
+            return as_sequence(_array(content, where), where, scan=self._scan)
+        return as_sequence(_seen(content, where, None), where, scan=self._scan)
+
+
+class Picture(Reader):
+    """Pixels ``(height, width, 3)``, or the bytes of a picture file."""
+
+    kind = "picture"
+    json = PictureInput
+
+    def __init__(self, size: tuple[int, int]):
+        self._size = size
+
+    def read(self, given: Any, where: str) -> Any:
+        if isinstance(given, dict):
+            return self.upload(_content(given, where), where)
+        return as_picture(_numbers(given, where), where, size=self._size)
+
+    def upload(self, content: bytes, where: str) -> Any:
+        return _seen(content, where, self._size)
+
+    def length(self, x: Any) -> int:
+        return A_PICTURE
+
+
+class Question(Reader):
+    """A picture with a question about it, and answers to choose among."""
+
+    kind = "question"
+    unit = "symbols"
+    json = QuestionInput
+
+    def __init__(self, picture: Picture, question: Text):
+        self.picture, self.question = picture, question
+        self.most = question.most
+
+    def read(self, given: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(given, dict) or not {"picture", "question"} <= given.keys():
+            raise DataError(f'{where} is not a question; give {{"picture": …, "question": "…"}}.')
+        if unknown := given.keys() - {"picture", "question", "choices"}:
+            raise DataError(f"{where} has {min(unknown)!r}, which a question does not have; leave it out.")
+        return self.joined(
+            self.picture.read(given["picture"], where), given["question"], given.get("choices"), where
+        )
+
+    def joined(self, picture: Any, question: Any, choices: Any, where: str) -> tuple[Any, ...]:
+        """The picture with its question and, where there are any, choices."""
+        asked = self.question.read(question, f"the question of {where}")
+        if choices is None:
+            return picture, asked
+        if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
+            raise DataError(
+                f"{where} has choices that are not a list of texts; give the answers to choose among."
+            )
+        return picture, asked, choices
+
+    def upload(self, content: bytes, where: str) -> Any:
+        raise DataError(
+            f"{where} is a picture without a question; send the picture and a field question as a form."
+        )
+
+    def length(self, x: Any) -> int:
+        return self.question.length(x[1])
+
+
+class Sound(Reader):
+    """Samples at the rate of training or with their own, or the bytes of a sound file."""
+
+    kind, unit = "sound", "fiftieths of a second"
+    json = SoundInput
+
+    def __init__(self, rate: int):
+        self._rate = rate
+
+    def read(self, given: Any, where: str) -> tuple[Any, int]:
+        if isinstance(given, dict) and "base64" in given:
+            return self.upload(_content(given, where), where)
+        rate: Any = self._rate
+        if isinstance(given, dict):
+            if given.keys() != {"samples", "rate"}:
+                raise DataError(f'{where} is not a recording; give {{"samples": […], "rate": {self._rate}}}.')
+            given, rate = given["samples"], given["rate"]
+        samples = _numbers(given, where)
+        if np.ndim(samples) != 1:
+            raise DataError(
+                f"{where} has {np.ndim(samples)} axes; give the samples of one channel as a list."
+            )
+        if isinstance(rate, bool) or not isinstance(rate, int):
+            raise DataError(f"{where} has the rate {rate!r}; give samples a second, a whole number.")
+        as_item((samples, rate), 1, self._rate)  # a rate out of bounds and NaN are errors
+        return samples, rate
+
+    def upload(self, content: bytes, where: str) -> tuple[Any, int]:
+        samples, rate = _from_file(content, where, read_audio)
+        return samples, rate
+
+    def length(self, x: tuple[Any, int]) -> int:
+        return math.ceil(A_SECOND * len(x[0]) / x[1])
+
+
+class Series(Reader):
+    """Numbers ``(time, columns)``; null where a value is not known."""
+
+    kind = "series"
+    json = SeriesInput
+
+    def read(self, given: Any, where: str) -> Any:
+        x = _numbers(given, where, missing=True)
+        if x.ndim not in (1, 2) or 0 in x.shape:
+            raise DataError(
+                f"{where} has the shape {x.shape}; a series has (time, columns) with at least one step."
+            )
+        return x.reshape(-1, 1) if x.ndim == 1 else x
+
+    def upload(self, content: bytes, where: str) -> Any:
+        if not content.startswith(b"\x93NUMPY"):
+            raise DataError(f"{where} is not an .npy file; send the numbers as JSON, or as .npy.")
+        return self.read(_array(content, where), where)
+
+
+def reader_for(estimator: Any) -> Reader:
+    """How the run of ``estimator`` reads its inputs."""
+    command, s = estimator.command, estimator.settings_
+    if command in ("classify", "embed"):
+        inputs = estimator.inputs_
+        if inputs.kind == "vectors":
+            return Vectors(getattr(s, "scan", "rows"), UNLIMITED if inputs.size else s.max_tokens)
+        if inputs.kind == "ngrams":
+            return Text(len)
+        return Text(_symbols(inputs.tokenizer), s.max_tokens, empty=command != "embed")
+    if command == "tag":
+        return Vectors("rows") if estimator.framewise else Words()
+    if command == "translate":
+        return Text(_symbols(estimator.tokenizer_.source), s.max_tokens)
+    if command == "language":
+        return Text(_symbols(estimator.tokenizer_))
+    if command == "transcribe":
+        return Sound(estimator.ear_.rate) if estimator.ear_.kind == "audio" else Vectors("rows")
+    if command == "forecast":
+        return Series()
+    picture = Picture(estimator.size)
+    if command == "caption":
+        return picture
+    longest = UNLIMITED if s.history else s.max_tokens  # of a dialogue the last symbols are read
+    return Question(picture, Text(_symbols(estimator.tokenizer_), longest, empty=False))
+
+
+def _symbols(tokenizer: Any) -> Callable[[str], int]:
+    return lambda text: len(tokenizer.encode(text))
+
+
+def _numbers(given: Any, where: str, *, missing: bool = False) -> Any:
+    """An array of numbers, never of texts; with ``missing`` null is NaN."""
+    if isinstance(given, np.ndarray):
+        return given
+    if not isinstance(given, list):
+        raise DataError(f"{where} is not a list of numbers; give numbers in brackets.")
+    try:
+        x = np.asarray(given, dtype=np.float64 if missing else None)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"{where} does not hold numbers in equal rows; give one row per step.") from None
+    if x.dtype.kind not in "iuf" or 0 in x.shape:
+        raise DataError(f"{where} does not hold numbers in equal rows; give one row per step.")
+    return x
+
+
+def _content(given: dict[str, Any], where: str) -> bytes:
+    text = given.get("base64")
+    if given.keys() != {"base64"} or not isinstance(text, str):
+        raise DataError(f'{where} is not a file; give {{"base64": "…"}}.')
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise DataError(f"{where} is not base64; encode the bytes of the file.") from None
+
+
+def _from_file(content: bytes, where: str, read: Callable[[Path], Any]) -> Any:
+    """What ``read`` makes of a file with this content; its errors name the input instead of the file."""
+    with tempfile.TemporaryDirectory(prefix="anaphora-") as folder:
+        path = Path(folder) / "input"
+        path.write_bytes(content)
+        try:
+            return read(path)
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), where)) from None
+
+
+def _seen(content: bytes, where: str, size: tuple[int, int] | None) -> Any:
+    return _from_file(content, where, lambda path: read_picture(path, size=size))
+
+
+def _array(content: bytes, where: str) -> Any:
+    def read(path: Path) -> Any:
+        try:
+            return load_npy(path)
+        except (OSError, ValueError, EOFError) as error:
+            reason = str(error).splitlines()[0] if str(error) else "it ends too early"
+            raise DataError(f"{where} is not an .npy file of numbers ({reason}).") from None
+
+    return _from_file(content, where, read)

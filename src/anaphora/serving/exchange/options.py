@@ -1,0 +1,58 @@
+"""What a request may ask for besides its inputs: the options of ``predict``, within the server's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from anaphora.errors import SettingsError
+from anaphora.serving.limits import Limits
+from anaphora.serving.refusals import unusable
+from anaphora.settings.base import build
+from anaphora.tasks.info import TaskInfo
+
+FOREIGN = {"search", "lm", "lm_weight", "lexicon"}
+"""They name files or code of the server's machine, which is none of a client's business."""
+ABOUT_FILES = {"source_field", "target_field", "form", "bad_rows", "positives", "choices"}
+"""They say how files are read; requests have no files of that kind."""
+DETAILS = "details"
+
+
+def options_of(task: TaskInfo) -> dict[str, FieldInfo]:
+    """The options of a request to a run of ``task``, by name."""
+    fields = task.predicting.model_fields
+    return {name: info for name, info in fields.items() if name not in FOREIGN | ABOUT_FILES}
+
+
+def most_of(limits: Limits) -> dict[str, int]:
+    """The server's own bounds, which are below those of the settings."""
+    wide = dict.fromkeys(("beam", "n_best", "samples", "groups"), limits.beam)
+    return wide | dict.fromkeys(("max_length", "min_length", "horizon", "no_repeat"), limits.output)
+
+
+def checked_options(task: TaskInfo, given: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """The options that were given, and ``details``. Raises a `Refusal` (422) with every mistake."""
+    asked = {name: value for name, value in given.items() if value is not None}
+    details = asked.pop(DETAILS, False)
+    if not isinstance(details, bool):
+        raise unusable("details must be true or false.")
+    for name in asked:
+        if name in FOREIGN:
+            raise unusable(
+                f"{name} names files of the server's machine and is not an option of requests; leave it out."
+            )
+        if name in ABOUT_FILES:
+            raise unusable(f"{name} is about files and not an option of requests; leave it out.")
+    try:
+        built = build(task.predicting, asked, owner=f"predicting with a {task.name}")
+    except SettingsError as error:
+        raise unusable(" ".join(error.problems)) from None
+    for name, most in most_of(limits).items():
+        value = asked.get(name)
+        if value is not None and value > most:
+            raise unusable(f"{name} = {value} is more than this server allows ({most}); ask for less.")
+    if asked.get("window", 1.0) < 1.0:
+        raise unusable("window must be at least 1 second; ask for longer windows.")
+    return {**{name: getattr(built, name) for name in asked}, DETAILS: details}

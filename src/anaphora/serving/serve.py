@@ -1,0 +1,116 @@
+"""Start the server: the socket, uvicorn, and what happens on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from anaphora.serving.app import Server, create_app
+from anaphora.serving.limits import Limits
+from anaphora.serving.metrics import Metrics
+from anaphora.serving.runs import Runs
+from anaphora.web.listening import LOCAL, Patient
+
+
+def local_names(host: str, port: int) -> frozenset[str] | None:
+    """The values of Host that a server answers to that others cannot reach; None where others can."""
+    if host not in (LOCAL, "localhost", "::1"):
+        return None
+    return frozenset(f"{name}:{port}" for name in (LOCAL, "localhost", "[::1]"))
+
+
+class Draining(uvicorn.Server):
+    """On the first signal new requests are refused and accepted ones finish; then the server ends. A second one ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, server: Server):
+        super().__init__(config)
+        self._server = server
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        guard = self._server.guard
+        assert guard is not None
+        if guard.draining:
+            self.should_exit = self.force_exit = True
+            return
+        guard.draining = True
+        self._loop.call_soon_threadsafe(self._loop.create_task, self._drain())
+
+    async def _drain(self) -> None:
+        guard = self._server.guard
+        assert guard is not None
+        until = self._loop.time() + self._server.limits.grace
+        await asyncio.sleep(0.2)  # what has been accepted by the kernel is read, and answered or refused
+        while guard.active and self._loop.time() < until:
+            await asyncio.sleep(0.02)
+        self.should_exit = True
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+
+async def serving(
+    listening: socket.socket,
+    runs: Runs,
+    *,
+    host: str = LOCAL,
+    token: str | None = None,
+    tls: tuple[str, str] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer on ``listening`` until SIGTERM or SIGINT."""
+    app, server = create_app(runs, token=token, names=local_names(host, int(listening.getsockname()[1])))
+    config = uvicorn.Config(
+        app,
+        http=Patient,
+        ws="websockets-sansio",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=runs.limits.connections,
+        timeout_keep_alive=10,
+        h11_max_incomplete_event_size=70_000,
+        timeout_graceful_shutdown=2,
+        lifespan="off",
+        ws_max_size=runs.limits.body,
+        backlog=2048,
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+    )
+    uvicorn_server = Draining(config, server)
+    watching = asyncio.create_task(runs.watch()) if runs.limits.reload_seconds else None
+    answering = asyncio.create_task(uvicorn_server.serve(sockets=[listening]))
+    try:
+        while not uvicorn_server.started and not answering.done():
+            await asyncio.sleep(0.01)
+        if uvicorn_server.started:
+            ready()
+        await answering
+    finally:
+        if watching is not None:
+            watching.cancel()
+        runs.close()
+        for end in server.endings:
+            end()
+
+
+def serve(
+    listening: socket.socket,
+    folders: Mapping[str, Path],
+    limits: Limits,
+    *,
+    device: str = "auto",
+    **how: Any,
+) -> None:
+    """Load the runs and answer until a signal ends it."""
+    runs = Runs(dict(folders), limits, Metrics(), device=device)
+    asyncio.run(serving(listening, runs, **how))
+
+
+__all__ = ["Draining", "local_names", "serve", "serving"]

@@ -1,0 +1,67 @@
+"""Runs trained once for all tests of the server, and the server over them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_runs import KINDS, Client
+
+pytest.importorskip("starlette")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("PIL")
+
+from anaphora.serving.app import create_app
+from anaphora.serving.limits import Limits
+from anaphora.serving.metrics import Metrics
+from anaphora.serving.runs import Runs
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run folder of one of `KINDS`, trained when it is first asked for."""
+    place = tmp_path_factory.mktemp("served")
+
+    @functools.cache
+    def made(kind: str) -> Path:
+        KINDS[kind].train(place / kind)
+        return place / kind
+
+    return made
+
+
+class Started:
+    """A server without a socket."""
+
+    def __init__(self, folders: dict[str, Path], limits: Limits, token: str | None = None):
+        self.runs = Runs(folders, limits, Metrics(), device="cpu")
+        self.app, self.server = create_app(self.runs, token=token)
+        self.client = Client(self.app, token)
+
+
+@pytest.fixture(scope="session")
+def served(folder_of: Callable[[str], Path]) -> Callable[[str], Started]:
+    """A server over one run of `KINDS`."""
+
+    @functools.cache
+    def made(kind: str) -> Started:
+        return Started({kind: folder_of(kind)}, Limits())
+
+    return made
+
+
+@pytest.fixture
+def start(folder_of: Callable[[str], Path]) -> Iterator[Callable[..., Started]]:
+    """A server of the test's own, with limits of its own: ``start("classify", queue=2)``."""
+    begun: list[Started] = []
+
+    def made(*kinds: str, token: str | None = None, **limits: Any) -> Started:
+        begun.append(Started({kind: folder_of(kind) for kind in kinds}, Limits(**limits), token))
+        return begun[-1]
+
+    yield made
+    for one in begun:
+        one.runs.close()

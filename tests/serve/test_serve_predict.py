@@ -1,0 +1,44 @@
+"""``POST /predict`` of every task gives what ``predict`` gives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from serve_runs import KINDS
+
+import anaphora as an
+from anaphora.serving.exchange.answers import plain
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predict_gives_what_python_gives(served, folder_of, kind):
+    inputs = KINDS[kind].inputs(3)
+    model = an.load(folder_of(kind))
+    answered = served(kind).client("POST", "/predict", {"inputs": inputs})
+    assert answered.status == 200, answered.body
+    found = answered.json()
+    assert (found["run"], found["task"]) == (kind, model.command)
+    wanted = plain(model.predict([KINDS[kind].given(x) for x in inputs]))
+    assert found["outputs"] == json.loads(json.dumps(wanted))
+
+
+def test_mistakes_are_one_sentence(start):
+    both = start("classify", "translate").client
+    for path, body, status, text in (
+        ("/predict", {"inputs": ["a"]}, 404, "there are several runs here"),
+        ("/runs/none/predict", {"inputs": ["a"]}, 404, "there is no run 'none' here"),
+        ("/runs/classify/predict", b"{", 400, "not JSON"),
+        ("/runs/classify/predict", {"inputs": "a"}, 422, "must be a list"),
+        ("/runs/classify/predict", {"inputs": [1]}, 422, "input 1 is not a text"),
+        ("/runs/translate/predict", {"inputs": ["a"], "beam": 1000}, 422, "more than this server allows"),
+        (
+            "/runs/translate/predict",
+            {"inputs": ["a"], "lm": "/etc/passwd"},
+            422,
+            "is not an option of requests",
+        ),
+    ):
+        answered = both("POST", path, body)
+        assert (answered.status, list(answered.json())) == (status, ["error"])
+        assert text in answered.json()["error"]
