@@ -12,11 +12,22 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.nn import inside, linear
+from anaphora.nn import MinGRU, inside, linear
 from anaphora.nn.linear import LinearLayer, matrix_scan
 
 WIDTH, HEADS = 16, 2
-LAYERS = [
+WINDOW = 6
+
+
+def local_attention(width: int, heads: int) -> linear.LocalAttention:
+    return linear.LocalAttention(width, heads, window=WINDOW)
+
+
+def mingru_layer(width: int, heads: int) -> linear.CellLayer:
+    return linear.CellLayer(MinGRU(width, 2 * width))
+
+
+LAYERS: list[Callable[..., LinearLayer]] = [
     linear.RetNet,
     linear.GLA,
     linear.Mamba2,
@@ -25,12 +36,15 @@ LAYERS = [
     linear.GatedDeltaNet,
     linear.RWKV7,
     linear.Mamba,
+    linear.Griffin,
+    local_attention,
+    mingru_layer,
 ]
 
 
-def made(kind: type[LinearLayer], **options: object) -> LinearLayer:
+def made(kind: Callable[..., LinearLayer], **options: object) -> LinearLayer:
     torch.manual_seed(1)
-    layer = kind(WIDTH, HEADS, **options).double()  # type: ignore[arg-type]
+    layer = kind(WIDTH, HEADS, **options).double()
     for parameter in layer.parameters():
         parameter.data += 0.2 * torch.randn_like(parameter)
     return layer
@@ -184,7 +198,51 @@ def mamba(m: linear.Mamba, x: Tensor) -> list[Tensor]:
     return out
 
 
-LOOPS: dict[type[LinearLayer], Callable[..., list[Tensor]]] = {
+def griffin(m: linear.Griffin, x: Tensor) -> list[Tensor]:
+    inward, gate = (x @ m.project.weight.T).chunk(2, -1)
+    cell, h, out = m.recurrent.cells[0], x.new_zeros(m.inner), []
+    for t in range(len(x)):
+        u = m.convolution.bias.clone()
+        for back in range(min(4, t + 1)):
+            u = u + m.convolution.weight[:, 0, 3 - back] * inward[t - back]
+        r, i = torch.sigmoid(cell.gates.weights[0] @ u + cell.gates.bias).chunk(2)  # type: ignore[union-attr, index, operator]
+        a = torch.exp(-8 * torch.log1p(torch.exp(cell.decay)) * r)  # type: ignore[arg-type]
+        h = a * h + (1 - a**2).sqrt() * i * u
+        out.append(m.output.weight @ (F.gelu(gate[t]) * h))
+    return out
+
+
+def attention(m: linear.LocalAttention, x: Tensor) -> list[Tensor]:
+    size = WIDTH // HEADS
+    rates = torch.tensor([10000 ** (-2 * i / size) for i in range(size // 2)], dtype=x.dtype)
+
+    def turned(vector: Tensor, t: int) -> Tensor:
+        turn = torch.polar(torch.ones_like(rates), t * rates)
+        return torch.view_as_real(torch.view_as_complex(vector.reshape(-1, 2)) * turn).flatten()
+
+    rows, out = [(m.project.weight @ xt).split((WIDTH, size, size)) for xt in x], []
+    for t, (q, _, _) in enumerate(rows):
+        seen = range(max(0, t - WINDOW), t + 1)
+        ys = []
+        for n in range(HEADS):  # one head of keys and values for all
+            scores = torch.stack([turned(heads(q)[n], t) @ turned(rows[s][1], s) for s in seen])
+            shares = torch.softmax(scores / math.sqrt(size), 0)
+            ys.append(sum(share * rows[s][2] for share, s in zip(shares, seen, strict=True)))
+        out.append(m.output.weight @ torch.cat(ys))  # type: ignore[arg-type]
+    return out
+
+
+def mingru(m: linear.CellLayer, x: Tensor) -> list[Tensor]:
+    both = m.recurrent.cells[0].both
+    h, out = x.new_zeros(2 * WIDTH), []
+    for u in convolved(x, m.convolution):
+        z, new = (both.weights[0] @ u + both.bias).chunk(2)  # type: ignore[union-attr, index, operator]
+        h = (1 - torch.sigmoid(z)) * h + torch.sigmoid(z) * new
+        out.append(m.output.weight @ h)
+    return out
+
+
+LOOPS: dict[Callable[..., LinearLayer], Callable[..., list[Tensor]]] = {
     linear.RetNet: retnet,
     linear.GLA: gla,
     linear.Mamba2: mamba2,
@@ -193,11 +251,14 @@ LOOPS: dict[type[LinearLayer], Callable[..., list[Tensor]]] = {
     linear.GatedDeltaNet: deltanet,
     linear.RWKV7: rwkv7,
     linear.Mamba: mamba,
+    linear.Griffin: griffin,
+    local_attention: attention,
+    mingru_layer: mingru,
 }
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_layer_equals_its_published_equations(kind: type[LinearLayer]) -> None:
+def test_a_layer_equals_its_published_equations(kind: Callable[..., LinearLayer]) -> None:
     layer, x = made(kind), torch.randn(2, 21, WIDTH, dtype=torch.float64)
     with torch.no_grad():
         found = layer(x)[0]
@@ -206,7 +267,7 @@ def test_a_layer_equals_its_published_equations(kind: type[LinearLayer]) -> None
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_steps_pieces_and_lengths_equal_the_whole(kind: type[LinearLayer]) -> None:
+def test_steps_pieces_and_lengths_equal_the_whole(kind: Callable[..., LinearLayer]) -> None:
     layer, x = made(kind), torch.randn(3, 70, WIDTH, dtype=torch.float64)
     with torch.no_grad():
         whole, last = layer(x)
@@ -232,7 +293,7 @@ def test_steps_pieces_and_lengths_equal_the_whole(kind: type[LinearLayer]) -> No
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_gradients(kind: type[LinearLayer]) -> None:
+def test_gradients(kind: Callable[..., LinearLayer]) -> None:
     """To x, to every parameter, and to states that are handed over; past a row's end they are zero."""
     layer, x = made(kind), torch.randn(2, 9, WIDTH, dtype=torch.float64, requires_grad=True)
     lengths = torch.tensor([9, 4])

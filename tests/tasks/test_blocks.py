@@ -22,7 +22,7 @@ import anaphora as an
 from anaphora.errors import DataError, SettingsError
 from anaphora.kernels.packed import native
 from anaphora.models.packed import packed
-from anaphora.settings.network import CELLS, LINEAR, NetworkSettings
+from anaphora.settings.network import BLOCKS, CELLS, NetworkSettings
 from anaphora.tasks.parts import make_cell, make_recurrent
 
 STEPS = {"steps": 2, "valid_every": 2, "save_every": 1, "keep": 3, "device": "cpu", "warmup": 0}
@@ -72,7 +72,7 @@ TRANSFORMERS = [
     (an.Embedder, "transformer"),
 ]
 CELL_VARIANTS: list[dict[str, Any]] = [
-    *({"cell": cell} for cell in CELLS if cell not in LINEAR),  # those have tests of their own
+    *({"cell": cell} for cell in CELLS if cell not in BLOCKS),  # those have tests of their own
     {"cell": "lstm", "peephole": True, "forget_bias": 2.0},
     {"cell": "lstm", "forget": False},
     {"cell": "lstm", "coupled": True, "peephole": True},
@@ -183,7 +183,7 @@ def test_every_cell_of_the_library_has_a_name():
         and value not in (an.nn.Cell, an.nn.Shortcut)
     }
     assert {
-        type(make_cell(NetworkSettings(cell=name, hidden=4), 3)) for name in CELLS if name not in LINEAR
+        type(make_cell(NetworkSettings(cell=name, hidden=4), 3)) for name in CELLS if name not in BLOCKS
     } == cells
 
 

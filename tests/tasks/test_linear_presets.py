@@ -14,10 +14,9 @@ import anaphora as an
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.nn.linear import LinearStack
 
-PRESETS = ("mamba", "gla", "deltanet", "xlstm")
+PRESETS = ("mingru", "mamba", "griffin", "gla", "deltanet", "xlstm")
 SMALL: dict[str, Any] = {
     "hidden": 8,
-    "layers": 1,
     "steps": 4,
     "valid_every": 2,
     "save_every": 2,
@@ -28,6 +27,11 @@ LABELLED = [(line, "cat" if "cat" in line else "dog") for line in LINES]
 TAGGED = [(line.split(), ["N" if word in ("cat", "dog") else "O" for word in line.split()]) for line in LINES]
 
 
+def small(preset: str) -> dict[str, Any]:
+    """Few layers; Griffin with both kinds of blocks, and a window that is soon full."""
+    return SMALL | ({"layers": 3, "local_window": 4} if preset == "griffin" else {"layers": 1})
+
+
 def stacks(model: Any) -> list[LinearStack]:
     return [part for part in model.model_.modules() if isinstance(part, LinearStack)]
 
@@ -35,7 +39,7 @@ def stacks(model: Any) -> list[LinearStack]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_language_model_goes_on_one_symbol_at_a_time(preset: str, tmp_path: Path) -> None:
     """With the probabilities it has for whole lines, and with states whose size does not grow."""
-    model = an.LanguageModel(preset, embedding=8, lines=True, **SMALL).fit(
+    model = an.LanguageModel(preset, embedding=8, lines=True, **small(preset)).fit(
         LINES, valid=LINES[:4], out=tmp_path / "run"
     )
     assert stacks(model)
@@ -56,7 +60,7 @@ def test_a_language_model_goes_on_one_symbol_at_a_time(preset: str, tmp_path: Pa
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_classes_tags_and_series(preset: str, tmp_path: Path) -> None:
-    classifier = an.Classifier(preset, embedding=8, **SMALL).fit(
+    classifier = an.Classifier(preset, embedding=8, **small(preset)).fit(
         LABELLED, valid=LABELLED[:4], out=tmp_path / "c"
     )
     assert stacks(classifier)[0].bidirectional
@@ -64,15 +68,16 @@ def test_classes_tags_and_series(preset: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, classifier.predict_proba(LINES))
     alone = np.concatenate([classifier.predict_proba([line]) for line in LINES])
     np.testing.assert_allclose(alone, found, atol=1e-6)
-    tagger = an.Tagger(preset, embedding=8, characters="none", **SMALL).fit(TAGGED, valid=TAGGED[:4])
+    tagger = an.Tagger(preset, embedding=8, characters="none", **small(preset)).fit(TAGGED, valid=TAGGED[:4])
     assert len(tagger.predict([LINES[0].split()])[0]) == 3
-    forecaster = an.Forecaster(preset, window=8, horizon=2, **SMALL).fit(WAVE)
+    forecaster = an.Forecaster(preset, window=8, horizon=2, **small(preset)).fit(WAVE)
     assert stacks(forecaster)
 
 
-def test_the_encoder_of_a_translator_and_its_decoder_beside_it() -> None:
+@pytest.mark.parametrize("given", [{"cell": "retnet"}, {"cell": "griffin", "layers": 3}, {"blocks": True}])
+def test_the_encoder_of_a_translator_and_its_decoder_beside_it(given: dict[str, Any]) -> None:
     pairs = [("a b", "b a"), ("b c", "c b")] * 4
-    model = an.Translator("lstm-attention", cell="retnet", embedding=8, **SMALL).fit(pairs, valid=pairs[:2])
+    model = an.Translator("lstm-attention", embedding=8, **SMALL, **given).fit(pairs, valid=pairs[:2])
     assert len(stacks(model)) == 1
     assert len(model.predict(["a b"])) == 1
 
@@ -89,6 +94,10 @@ def test_the_encoder_of_a_translator_and_its_decoder_beside_it() -> None:
         ),
         (an.Classifier, {"model": "lstm", "state_heads": 3}, "needs a cell whose state is a matrix"),
         (an.LanguageModel, {"model": "gla", "peephole": True}, "peephole"),
+        (an.Translator, {"model": "lstm", "blocks": True}, "needs a decoder that looks at what it reads"),
+        (an.Classifier, {"model": "gru", "blocks": True, "connections": "residual"}, "residual already"),
+        (an.Classifier, {"model": "gla", "local_window": 64}, "belongs to cell = 'griffin'"),
+        (an.Classifier, {"model": "griffin", "hidden": 9, "state_heads": 3}, "even width per head"),
         (
             an.Classifier,
             {"model": "lstm", "cell": "retnet", "hidden": 9, "state_heads": 3},

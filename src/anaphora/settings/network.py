@@ -14,7 +14,9 @@ SCANNED = ("mingru", "minlstm", "gilr", "qrnn", "sru", "hgrn", "rglru", "lru", "
 """Cells whose columns never mix from step to step, by name."""
 LINEAR = ("retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv7")
 """Layers with a linear recurrence, by name: their state is a matrix, or wider than their output."""
-CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu", *SCANNED, *LINEAR)
+BLOCKS = (*LINEAR, "griffin")
+"""What comes in residual blocks, by name."""
+CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu", *SCANNED, *BLOCKS)
 """The cells by name; `tasks.parts` makes them."""
 LSTM_ONLY: Mapping[str, Any] = {
     "forget": True,
@@ -48,34 +50,56 @@ def state_heads(s: Any) -> int:
     return next(heads for heads in range(least, s.hidden + 1) if s.hidden % heads == 0)
 
 
-class MatrixSettings(Settings):
-    """Recurrences that are linear in their state, a matrix."""
+def in_blocks(s: Any) -> bool:
+    """Whether recurrences stand in residual blocks: always those of `BLOCKS`, others with ``blocks``."""
+    return s.cell in BLOCKS or bool(s.blocks)
 
+
+class BlockSettings(Settings):
+    """Recurrences in residual blocks."""
+
+    blocks: bool = Field(
+        False,
+        description="Put each recurrent layer into a residual block with a norm, a convolution over four steps and a "
+        "feed-forward network (Feng 2024); cells with a matrix as state always come so.",
+    )
     state_heads: int = Field(
         0,
         ge=0,
         le=1024,
-        description="Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide "
-        "`hidden`; 0 = one for every 32 units.",
+        description="Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, heads of "
+        "attention in griffin; must divide `hidden`; 0 = one for every 32 units.",
+    )
+    mixed_every: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="In cell = griffin every so many blocks is one of local attention; 0 = 3, as published.",
+    )
+    local_window: int = Field(
+        128, ge=1, description="Steps back that the blocks of local attention in cell = griffin see."
     )
 
     @classmethod
     def problem(cls, s: Any) -> str | None:
-        if s.cell not in LINEAR:
-            if s.state_heads:
-                return f"state_heads = {s.state_heads} needs a cell whose state is a matrix ({', '.join(LINEAR)}), but cell = '{s.cell}'"
+        for key in ("mixed_every", "local_window"):
+            if getattr(s, key) != cls.model_fields[key].default and s.cell != "griffin":
+                return f"{key} = {getattr(s, key)} belongs to cell = 'griffin', but cell = '{s.cell}'"
+        if s.state_heads and s.cell not in BLOCKS:
+            return f"state_heads = {s.state_heads} needs a cell whose state is a matrix ({', '.join(BLOCKS)}), but cell = '{s.cell}'"
+        if not in_blocks(s):
             return None
         if s.zoneout or s.connections != "none":
             key = "zoneout" if s.zoneout else "connections"
             return f"{key} = {written(getattr(s, key))} has no place in cell = '{s.cell}', whose blocks are residual already"
-        if s.state_heads and s.hidden % s.state_heads:
+        if s.cell in BLOCKS and s.state_heads and s.hidden % s.state_heads:
             return f"hidden = {s.hidden} cannot be divided among state_heads = {s.state_heads}"
-        if s.cell == "retnet" and s.hidden // state_heads(s) % 2:
-            return f"cell = 'retnet' needs an even width per head, not hidden / state_heads = {s.hidden // state_heads(s)}"
+        if s.cell in ("retnet", "griffin") and s.hidden // state_heads(s) % 2:
+            return f"cell = '{s.cell}' needs an even width per head, not hidden / state_heads = {s.hidden // state_heads(s)}"
         return None
 
 
-class RecurrentSettings(MatrixSettings):
+class RecurrentSettings(BlockSettings):
     """Recurrent layers."""
 
     cell: Annotated[str, Own()] = Field(
@@ -83,7 +107,8 @@ class RecurrentSettings(MatrixSettings):
         description="The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), "
         "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. "
         "retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; "
-        "they come in residual blocks, where the network reads a sequence; a decoder beside them has an LSTM. "
+        "they come in residual blocks, where the network reads a sequence, as griffin does (rglru and local attention); a decoder "
+        "beside them has an LSTM. "
         "Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell.",
         json_schema_extra={"words": list(CELLS)},
     )

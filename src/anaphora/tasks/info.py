@@ -9,7 +9,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from anaphora.settings.base import Settings
-from anaphora.settings.network import MatrixSettings
+from anaphora.settings.network import BlockSettings
 
 Uses = tuple[type[Settings] | str, ...]
 """Groups of settings, and single settings by name."""
@@ -35,23 +35,36 @@ class Preset:
         return [group for group in self.uses if not isinstance(group, str)]
 
 
-_LINEAR = {
-    "mamba": ("mamba", "Selective state spaces that decay as the input says (Gu & Dao 2023)."),
-    "gla": ("gla", "Gated linear attention: a matrix as state, forgotten by channel (Yang 2024)."),
+_LINEAR: dict[str, tuple[Mapping[str, Any], str]] = {
+    "mingru": (
+        {"cell": "mingru", "blocks": True},
+        "Minimal gated units whose gates read the input only (Feng 2024).",
+    ),
+    "mamba": ({"cell": "mamba"}, "Selective state spaces that decay as the input says (Gu & Dao 2023)."),
+    "griffin": (
+        {"cell": "griffin"},
+        "Gated linear recurrences, every third block attention to the last steps (De 2024).",
+    ),
+    "gla": (
+        {"cell": "gla"},
+        "Gated linear attention: a matrix as state, forgotten by channel (Yang 2024).",
+    ),
     "deltanet": (
-        "gated-deltanet",
+        {"cell": "gated-deltanet"},
         "The gated delta rule: each write replaces what its key held (Yang 2025).",
     ),
-    "xlstm": ("mlstm", "LSTM with a matrix memory and exponential gates (Beck 2024)."),
+    "xlstm": ({"cell": "mlstm"}, "LSTM with a matrix memory and exponential gates (Beck 2024)."),
 }
+_LEAST_LAYERS = {"griffin": 3}  # else none would attend
 
 
 def linear_presets(defaults: Mapping[str, Any], uses: Uses) -> tuple[Preset, ...]:
     """The presets with a linear recurrence, whose memory does not grow: ``defaults`` and ``uses`` are the task's own."""
-    return tuple(
-        Preset(name, summary, {**defaults, "cell": cell}, (*uses, MatrixSettings, "cell"))
-        for name, (cell, summary) in _LINEAR.items()
-    )
+    found = []
+    for name, (chosen, summary) in _LINEAR.items():
+        layers = {"layers": max(defaults["layers"], _LEAST_LAYERS.get(name, 1))}
+        found.append(Preset(name, summary, {**defaults, **layers, **chosen}, (*uses, BlockSettings, "cell")))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -137,18 +137,24 @@ class StackKeywords(TypedDict, total=False):
     """Share of values set to zero while training, against overfitting. Default: 0.1."""
 
 
-class MatrixKeywords(TypedDict, total=False):
-    """Matrix; a preset may change the defaults."""
+class BlockKeywords(TypedDict, total=False):
+    """Block; a preset may change the defaults."""
 
+    blocks: bool
+    """Put each recurrent layer into a residual block with a norm, a convolution over four steps and a feed-forward network (Feng 2024); cells with a matrix as state always come so. Default: False."""
     state_heads: int
-    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
+    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, heads of attention in griffin; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
+    mixed_every: int
+    """In cell = griffin every so many blocks is one of local attention; 0 = 3, as published. Default: 0."""
+    local_window: int
+    """Steps back that the blocks of local attention in cell = griffin see. Default: 128."""
 
 
 class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
     cell: str | Callable[..., Any]
-    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; they come in residual blocks, where the network reads a sequence; a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
+    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; they come in residual blocks, where the network reads a sequence, as griffin does (rglru and local attention); a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
     forget: bool
     """A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997. Default: True."""
     forget_bias: float
@@ -429,7 +435,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -450,11 +456,11 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mamba", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
+ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -479,11 +485,11 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
 
 
-LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mamba", "gla", "deltanet", "xlstm", "transformer", "masked"] | Callable[..., Any]
+LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "masked"] | Callable[..., Any]
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool
@@ -536,11 +542,11 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-TaggerModel = Literal["hmm", "mlp", "conv", "lstm", "bilstm", "bilstm-crf", "mamba", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
+TaggerModel = Literal["hmm", "mlp", "conv", "lstm", "bilstm", "bilstm-crf", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -573,11 +579,11 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, Embe
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
 
 
-ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "mamba", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
+ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Forecaster`, or a model of your own."""
 
 
-class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, total=False):
+class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, total=False):
     """The settings of `an.Forecaster`; ``help(an.Forecaster)`` shows the defaults."""
 
     loss: Literal["mse", "mae"] | Callable[..., Any]
@@ -624,7 +630,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -655,7 +661,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] |
 """The presets of `an.Captioner`, or a model of your own."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int
@@ -684,7 +690,7 @@ AnswererModel = Literal["lstm-attention", "transformer", "question-only"] | Call
 """The presets of `an.Answerer`, or a model of your own."""
 
 
-class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
+class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
 
     tokens: Literal["char", "word", "bpe"]
@@ -711,7 +717,7 @@ EmbedderModel = Literal["bow", "bilstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Embedder`, or a model of your own."""
 
 
-class EmbedderKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, MatrixKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, PooledKeywords, FrameKeywords, TokenizerKeywords, TextKeywords, LikenessKeywords, EncoderKeywords, total=False):
+class EmbedderKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, PooledKeywords, FrameKeywords, TokenizerKeywords, TextKeywords, LikenessKeywords, EncoderKeywords, total=False):
     """The settings of `an.Embedder`; ``help(an.Embedder)`` shows the defaults."""
 
     batch_tokens: int

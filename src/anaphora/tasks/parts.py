@@ -21,8 +21,9 @@ from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings
 from anaphora.settings.frames import FrameSettings
-from anaphora.settings.network import LINEAR, LSTM_ONLY, RecurrentStack, TransformerStack, state_heads
+from anaphora.settings.network import BLOCKS, LSTM_ONLY, SCANNED, RecurrentStack, TransformerStack, in_blocks
 from anaphora.settings.own import Part
+from anaphora.tasks.blocks import make_blocks
 
 _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
     "elman": (Elman, {}),
@@ -45,37 +46,28 @@ _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
     "s5": (scanned.S5, {}),
     "indrnn": (scanned.IndRNN, {}),
 }
-_LINEAR: dict[str, type[linear.LinearLayer]] = {
-    "retnet": linear.RetNet,
-    "gla": linear.GLA,
-    "mamba": linear.Mamba,
-    "mamba2": linear.Mamba2,
-    "mlstm": linear.MLSTM,
-    "deltanet": linear.DeltaNet,
-    "gated-deltanet": linear.GatedDeltaNet,
-    "rwkv7": linear.RWKV7,
-}
-_WHOLE = ("mamba", "mamba2", "mlstm")  # blocks that widen inside and have no feed-forward network beside them
 ENDS = 2
 """Places of a sequence besides its symbols: a beginning and an end."""
 _BETWEEN: dict[str, Connections] = {"residual": "residual", "highway": "highway", "dense": "dense"}
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
-def make_cell(s: RecurrentStack, inputs: int) -> Cell:
-    """The recurrent cell that ``cell`` names or makes, from ``inputs`` to ``hidden`` values, with the variants that are set."""
+def make_cell(s: RecurrentStack, inputs: int, hidden: int | None = None) -> Cell:
+    """The recurrent cell that ``cell`` names or makes, from ``inputs`` to ``hidden`` values (if None, those of the settings),
+    with the variants that are set."""
+    hidden = s.hidden if hidden is None else hidden
     if isinstance(s.cell, Part):
         if s.connections == "shortcut":
             raise SettingsError(
                 [f"connections = 'shortcut' cannot be put round the own cell {s.cell}; leave it out."]
             )
-        return own_cell(s.cell, inputs, s.hidden)
-    kind, options = _CELLS["lstm" if s.cell in LINEAR else s.cell]  # a decoder goes on from vectors
+        return own_cell(s.cell, inputs, hidden)
+    kind, options = _CELLS["lstm" if s.cell in BLOCKS else s.cell]  # a decoder goes on from vectors
     variants = {key: getattr(s, key) for key, usual in LSTM_ONLY.items() if getattr(s, key) != usual}
     options = {**options, **variants}
     if s.connections == "shortcut":
-        return Shortcut(inputs, s.hidden, cell=kind, by=s.skip, **options)
-    return kind(inputs, s.hidden, **options)
+        return Shortcut(inputs, hidden, cell=kind, by=s.skip, **options)
+    return kind(inputs, hidden, **options)
 
 
 def own_cell(part: Part, inputs: int, hidden: int) -> Cell:
@@ -107,23 +99,17 @@ def make_recurrent(s: RecurrentStack, inputs: int, *, bidirectional: bool, **noi
 def make_reader(
     s: RecurrentStack, inputs: int, *, bidirectional: bool, **noise: Any
 ) -> Recurrent | linear.LinearStack:
-    """What reads a sequence: recurrent layers, or blocks with a linear recurrence as ``cell`` says."""
-    if s.cell not in LINEAR:
+    """What reads a sequence: recurrent layers, or recurrences in residual blocks as ``cell`` and ``blocks`` say."""
+    if not in_blocks(s):
         return make_recurrent(s, inputs, bidirectional=bidirectional, **noise)
     for key in ("weight_dropout", "variational"):
         if noise.get(key):
-            raise SettingsError([f"{key} has no place in cell = '{s.cell}'; leave one of the two out."])
-    feedforward = (
-        0 if s.cell in _WHOLE else -(-8 * s.hidden // 3 // 8) * 8
-    )  # as many parameters as 4·hidden and two matrices
-    return linear.LinearStack(
-        inputs,
-        _LINEAR[s.cell](s.hidden, state_heads(s)),
-        layers=s.layers,
-        feedforward=feedforward,
-        dropout=s.dropout,
-        bidirectional=bidirectional,
-    )
+            raise SettingsError([f"{key} has no place in blocks (cell = '{s.cell}'); leave it out."])
+    wide = s.hidden * (
+        1 + (s.cell in SCANNED)
+    )  # a vector whose columns never mix remembers little: have more of them
+    cell = None if s.cell in BLOCKS else make_cell(s, s.hidden, wide)
+    return make_blocks(s, inputs, cell, bidirectional=bidirectional)
 
 
 def make_positions(s: TransformerStack, places: int) -> Sinusoidal | Learned | None:

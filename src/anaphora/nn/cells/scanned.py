@@ -160,7 +160,7 @@ class RGLRU(Cell):
         h_t  = a ∘ h_{t−1} + √(1 − a²) ∘ (i ∘ x_t)
 
     Λ starts where a^(1/r) is spread over 0.9 … 0.999. Where x is not as wide as the state, W x_t stands for x_t in the
-    last line.
+    last line. 1 − a² is at least 1e-7, so that the root's gradient stays below 1600 (the authors bound it by 1000).
     """
 
     state = ("h",)
@@ -176,7 +176,7 @@ class RGLRU(Cell):
         log_a = -8 * F.softplus(self.decay) * r
         a = torch.exp(log_a)
         given = x if self.enter is None else self.enter(x)
-        return a * h + torch.sqrt(1 - a * a) * (i * given)
+        return a * h + torch.sqrt(torch.clamp(1 - a * a, min=1e-7)) * (i * given)
 
 
 class LRU(Cell):

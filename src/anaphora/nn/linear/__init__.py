@@ -1,8 +1,11 @@
 """Recurrences that are linear in their state: layers with matrix and expanded states, computed in chunks of steps."""
 
+from anaphora.nn.linear.cells import CellLayer
 from anaphora.nn.linear.deltanet import DeltaNet, GatedDeltaNet
 from anaphora.nn.linear.gla import GLA
+from anaphora.nn.linear.griffin import Griffin
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution
+from anaphora.nn.linear.local import LocalAttention
 from anaphora.nn.linear.mamba import Mamba
 from anaphora.nn.linear.mamba2 import Mamba2
 from anaphora.nn.linear.mlstm import MLSTM
@@ -15,11 +18,14 @@ __all__ = [
     "GLA",
     "MLSTM",
     "RWKV7",
+    "CellLayer",
     "DeltaNet",
     "GatedDeltaNet",
+    "Griffin",
     "LinearBlock",
     "LinearLayer",
     "LinearStack",
+    "LocalAttention",
     "Mamba",
     "Mamba2",
     "RetNet",

@@ -101,11 +101,14 @@ class LinearLayer(nn.Module, ABC):
 
 
 class ShortConvolution(nn.Module):
-    """y_t = swish(Σ_s c_s ∘ x_{t−s} + b) over the last ``size`` steps, each channel by itself (Mamba's first part)."""
+    """y_t = swish(Σ_s c_s ∘ x_{t−s} + b) over the last ``size`` steps, each channel by itself (Mamba's first part).
 
-    def __init__(self, width: int, size: int = 4):
+    ``activated=False``: without the swish, as Griffin has it.
+    """
+
+    def __init__(self, width: int, size: int = 4, *, activated: bool = True):
         super().__init__()
-        self.width, self.size = width, size
+        self.width, self.size, self.activated = width, size, activated
         self.weight = nn.Parameter(torch.empty(width, 1, size))
         self.bias = nn.Parameter(torch.empty(width))
         self.reset_parameters()
@@ -123,7 +126,7 @@ class ShortConvolution(nn.Module):
         """x ``(B, T, width)``: y ``(B, T, width)`` and the last steps of each row."""
         joined = torch.cat((past.to(x.dtype), x), 1)
         y = F.conv1d(joined.transpose(1, 2), self.weight, self.bias, groups=self.width).transpose(1, 2)
-        return F.silu(y), last_steps(joined, self.size - 1, lengths)
+        return F.silu(y) if self.activated else y, last_steps(joined, self.size - 1, lengths)
 
 
 def last_steps(joined: Tensor, count: int, lengths: Tensor | None) -> Tensor:

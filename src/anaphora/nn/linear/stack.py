@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.nn import inside
@@ -14,12 +17,22 @@ from anaphora.nn.transformer.stack import fresh_copies
 
 
 class LinearBlock(nn.Module):
-    """x + mixer(norm(x)), and where there is a feed-forward network, x + feedforward(norm(x)) after it."""
+    """x + mixer(norm(x)), and where there is a feed-forward network, x + feedforward(norm(x)) after it.
 
-    def __init__(self, mixer: LinearLayer, *, feedforward: int = 0, dropout: float = 0.0):
+    ``feedforward``: the width inside that network, a `SwiGLU` with this ``activation``; 0 = none.
+    """
+
+    def __init__(
+        self,
+        mixer: LinearLayer,
+        *,
+        feedforward: int = 0,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.mixer, self.norm = mixer, nn.RMSNorm(mixer.width, EPSILON)
-        self.feedforward = SwiGLU(mixer.width, feedforward) if feedforward else None
+        self.feedforward = SwiGLU(mixer.width, feedforward, activation=activation) if feedforward else None
         self.norm_feedforward = nn.RMSNorm(mixer.width, EPSILON) if feedforward else None
         self.dropout = nn.Dropout(dropout)
 
@@ -34,9 +47,11 @@ class LinearBlock(nn.Module):
 class LinearStack(nn.Module):
     """Layers with a linear recurrence in residual blocks, to be used where a `Recurrent` reads a sequence.
 
-    x ``(B, T, inputs)`` is mapped to the width of the mixer where the two differ. Each state has the layers in front,
-    ``(layers, B, ·)``. ``bidirectional``: a second stack reads each row from its end, and both outputs stand side by side.
-    Notes ``states``: what each block gives.
+    ``mixer`` is one layer, which every block has a copy of, or a sequence of blocks that is repeated until there are
+    ``layers`` (Griffin: two recurrent blocks, one that attends); ``feedforward`` and ``dropout`` are for the first case.
+    x ``(B, T, inputs)`` is mapped to the width of the mixer where the two differ. States come kind by kind, each with the
+    layers of its kind in front, ``(layers, B, ·)``. ``bidirectional``: a second stack reads each row from its end, and both
+    outputs stand side by side. Notes ``states``: what each block gives.
 
     >>> stack = LinearStack(8, GLA(16, heads=2), layers=2, feedforward=32)
     >>> y, last = stack(torch.randn(4, 10, 8))
@@ -45,7 +60,7 @@ class LinearStack(nn.Module):
     def __init__(
         self,
         inputs: int,
-        mixer: LinearLayer,
+        mixer: LinearLayer | Sequence[LinearBlock],
         *,
         layers: int = 1,
         feedforward: int = 0,
@@ -53,13 +68,22 @@ class LinearStack(nn.Module):
         bidirectional: bool = False,
     ):
         super().__init__()
-        self.inputs, self.width, self.bidirectional = inputs, mixer.width, bidirectional
-        self.enter = None if inputs == mixer.width else nn.Linear(inputs, mixer.width, bias=False)
-        block = LinearBlock(mixer, feedforward=feedforward, dropout=dropout)
-        blocks = fresh_copies(block, layers * (1 + bidirectional))
+        pattern = (
+            [LinearBlock(mixer, feedforward=feedforward, dropout=dropout)]
+            if isinstance(mixer, LinearLayer)
+            else list(mixer)
+        )
+        width = pattern[0].mixer.width
+        self.inputs, self.width, self.bidirectional = inputs, width, bidirectional
+        self.enter = None if inputs == width else nn.Linear(inputs, width, bias=False)
+        uses = -(-layers // len(pattern)) * (1 + bidirectional)
+        copies = [fresh_copies(block, uses) for block in pattern]
+        blocks = [
+            block for group in zip(*copies, strict=True) for block in group
+        ]  # the pattern, again and again
         self.blocks = nn.ModuleList(blocks[:layers])
-        self.backward_blocks = nn.ModuleList(blocks[layers:])
-        self.output_size: int = mixer.width * (1 + bidirectional)
+        self.backward_blocks = nn.ModuleList(blocks[len(blocks) // 2 :][:layers] if bidirectional else [])
+        self.output_size: int = width * (1 + bidirectional)
         self.norm = nn.RMSNorm(self.output_size, EPSILON)
 
     @property
@@ -67,9 +91,32 @@ class LinearStack(nn.Module):
         return len(self.blocks)
 
     def initial_state(self, batch: int, like: Tensor) -> States:
-        """The states before the first step, each ``(layers, B, ·)``."""
-        each = [block.mixer.initial_state(batch, like) for block in self.blocks]  # type: ignore[union-attr, operator]
-        return tuple(torch.stack(states) for states in zip(*each, strict=True))
+        """The states before the first step, each ``(layers of its kind, B, ·)``."""
+        return self._packed([block.mixer.initial_state(batch, like) for block in self.blocks])  # type: ignore[union-attr, operator]
+
+    def _kinds(self) -> list[list[int]]:
+        """The numbers of the blocks of each kind."""
+        kinds: dict[type, list[int]] = {}
+        for number, block in enumerate(self.blocks):
+            kinds.setdefault(type(block.mixer), []).append(number)
+        return list(kinds.values())
+
+    def _packed(self, each: list[States]) -> States:
+        """The states of every block, stacked kind by kind."""
+        kinds = (zip(*(each[number] for number in numbers), strict=True) for numbers in self._kinds())
+        return tuple(torch.stack(states) for kind in kinds for states in kind)
+
+    def _unpacked(self, states: States) -> list[States]:
+        """The states of every block, from what `_packed` gives."""
+        each: list[States] = [()] * len(self.blocks)
+        given = iter(states)
+        for numbers in self._kinds():
+            mixer = self.blocks[numbers[0]].mixer
+            count = len(mixer.initial_state(0, self.norm.weight))  # type: ignore[union-attr, operator]
+            parts = [next(given).unbind(0) for _ in range(count)]
+            for number, one in zip(numbers, zip(*parts, strict=True), strict=True):
+                each[number] = one
+        return each
 
     def forward(
         self, x: Tensor, lengths: Tensor | None = None, initial: States | None = None
@@ -98,12 +145,10 @@ class LinearStack(nn.Module):
     def _read(
         self, blocks: nn.ModuleList, x: Tensor, lengths: Tensor | None, initial: States | None
     ) -> tuple[Tensor, States]:
-        before = (
-            [None] * len(blocks) if initial is None else zip(*(s.unbind(0) for s in initial), strict=True)
-        )
+        before = [None] * len(blocks) if initial is None else self._unpacked(initial)
         after = []
         for block, state in zip(blocks, before, strict=True):
             x, state = block(x, lengths, state)
             inside.note(block, "states", x)
             after.append(state)
-        return x, tuple(torch.stack(states) for states in zip(*after, strict=True))
+        return x, self._packed(after)

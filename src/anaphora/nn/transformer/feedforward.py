@@ -39,11 +39,20 @@ class FeedForward(nn.Module):
 class SwiGLU(nn.Module):
     """y = W₂ (swish(W₁ x) ∘ V x), swish(a) = a σ(a) (Shazeer 2020): ``(…, width)`` -> ``(…, width)``.
 
-    It has three matrices, so with ``inner`` two thirds of a `FeedForward`'s it has as many parameters.
+    It has three matrices, so with ``inner`` two thirds of a `FeedForward`'s it has as many parameters. ``activation`` in
+    place of swish: with `F.gelu` this is GeGLU.
     """
 
-    def __init__(self, width: int, inner: int, *, dropout: float = 0.0):
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        dropout: float = 0.0,
+    ):
         super().__init__()
+        self.activation = activation
         self.gated = nn.Linear(width, 2 * inner, bias=False)  # W₁ and V in one product
         self.second = nn.Linear(inner, width, bias=False)
         self.dropout = nn.Dropout(dropout)
@@ -56,5 +65,5 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, content = self.gated(x).chunk(2, -1)
-        out: Tensor = self.second(self.dropout(F.silu(gate) * content))
+        out: Tensor = self.second(self.dropout(self.activation(gate) * content))
         return out

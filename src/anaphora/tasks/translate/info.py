@@ -19,7 +19,7 @@ from anaphora.settings import (
     TransformerSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
-from anaphora.settings.network import LINEAR
+from anaphora.settings.network import in_blocks
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
 from anaphora.settings.text import InputColumn, SidesSettings
@@ -50,7 +50,7 @@ class TranslatorSettings(
         problem = search_problem(self)
         if problem:
             raise ValueError(problem)
-        named = "encoder" if self.encoder != "auto" else "cell" if self.cell in LINEAR else ""
+        named = "encoder" if self.encoder != "auto" else "cell" if in_blocks(self) else ""
         if named and self.model in ("rnn", "lstm"):
             raise ValueError(
                 f"{named} = {getattr(self, named)!r} needs a decoder that looks at what it reads: choose lstm-attention, "
