@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import torch
+import triton_on_cpu
 from recurrence_results import Run, inputs, reference, results
 from test_scan import CELLS
 
@@ -34,21 +35,8 @@ def by_kernels(cell: Any) -> Any:
     return run
 
 
-def numbers_as_indices() -> None:
-    """The interpreter holds a number as an array of one, which newer versions of NumPy do not take for an index."""
-    from triton.runtime import interpreter
-
-    patch = interpreter._patch_lang_tensor
-
-    def patched(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.reshape(-1)[0]))
-
-    interpreter._patch_lang_tensor = patched
-
-
 def main() -> None:
-    numbers_as_indices()
+    triton_on_cpu.filled()
     errors = {}
     generated.SHORTEST = 2
     for k, (name, make) in enumerate(CELLS.items()):

@@ -7,7 +7,8 @@ chunks one after the other. Special cases: linear attention (w = 1), RetNet, Mam
 gated linear attention (w per channel), the delta rule (a = k, b = −βk) and RWKV-7 (everything).
 
 Decays multiply; here the logarithms of the steps between two places are summed directly, never as the difference of two long
-sums, so that decays of exactly 0 (log w = −∞) and near 1 are both exact. States are float32 or float64.
+sums, so that decays of exactly 0 (log w = −∞) and near 1 are both exact. States are float32 or float64. On a GPU, cases
+without a and b whose decays are by channel run as fused kernels (`kernels.matrix_scan`).
 
 Axes: B batch, T time, N heads, D and E the sides of a state; G chunks of C steps.
 """
@@ -17,6 +18,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from anaphora.kernels import matrix_scan as fused
 
 BY_HEAD, BY_CHANNEL = 64, 16  # steps of a chunk: decays by channel need C·C·D numbers of each
 
@@ -42,10 +45,12 @@ def matrix_scan(
     """
     if (a is None) != (b is None):
         raise ValueError("matrix_scan: a and b belong together; give both or neither.")
+    time = v.shape[1]
+    if a is None and chunk is None and time > 1 and fused.serves(r, k, v, log_w, state):
+        return fused.run(r, k, v, log_w, state)
     dtype, kind = v.dtype, torch.promote_types(v.dtype, torch.float32)
     if state is None:
         state = v.new_zeros(v.shape[0], v.shape[2], k.shape[3], v.shape[3], dtype=kind)
-    time = v.shape[1]
     given = [None if x is None else x.to(kind) for x in (r, k, v, log_w, a, b)]
     if time == 1:
         first = [None if x is None else x[:, 0] for x in given]

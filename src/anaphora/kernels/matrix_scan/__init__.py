@@ -1,0 +1,19 @@
+"""Recurrences of matrix-valued states on a GPU, fused: S_t = diag(w_t) S_{t−1} + k_t v_tᵀ, y_t = S_tᵀ r_t.
+
+A sequence is cut into chunks of C steps. One program per block of a state walks over the chunks and writes down the state
+before each (`states`); then all chunks are computed side by side (`forward`, `backward`). Within a chunk
+
+    y_i = Σ_{j≤i} A_ij v_j + (r_i ∘ w_1⋯w_i)ᵀ S,        A_ij = Σ_d r_id k_jd w_{j+1,d}⋯w_{i,d}
+
+Decays by channel do not factor out of A, and quotients of long products overflow. So A is made of halves: for m = 1, 2, 4, …
+the right half of every block of 2m steps reads what the left half wrote. There the decay is that from the left step to the
+middle times that from the middle to the right step. Each is the exponential of a sum of logarithms that is summed directly,
+never a difference of two sums: no exponent is positive where the decays are at most 1, and decays of exactly 0 are exact.
+One product per m on the matrix units, log₂ C in all, replaces the loop over pairs of steps.
+
+`run` is called by `nn.linear.matrix_scan`, which computes the same in plain torch where `serves` says no.
+"""
+
+from anaphora.kernels.matrix_scan.launch import run, serves
+
+__all__ = ["run", "serves"]

@@ -1,0 +1,181 @@
+"""Launches the Triton programs of the matrix scan, forward and backward."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd.function import once_differentiable
+
+from anaphora.kernels.invariant.arguments import product_precision
+
+CHUNK = 64  # steps
+WIDEST = 256  # of a side of a state
+KINDS = (torch.float32, torch.bfloat16, torch.float16)
+DEVICES = {"cuda"}
+# Most of a state's sides in a block, and how a program is compiled: measured by benchmarks/linear_gpu.py
+TILES: dict[str, tuple[int, int, dict[str, int]]] = {
+    "states": (64, 64, {"num_warps": 4}),
+    "outputs": (64, 128, {"num_warps": 8}),
+    "values": (64, 128, {"num_warps": 8}),
+    "keys": (64, 64, {"num_warps": 8}),
+}
+
+
+def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> bool:
+    """Whether the programs take these: on a GPU with Triton, no double precision, states of at most 256 × 256, and neither
+    torch.compile nor functorch follows the operations."""
+    given = [x for x in (r, k, v, log_w, state) if x is not None]
+    return (
+        all(x.device.type in DEVICES and x.dtype in KINDS for x in given)
+        and max(k.shape[3], v.shape[3]) <= WIDEST
+        and min(v.shape) > 0
+        and k.shape[3] > 0
+        and log_w.dim() == 4
+        and not torch.compiler.is_compiling()
+        and peek_interpreter_stack() is None
+        and _ready(v.device)
+    )
+
+
+def run(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    """r, k, log_w ``(B, T, N, D)``, v ``(B, T, N, E)``, state ``(B, N, D, E)`` or None for zeros: y ``(B, T, N, E)`` in the
+    type of v, and the last state in float32. Gradients flow to every argument, once.
+
+    Products are in bfloat16 where v is; else in float32, shortened to tf32 where v is float16 or torch's switch for
+    products allows it. States are carried in float32.
+    """
+    found: tuple[Tensor, Tensor] = _MatrixScan.apply(r, k, v, log_w, state)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _MatrixScan(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        r, k, v, log_w = (_rows(x) for x in (r, k, v, log_w))
+        with _on(v):
+            befores, last = _states(k, log_w, v, state, v.dtype, reverse=False)
+            y, scores = _outputs(r, k, v, log_w, befores, any(ctx.needs_input_grad))
+        ctx.save_for_backward(r, k, v, log_w, befores, scores)
+        ctx.state = None if state is None else state.dtype
+        return y, last
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, dlast: Tensor | None) -> tuple[Tensor | None, ...]:
+        r, k, v, log_w, befores, scores = ctx.saved_tensors
+        dy = torch.zeros_like(v) if dy is None else _rows(dy)
+        with _on(v):
+            afters, first = _states(r, log_w, dy, dlast, v.dtype, reverse=True)
+            dv = _values(k, v, log_w, scores, dy, afters)
+            dr, dk, dlog_w = _keys(r, k, v, log_w, befores, dy, afters)
+        return dr, dk, dv, dlog_w, None if ctx.state is None else first.to(ctx.state)
+
+
+def _states(
+    x: Tensor, log_w: Tensor, z: Tensor, first: Tensor | None, kind: torch.dtype, *, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """The states before each chunk ``(B·N, chunks, D, E)`` as the products take them, and the last in float32."""
+    B, T, N, D, E = *x.shape, z.shape[3]
+    found = x.new_empty(B * N, -(-T // CHUNK), D, E, dtype=_stored(kind))
+    last = x.new_empty(B, N, D, E, dtype=torch.float32)
+    bd, be, how = _tile("states", D, E, kind)
+    _programs("states").states[(B * N * -(-D // bd) * -(-E // be),)](
+        x, log_w, z, last if first is None else first.float().contiguous(), found, last, T, N, D, E,
+        *_strides(x, log_w, z), CHUNK, bd, be, REVERSE=reverse, START=first is not None, **how,
+    )  # fmt: skip
+    return found, last
+
+
+def _outputs(
+    r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, befores: Tensor, save: bool
+) -> tuple[Tensor, Tensor]:
+    B, T, N, D, E = *k.shape, v.shape[3]
+    chunks = befores.shape[1]
+    y = v.new_empty(B, T, N, E)
+    scores = befores.new_empty((B * N, chunks, CHUNK, CHUNK) if save else (1,))
+    bd, be, how = _tile("outputs", D, E, v.dtype)
+    _programs("forward").outputs[(B * N * chunks * -(-E // be),)](
+        r, k, v, log_w, befores, scores, y, T, N, D, E, CHUNK.bit_length() - 1,
+        *_strides(r, k, v, log_w), CHUNK, bd, be, SAVE=save, **how,
+    )  # fmt: skip
+    return y, scores
+
+
+def _values(k: Tensor, v: Tensor, log_w: Tensor, scores: Tensor, dy: Tensor, afters: Tensor) -> Tensor:
+    B, T, N, D, E = *k.shape, v.shape[3]
+    dv = v.new_empty(B, T, N, E)
+    bd, be, how = _tile("values", D, E, v.dtype)
+    _programs("backward").values[(B * N * afters.shape[1] * -(-E // be),)](
+        k, log_w, scores, dy, afters, dv, T, N, D, E,
+        *_strides(k, log_w, dy), CHUNK, bd, be, **how,
+    )  # fmt: skip
+    return dv
+
+
+def _keys(
+    r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, befores: Tensor, dy: Tensor, afters: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    B, T, N, D, E = *k.shape, v.shape[3]
+    dr, dk, dlog_w = (x.new_empty(B, T, N, D) for x in (r, k, log_w))
+    bd, be, how = _tile("keys", D, E, v.dtype)
+    _programs("backward").keys[(B * N * afters.shape[1] * -(-D // bd),)](
+        r, k, v, log_w, befores, dy, afters, dr, dk, dlog_w, T, N, D, E, CHUNK.bit_length() - 1,
+        *_strides(r, k, v, log_w, dy), CHUNK, bd, be, **how,
+    )  # fmt: skip
+    return dr, dk, dlog_w
+
+
+def _tile(name: str, d: int, e: int, kind: torch.dtype) -> tuple[int, int, dict[str, Any]]:
+    """The block of a state a program takes, and how its products are computed."""
+    most_d, most_e, compiled = TILES[name]
+    short = kind == torch.float16 or product_precision() == "tf32"
+    precision = {"HALF": kind == torch.bfloat16, "PRECISION": "tf32" if short else "tf32x3"}
+    return _block(d, most_d), _block(e, most_e), {**precision, **compiled}
+
+
+def _stored(kind: torch.dtype) -> torch.dtype:
+    """Of what is only ever a factor of products: float16 is too narrow for a state."""
+    return torch.bfloat16 if kind == torch.bfloat16 else torch.float32
+
+
+def _block(size: int, most: int) -> int:
+    return min(most, max(16, 1 << (size - 1).bit_length()))
+
+
+def _rows(x: Tensor) -> Tensor:
+    """The tensor with neighbours along its last axis; other strides are free."""
+    return x if x.stride(3) == 1 else x.contiguous()
+
+
+def _strides(*tensors: Tensor) -> tuple[int, ...]:
+    return tuple(x.stride(axis) for x in tensors for axis in (0, 1, 2))
+
+
+def _on(x: Tensor) -> Any:
+    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+
+
+def _programs(name: str) -> Any:
+    """A module of Triton programs, imported when the first is needed."""
+    return import_module(f"anaphora.kernels.matrix_scan.{name}")
+
+
+@cache
+def _ready(device: torch.device) -> bool:
+    if device.type != "cuda":
+        return True
+    return (
+        find_spec("triton") is not None
+        and not torch.version.hip
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    )

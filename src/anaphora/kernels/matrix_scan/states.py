@@ -1,0 +1,48 @@
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+"""The states before each chunk; reversed in time, the gradients of the states after each chunk."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from anaphora.kernels.matrix_scan.parts import log_decays, narrow, summed
+
+
+@triton.jit
+def states(
+    X, G, Z, FIRST, S, LAST, T, N, D, E, xb, xt, xn, gb, gt, gn, zb, zt, zn,
+    C: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
+    REVERSE: tl.constexpr, START: tl.constexpr,
+):  # fmt: skip
+    """One block ``(BD, BE)`` of a state over all chunks: S ← w S + Σ_j (x_j ∘ w…) z_jᵀ.
+
+    X ``(B, T, N, D)`` and Z ``(B, T, N, E)`` are k and v, and every step decays to the end of its chunk; reversed, they are
+    r and dy, and every step decays from the start. FIRST, LAST ``(B, N, D, E)`` in float32; S ``(B·N, chunks, D, E)``.
+    """
+    blocks_d, blocks_e = tl.cdiv(D, BD), tl.cdiv(E, BE)
+    block = tl.program_id(0) % (blocks_d * blocks_e)
+    row = (tl.program_id(0) // (blocks_d * blocks_e)).to(tl.int64)
+    b, n = row // N, row % N
+    d = (block // blocks_e) * BD + tl.arange(0, BD)
+    e = (block % blocks_e) * BE + tl.arange(0, BE)
+    i, s = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    chunks = tl.cdiv(T, C)
+    inside = (d < D)[:, None] & (e < E)[None, :]
+    at = d[:, None] * E + e[None, :]
+    state = tl.zeros((BD, BE), tl.float32)
+    if START:
+        state += tl.load(FIRST + row * D * E + at, mask=inside, other=0.0)
+    for step in range(chunks):
+        chunk = chunks - 1 - step if REVERSE else step
+        tl.store(S + (row * chunks + chunk) * D * E + at, state.to(S.dtype.element_ty), mask=inside)
+        t = (chunk * C + tl.arange(0, C)).to(tl.int64)
+        live_d = (t < T)[:, None] & (d < D)[None, :]
+        live_e = (t < T)[:, None] & (e < E)[None, :]
+        x = tl.load(X + b * xb + n * xn + t[:, None] * xt + d[None, :], mask=live_d, other=0.0)
+        z = tl.load(Z + b * zb + n * zn + t[:, None] * zt + e[None, :], mask=live_e, other=0.0)
+        log_w = log_decays(G + b * gb + n * gn + t[:, None] * gt + d[None, :], live_d)
+        x = x.to(tl.float32) * tl.exp(summed(s <= i if REVERSE else s > i, log_w, HALF))
+        state *= tl.exp(tl.sum(log_w, 0))[:, None]
+        state = tl.dot(tl.trans(narrow(x, HALF)), narrow(z, HALF), state, input_precision=PRECISION)
+    tl.store(LAST + row * D * E + at, state, mask=inside)

@@ -1,0 +1,72 @@
+"""The fused matrix scan on the CPU, by Triton's interpreter: prints the largest difference to plain torch in float64.
+
+Run with TRITON_INTERPRET=1; see test_matrix_scan.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+import triton_on_cpu
+from torch import Tensor
+
+from anaphora.kernels.matrix_scan import launch as fused
+from anaphora.nn.linear import matrix_scan
+
+# B, T, N, D, E, decays by channel, a state before, type
+CASES = {
+    "one chunk": (1, 64, 1, 16, 16, True, False, torch.float32),
+    "shorter than a chunk, odd sides": (2, 37, 1, 5, 3, True, True, torch.float32),
+    "three chunks and a rest, odd sides": (1, 197, 2, 19, 35, True, True, torch.float32),
+    "several blocks": (1, 70, 1, 70, 140, True, True, torch.float32),
+    "bfloat16": (1, 133, 2, 40, 24, True, True, torch.bfloat16),
+    "float16": (1, 70, 1, 16, 16, True, False, torch.float16),
+}
+
+
+def drawn(case: tuple, seed: int) -> list[Tensor | None]:
+    batch, time, heads, d, e, by_channel, begun, kind = case
+    torch.manual_seed(seed)
+    r, k = (torch.randn(batch, time, heads, d).to(kind) for _ in range(2))
+    v = torch.randn(batch, 2 * time, heads, e).to(kind)[:, ::2]  # strides of its own
+    log_w = -(torch.rand(batch, time, heads, *([d] if by_channel else [])) ** 4) * 3
+    log_w[torch.rand_like(log_w) < 0.05] = -torch.inf
+    log_w[torch.rand_like(log_w) < 0.05] = 0.0
+    log_w[torch.rand_like(log_w) < 0.02] = -50.0
+    state = torch.randn(batch, heads, d, e) if begun else None
+    return [r, k, v, log_w, state]
+
+
+def results(function, given: list[Tensor | None], seed: int) -> list[Tensor]:
+    leaves = [None if x is None else x.detach().requires_grad_() for x in given]
+    y, last = function(*leaves)
+    torch.manual_seed(seed)
+    weights = torch.randn(y.shape).to(y), torch.randn(last.shape).to(last)
+    grads = torch.autograd.grad((y, last), [x for x in leaves if x is not None], weights)
+    return [y, last, *grads]
+
+
+def plain(r, k, v, log_w, state):
+    return matrix_scan(r, k, v, log_w, state=state)
+
+
+def main() -> None:
+    triton_on_cpu.filled()
+    fused.DEVICES.add("cpu")
+    errors = {}
+    for seed, (name, case) in enumerate(CASES.items()):
+        if len(sys.argv) > 1 and sys.argv[1] not in name:
+            continue
+        given = drawn(case, seed)
+        assert fused.serves(*given)
+        ours = results(fused.run, given, seed)
+        theirs = results(plain, [None if x is None else x.double() for x in given], seed)
+        named = zip(("y", "last", "r", "k", "v", "log_w", "state"), ours, theirs, strict=False)
+        errors[name] = {what: float((a.double() - b).norm() / (b.norm() + 1e-30)) for what, a, b in named}
+    print(json.dumps(errors))
+
+
+if __name__ == "__main__":
+    main()
