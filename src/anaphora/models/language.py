@@ -9,6 +9,7 @@ those of the encoders in `anaphora.models.encoders`, so that weights can be hand
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -60,6 +61,11 @@ class Carried:
 
     def select(self, rows: Tensor) -> Carried:
         return Carried(tuple(state.index_select(1, rows) for state in self.states))
+
+    def join(self, others: Sequence[Carried]) -> Carried:
+        """These rows, and after them those of others."""
+        each = zip(*(carried.states for carried in (self, *others)), strict=True)
+        return Carried(tuple(torch.cat(states, 1) for states in each))
 
 
 class RecurrentBody(nn.Module):

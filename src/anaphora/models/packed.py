@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import warnings
 from threading import RLock
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
 from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.decoders.transformer import TransformerDecoder
+from anaphora.models.language import Language
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.packed import pack_linear
+
+Model = TypeVar("Model", Seq2Seq, Language)
 
 
 class _Made(NamedTuple):
     """A packed model, and what its original was when it was packed."""
 
-    packed: Seq2Seq
+    packed: Any
     fingerprint: Fingerprint
 
 
-_made: WeakKeyDictionary[Seq2Seq, dict[bool, _Made]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[nn.Module, dict[bool, _Made]] = WeakKeyDictionary()
 _lock = RLock()
 
 
-def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
+def packed(model: Model, *, int8: bool = False) -> Model:
     """What computes the same as ``model`` faster on this machine, without gradient; itself where nothing does.
 
     On a CPU the weights are packed at the first call and again when they have changed. A Transformer's decoder also
     keeps its past in place. Without ``int8`` the numbers agree up to rounding; with it linear maps and the output
     layer work on eight bits (`PackedLinear`), recurrent cells, embeddings and norms as before.
     """
-    weights = list(model.parameters())
+    weights: list[Tensor] = list(model.parameters())
     fits = not model.training and not torch.is_autocast_enabled("cpu") and native.ready(*weights)
     if not fits:
         if int8:
@@ -49,8 +53,14 @@ def packed(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
         if made is None or not made.fingerprint.unchanged():
             fingerprint = fingerprint_of_parts(model, Snapshot((*weights, *model.buffers())))
             with torch.no_grad():
-                kept[int8] = made = _Made(_pack(model, int8), fingerprint)
-        return made.packed
+                packing = _pack_language if isinstance(model, Language) else _pack
+                kept[int8] = made = _Made(packing(model, int8), fingerprint)
+        found: Model = made.packed
+        return found
+
+
+def _pack_language(model: Language, int8: bool) -> Language:
+    return pack_linear(model, int8=int8).eval()
 
 
 def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
@@ -69,7 +79,7 @@ def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
     return Seq2Seq(encoder, pack_linear(decoder, int8=int8)).eval()
 
 
-def _why_not(model: Seq2Seq) -> str:
+def _why_not(model: nn.Module) -> str:
     if next(model.parameters()).device.type != "cpu":
         return "int8 = true decodes on a CPU, but the model is on a GPU: load it with device = 'cpu'."
     if native.library() is None:

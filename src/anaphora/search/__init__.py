@@ -16,7 +16,7 @@ from anaphora.search._beam import beam, greedy
 from anaphora.search._combine import ensemble, fuse
 from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
 from anaphora.search._risk import mbr, ngram_f
-from anaphora.search._rows import select_rows
+from anaphora.search._rows import join_rows, select_rows
 from anaphora.search._sample import sample
 from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
 from anaphora.search.lexicon import (
@@ -53,6 +53,7 @@ __all__ = [
     "ensemble",
     "fuse",
     "greedy",
+    "join_rows",
     "lexicon_beam",
     "mbr",
     "ngram_f",

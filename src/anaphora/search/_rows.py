@@ -1,8 +1,9 @@
-"""Pick rows out of a model's state, whatever its shape."""
+"""Pick rows out of a model's state, and join the rows of several, whatever their shape."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,6 +40,31 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     raise AnaphoraError(
         f"The search cannot pick rows out of a {type(state).__name__} in the model's state; "
         "use tensors in tuples, lists, dicts or dataclasses, or give it a method select(rows)."
+    )
+
+
+def join_rows(states: Sequence[Any]) -> Any:
+    """One state with the rows of all of these, which are of one kind, one after the other; see `select_rows`.
+
+    An object with a method `join(others)` does it itself. What belongs to all rows must be the same in all states.
+    """
+    first = states[0]
+    if len(states) == 1 or first is None or isinstance(first, bool | int | float | str):
+        return first
+    if isinstance(first, Tensor):
+        return first if first.ndim == 0 else torch.cat(list(states))
+    if hasattr(first, "join"):
+        return first.join(states[1:])
+    if isinstance(first, tuple):
+        parts = [join_rows(part) for part in zip(*states, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    if isinstance(first, list):
+        return [join_rows(part) for part in zip(*states, strict=True)]
+    if isinstance(first, dict):
+        return {name: join_rows([state[name] for state in states]) for name in first}
+    raise AnaphoraError(
+        f"The search cannot join rows of a {type(first).__name__} in the model's state; "
+        "use tensors in tuples, lists or dicts, or give it a method join(others)."
     )
 
 

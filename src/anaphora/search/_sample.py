@@ -15,7 +15,7 @@ from torch import Tensor
 from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import check_greatest, check_shape
 from anaphora.search._hypothesis import Hypothesis, NBest, Step, lengths_of, normalised
-from anaphora.search._rows import row_index, select_rows
+from anaphora.search._running import Choose, Running
 
 Floats = NDArray[np.float64]
 _FIRST_LOOK = 64  # symbols ranked at first; a flatter distribution makes the filters look at eight times more
@@ -49,46 +49,97 @@ def sample(
     of drawing, so that they stay independent samples. Lengths count EOS; below `min_length` it is not drawn.
     `logits`: step returns scores that are not normalised yet.
     """
-    if n < 1:
-        raise AnaphoraError(f"n must be at least 1, but is {n}.")
     filters = Filters(temperature, top_k, top_p, min_p)
     limits = lengths_of(max_length, len(start), min_length)
-    draws = [
-        [_Draw(row, limit, seed, j) for j in range(n)]
-        for row, (limit, seed) in enumerate(zip(limits, _seeds(seeds, len(start)), strict=True))
+    items = [
+        Draws(symbol, eos=eos, limit=limit, seed=seed, n=n, filters=filters, min_length=min_length)
+        for symbol, limit, seed in zip(start.tolist(), limits, _seeds(seeds, len(start)), strict=True)
     ]
-    live = [draw for item in draws for draw in item]
-    symbols = start
-    for length in range(1, max(limits, default=0) + 1):
-        if not live:
-            break
-        scores, state = step(symbols, state)
+    running = Running(step, drawing(logits), start.device)
+    running.join(items, state)
+    while running.groups:
+        running.advance()
+    return [NBest(draw.hypothesis(length_penalty) for draw in item.draws) for item in items]
+
+
+def drawing(logits: bool = False) -> Choose[Draws]:
+    """How each group of `Draws` in a `Running` batch gets its next symbols; ``logits``: scores are not normalised yet."""
+
+    def choose(scores: Tensor, groups: Sequence[Draws]) -> list[list[int]]:
         log_probs = scores.float().log_softmax(-1) if logits else scores
-        table = _on_host(log_probs, len(symbols), forbidden=eos if length < min_length else None)
-        for draw in live:
-            draw.extend(table[draw.row], filters, eos)
-        live = [draw for draw in live if not draw.done]
-        rows = [draw.row for draw in live]
-        if rows and rows != list(range(len(symbols))):
-            state = select_rows(state, row_index(rows, start.device))
-        symbols = row_index([draw.tokens[-1] for draw in live], start.device)
-        for row, draw in enumerate(live):
+        table = _on_host(log_probs, sum(len(group.symbols) for group in groups))
+        parents, at = [], 0
+        for group in groups:
+            end = at + len(group.symbols)
+            parents.append(group.extend(table[at:end]))
+            at = end
+        return parents
+
+    return choose
+
+
+class Draws:
+    """``n`` outputs drawn for one input, which begins with the symbol ``start``.
+
+    The first step has one row, which all draws go on from; then each has its own, until it ends with EOS or has ``limit``
+    symbols. ``alternatives``: how many of the most probable symbols are kept of each step.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        *,
+        eos: int,
+        limit: int,
+        seed: int,
+        n: int = 1,
+        filters: Filters | None = None,
+        min_length: int = 0,
+        alternatives: int = 0,
+    ):
+        if n < 1:
+            raise AnaphoraError(f"n must be at least 1, but is {n}.")
+        self.eos, self.filters, self.min_length = eos, filters or Filters(), min_length
+        self.alternatives = alternatives
+        self.draws = [Draw(limit, seed, place) for place in range(n)]
+        self.live = list(self.draws)
+        self.symbols = [start]
+
+    def extend(self, log_probs: Floats) -> list[int]:
+        """One more symbol of each draw, from log p ``(rows, V)``; and the row that each of the next rows goes on from."""
+        for draw in self.live:
+            draw.extend(self._allowed(log_probs[draw.row], draw), self.filters, self.eos, self.alternatives)
+        self._go_on()
+        parents = [draw.row for draw in self.live]
+        for row, draw in enumerate(self.live):
             draw.row = row
-    return [NBest(draw.hypothesis(length_penalty) for draw in item) for item in draws]
+        return parents
+
+    def _allowed(self, log_probs: Floats, draw: Draw) -> Floats:
+        if len(draw.steps) + 1 < self.min_length:
+            log_probs = log_probs.copy()
+            log_probs[self.eos] = -math.inf
+        check_greatest(float(log_probs.max()))
+        return log_probs
+
+    def _go_on(self) -> None:
+        self.live = [draw for draw in self.live if not draw.done]
+        self.symbols = [draw.tokens[-1] for draw in self.live]
 
 
-class _Draw:
+class Draw:
     """One output being drawn: its symbols so far, its own source of chance, and its row in the batch."""
 
-    def __init__(self, row: int, limit: int, seed: int, place: int):
-        self.row, self.limit = row, limit
+    def __init__(self, limit: int, seed: int, place: int):
+        self.row, self.limit = 0, limit
         self.chance = np.random.Generator(np.random.Philox(key=np.array([seed, place], dtype=np.uint64)))
         self.tokens: list[int] = []
         self.steps: list[float] = []
         self.sampled: list[float] = []
+        self.alternatives: list[list[tuple[int, float]]] = []
         self.done = self.finished = False
 
-    def extend(self, log_probs: Floats, filters: Filters, eos: int) -> None:
+    def extend(self, log_probs: Floats, filters: Filters, eos: int, alternatives: int = 0) -> None:
         """One more symbol by inversion: the first whose cumulated q exceeds a uniform number."""
         if log_probs.max() == -math.inf:  # every symbol is forbidden
             self.done = True
@@ -100,6 +151,9 @@ class _Draw:
         symbol = int(symbols[place])
         self.steps.append(min(float(log_probs[symbol]), 0.0))
         self.sampled.append(math.log(q[place]))
+        if alternatives:
+            best = _ranked(log_probs, alternatives)
+            self.alternatives.append([(int(i), min(float(log_probs[i]), 0.0)) for i in best])
         self.finished = symbol == eos
         if not self.finished:
             self.tokens.append(symbol)
@@ -111,15 +165,10 @@ class _Draw:
         return Hypothesis(self.tokens, score, log_prob, self.steps, self.finished, self.sampled)
 
 
-def _on_host(log_probs: Tensor, rows: int, *, forbidden: int | None) -> Floats:
+def _on_host(log_probs: Tensor, rows: int) -> Floats:
     """The rows in double precision, where sums run in the same order whatever the batch and the device."""
     check_shape(log_probs, rows)
     table: Floats = log_probs.cpu().double().numpy()
-    if forbidden is not None:
-        table = table.copy()
-        table[:, forbidden] = -math.inf
-    for greatest in table.max(axis=1):
-        check_greatest(float(greatest))
     return table
 
 

@@ -47,11 +47,17 @@ def batch_invariant(device: torch.device, wanted: bool = True) -> Iterator[None]
 @contextmanager
 def paused() -> Iterator[None]:
     """Within, torch's own functions run: for code that watches them."""
-    before, _here.on = active(), False
+    before = active(), watched()
+    _here.on, _here.watched = False, True
     try:
         yield
     finally:
-        _here.on = before
+        _here.on, _here.watched = before
+
+
+def watched() -> bool:
+    """Whether this thread runs code that watches torch's own functions."""
+    return bool(getattr(_here, "watched", False))
 
 
 class _Replacing(TorchFunctionMode):

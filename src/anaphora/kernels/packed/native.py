@@ -149,6 +149,38 @@ def attend_memory(
     return out, looks
 
 
+def attend_pages(
+    query: Tensor,
+    pages: Tensor,
+    table: Tensor,
+    *,
+    heads: int,
+    slopes: Tensor | None = None,
+    reach: int | None = None,
+) -> Tensor:
+    """Each row of query ``(rows, width)`` attends to its own past, of whatever length.
+
+    ``pages`` ``(there are, places, 2 · kept width)`` hold keys and values side by side; ``table`` ``(rows, 1 + most)``, int64: how many
+    places the past of a row has, and its pages in order. ``slopes`` ``(heads,)`` are those of `Alibi`; ``reach``: how many of the
+    last places are seen, None for all. Raises ValueError where a table points at a page that is not there.
+    """
+    query, (rows, width), (there, places, wide) = query.contiguous(), query.shape, pages.shape
+    _check_heads(query, heads)
+    d = width // heads
+    kept = wide // (2 * d)
+    if not kept or wide != 2 * d * kept or heads % kept:
+        raise ValueError(f"attention: pages of width {wide} do not fit {heads} heads of width {d}.")
+    check("attention: pages", pages, (there, places, wide), torch.float32)
+    check("attention: table", table, (rows, table.shape[1]), torch.int64)
+    if slopes is not None:
+        check("attention: slopes", slopes, (heads,), torch.float32)
+    out, longest = torch.empty_like(query), places * (table.shape[1] - 1)
+    work = _threads(2 * rows * longest * width)
+    head = (rows, work, heads, d, kept, places, table.shape[1] - 1, there, reach or longest)
+    _call("attend_pages", head, (query, out, pages, table, slopes))
+    return out
+
+
 def best_symbols(logits: Tensor, count: int, forbidden: int | None) -> tuple[Tensor, Tensor]:
     """log p and symbol ``(rows, count)`` of each row's best ones, greatest logit first, then lower symbol.
 
@@ -175,7 +207,7 @@ def _check_heads(query: Tensor, heads: int) -> None:
         raise ValueError(f"attention: {heads} heads cannot share a width of {query.shape[1]}.")
 
 
-def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
+def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> None:
     failed = getattr(library(), name)(*_arguments(sizes, tensors))
     if failed == 2:
         raise ValueError(f"{name}: a row points at a past or a memory that is not there.")
@@ -183,6 +215,6 @@ def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> Non
         raise MemoryError("a step of decoding ran out of memory; use shorter or smaller batches")
 
 
-def _arguments(sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
-    places = [tensor.data_ptr() for tensor in tensors]
+def _arguments(sizes: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> tuple[Any, Any]:
+    places = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     return (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(places))(*places)

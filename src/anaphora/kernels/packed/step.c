@@ -47,22 +47,28 @@ static inline float exponentials(L count, float *scores) {
   return spoilt ? NAN : sum_of_row(count, scores);
 }
 
-/* out = Σ_s α_s v_s for each head, α = softmax_s (q · k_s / √d). At place s keys and values lie side by side at at[s].
-   A place that is hidden has no address. scores holds heads · count floats. */
-static void attend(L heads, L d, L count, const float *q, const float *const *at, float *scores, float *out) {
+/* out = Σ_s α_s v_s for each head, α = softmax_s (q · k_s / √d − slope (count − 1 − s)); without slopes nothing is taken off.
+   At place s keys and values lie side by side at at[s], `kept` heads of each, which neighbouring heads of q share. A place
+   that is hidden has no address. scores holds heads · count floats. */
+static void attend(L heads, L kept, L d, L count, const float *q, const float *const *at, const float *slopes,
+                   float *scores, float *out) {
   const float scale = 1 / sqrtf((float)d);
+  const L share = heads / kept;
   for (L s = 0; s < count; s++)
-    for (L h = 0; h < heads; h++)
-      scores[h * count + s] = at[s] ? dot(d, q + h * d, at[s] + h * d) * scale : -INFINITY;
+    for (L h = 0; h < heads; h++) {
+      float score = at[s] ? dot(d, q + h * d, at[s] + h / share * d) * scale : -INFINITY;
+      if (slopes) score -= slopes[h] * (float)(count - 1 - s);
+      scores[h * count + s] = score;
+    }
   memset(out, 0, heads * d * sizeof(float));
   for (L h = 0; h < heads; h++) {
-    const float sum = exponentials(count, scores + h * count), share = sum == 0 ? 0 : 1 / sum;
-    for (L s = 0; s < count; s++) scores[h * count + s] *= share;
+    const float sum = exponentials(count, scores + h * count), part = sum == 0 ? 0 : 1 / sum;
+    for (L s = 0; s < count; s++) scores[h * count + s] *= part;
   }
   for (L s = 0; s < count; s++)
     if (at[s])
       for (L h = 0; h < heads; h++) {
-        const float alpha = scores[h * count + s], *v = at[s] + (heads + h) * d;
+        const float alpha = scores[h * count + s], *v = at[s] + (kept + h / share) * d;
         float *sum = out + h * d;
 #pragma omp simd
         for (L i = 0; i < d; i++) sum[i] = FMA(alpha, v[i], sum[i]);
@@ -83,7 +89,7 @@ static int past_part(const L *n, void *const *p, L part) {
       if (chosen < 0 || chosen >= size[s]) return free(at), 2;
       at[s] = (const float *)address[s] + (layer * size[s] + chosen) * 2 * w;
     }
-    attend(heads, d, count, (const float *)p[0] + r * w, at, (float *)(at + count), (float *)p[1] + r * w);
+    attend(heads, heads, d, count, (const float *)p[0] + r * w, at, 0, (float *)(at + count), (float *)p[1] + r * w);
   }
   free(at);
   return 0;
@@ -104,7 +110,7 @@ static int memory_part(const L *n, void *const *p, L part) {
     if (item[r] < 0 || item[r] >= n[5]) return free(at), 2;
     float *alpha = (float *)(at + count), *look = (float *)p[5] + r * count;
     for (L s = 0; s < count; s++) at[s] = seen[first + s] ? (const float *)p[2] + (first + s) * 2 * w : 0;
-    attend(heads, d, count, (const float *)p[0] + r * w, at, alpha, (float *)p[1] + r * w);
+    attend(heads, heads, d, count, (const float *)p[0] + r * w, at, 0, alpha, (float *)p[1] + r * w);
     for (L s = 0; s < count; s++) {
       look[s] = 0;
       for (L h = 0; h < heads; h++) look[s] += alpha[h * count + s] / heads;
@@ -114,6 +120,35 @@ static int memory_part(const L *n, void *const *p, L part) {
   return 0;
 }
 int attend_memory(const L *n, void *const *p) { return run_all(n, p, n[1], memory_part); }
+
+/* n: rows, threads, heads, d, heads of keys and values, places of a page, pages of a row at most, pages there are, places
+   seen at most. p: q (rows, heads d), out; pages (there are, places, 2 · kept heads · d); table (rows, 1 + most): how many
+   places a row's past has, and its pages in order; slopes (heads,) or null. Rows of different lengths stand side by side. */
+static int pages_part(const L *n, void *const *p, L part) {
+  const L heads = n[2], d = n[3], kept = n[4], size = n[5], most = n[6], wide = 2 * kept * d;
+  L longest = 1;
+  ROWS(part) {
+    const L count = ((const L *)p[3])[r * (1 + most)];
+    longest = count > longest ? count : longest;
+  }
+  if (longest > most * size) return 2;
+  const float **at = malloc(longest * (sizeof(float *) + heads * sizeof(float)));
+  if (!at) return 1;
+  ROWS(part) {
+    const L *table = (const L *)p[3] + r * (1 + most);
+    const L first = table[0] > n[8] ? table[0] - n[8] : 0, count = table[0] - first;
+    for (L s = 0; s < count; s++) {
+      const L page = table[1 + (first + s) / size];
+      if (page < 0 || page >= n[7]) return free(at), 2;
+      at[s] = (const float *)p[2] + (page * size + (first + s) % size) * wide;
+    }
+    attend(heads, kept, d, count, (const float *)p[0] + r * heads * d, at, p[4], (float *)(at + longest),
+           (float *)p[1] + r * heads * d);
+  }
+  free(at);
+  return 0;
+}
+int attend_pages(const L *n, void *const *p) { return run_all(n, p, n[1], pages_part); }
 
 /* ---------------------------------------------------------------- best symbols */
 #define CHUNK 256

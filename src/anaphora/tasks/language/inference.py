@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.models.rows import language_rows, read_prompt
 from anaphora.search import Hypothesis, sample
 from anaphora.search._hypothesis import Step
 from anaphora.tasks.result import Result
@@ -46,11 +47,9 @@ def draw(
     Running text goes on for ``length`` symbols; a line ends with </s>, or there. ``listen`` is called with each piece of
     the first one's text as it is drawn.
     """
-    state = model.start(1)
-    for symbol in prompt[:-1]:
-        state = model.step(torch.tensor([symbol], device=device), state)[1]
-    forbidden = [PAD, BOS, UNK] if lines else [PAD, BOS, UNK, EOS]
-    step = _without(model.step, forbidden)
+    rows = language_rows(model)
+    state = read_prompt(rows, prompt[:-1])
+    step = without(rows.step, forbidden_symbols(lines))
     speaker = None if listen is None else _Speaker(tokenizer, prompt[1:], listen)
     (found,) = sample(
         step if speaker is None else speaker.heard(step),
@@ -67,7 +66,12 @@ def draw(
     return list(found)
 
 
-def _without(step: Step, forbidden: list[int]) -> Step:
+def forbidden_symbols(lines: bool) -> list[int]:
+    """What is never drawn: </s> ends a line, and running text has no end."""
+    return [PAD, BOS, UNK] if lines else [PAD, BOS, UNK, EOS]
+
+
+def without(step: Step, forbidden: list[int]) -> Step:
     """``step`` that never names the symbols ``forbidden``."""
 
     def limited(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
