@@ -47,7 +47,7 @@ class Pool:
         return self.kept.shape[1] - len(self._free)
 
     def page(self) -> Page:
-        """A page that nobody has. Raises AnaphoraError where there is none left."""
+        """A page that no row has. Raises AnaphoraError where there is none left."""
         if not self._free:
             self._grow()
         return Page(self._free.pop(), self._free)
