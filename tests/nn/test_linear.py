@@ -36,6 +36,7 @@ LAYERS: list[Callable[..., LinearLayer]] = [
     linear.GatedDeltaNet,
     linear.RWKV7,
     linear.Mamba,
+    linear.SLSTMLayer,
     linear.Griffin,
     local_attention,
     mingru_layer,
@@ -212,6 +213,27 @@ def griffin(m: linear.Griffin, x: Tensor) -> list[Tensor]:
     return out
 
 
+def slstm(m: linear.SLSTMLayer, x: Tensor) -> list[Tensor]:
+    cell, size, out = m.recurrent.cells[0], WIDTH // HEADS, []
+    h, c, n = (x.new_zeros(WIDTH) for _ in range(3))
+    for xt, ut in zip(x, convolved(x, m.convolution), strict=True):
+        given = [part.weights[0] @ v + part.bias for part, v in ((cell.content, xt), (cell.gates, ut))]  # type: ignore[union-attr, index, operator]
+        z, o, i, f = torch.cat(given).chunk(4)
+        mixed = [
+            torch.cat([cell.mixing[gate, k] @ heads(h)[k] for k in range(HEADS)])  # type: ignore[index, operator]
+            for gate in range(4)
+        ]
+        write, keep = torch.exp(i + mixed[2]), torch.sigmoid(f + mixed[3])
+        c, n = keep * c + write * torch.tanh(z + mixed[0]), keep * n + write
+        h = torch.sigmoid(o + mixed[1]) * c / n
+        both = heads(h)
+        centred = both - both.mean(-1, keepdim=True)
+        normed = centred / (both.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+        out.append(normed.reshape(-1) * m.norm.weight + m.norm.bias)
+        assert both.shape[1] == size
+    return out
+
+
 def attention(m: linear.LocalAttention, x: Tensor) -> list[Tensor]:
     size = WIDTH // HEADS
     rates = torch.tensor([10000 ** (-2 * i / size) for i in range(size // 2)], dtype=x.dtype)
@@ -251,6 +273,7 @@ LOOPS: dict[Callable[..., LinearLayer], Callable[..., list[Tensor]]] = {
     linear.GatedDeltaNet: deltanet,
     linear.RWKV7: rwkv7,
     linear.Mamba: mamba,
+    linear.SLSTMLayer: slstm,
     linear.Griffin: griffin,
     local_attention: attention,
     mingru_layer: mingru,

@@ -13,6 +13,8 @@ from test_blocks import WAVE, goes_on
 import anaphora as an
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.nn.linear import LinearStack
+from anaphora.settings.network import NetworkSettings
+from anaphora.tasks.parts import make_reader
 
 PRESETS = ("mingru", "mamba", "griffin", "gla", "deltanet", "xlstm")
 SMALL: dict[str, Any] = {
@@ -28,8 +30,9 @@ TAGGED = [(line.split(), ["N" if word in ("cat", "dog") else "O" for word in lin
 
 
 def small(preset: str) -> dict[str, Any]:
-    """Few layers; Griffin with both kinds of blocks, and a window that is soon full."""
-    return SMALL | ({"layers": 3, "local_window": 4} if preset == "griffin" else {"layers": 1})
+    """Few layers; both kinds of blocks where there are two, and a window that is soon full."""
+    more = {"griffin": {"layers": 3, "local_window": 4}, "xlstm": {"layers": 2}}
+    return SMALL | more.get(preset, {"layers": 1})
 
 
 def stacks(model: Any) -> list[LinearStack]:
@@ -110,6 +113,37 @@ def test_settings_that_do_not_fit_are_refused(task: Any, given: dict[str, Any], 
         task(given.pop("model"), **given)
 
 
-@pytest.mark.parametrize("cell", ["retnet", "rwkv7", "mamba2"])
+@pytest.mark.parametrize(
+    ("given", "kinds"),
+    [
+        ({"cell": "griffin", "layers": 6}, "GGLGGL"),
+        ({"cell": "griffin", "layers": 4, "mixed_every": 2}, "GLGL"),
+        ({"cell": "griffin", "layers": 2, "mixed_every": 1}, "LL"),
+        ({"cell": "xlstm", "layers": 10}, "MSMMMMMMMS"),
+        ({"cell": "xlstm", "layers": 4, "mixed_every": 2}, "MSMS"),
+        ({"cell": "xlstm", "layers": 2, "mixed_every": 1}, "SS"),
+        ({"cell": "mingru", "layers": 2, "blocks": True}, "CC"),
+    ],
+)
+def test_which_blocks_follow_each_other(given: dict[str, Any], kinds: str) -> None:
+    """Griffin: two recurrences, one attention; xLSTM[7:1]: the second of eight blocks is an sLSTM."""
+    stack = make_reader(NetworkSettings(hidden=8, **given), 8, bidirectional=True)
+    assert isinstance(stack, LinearStack)
+    for blocks in (stack.blocks, stack.backward_blocks):
+        assert "".join(type(block.mixer).__name__[0] for block in blocks) == kinds
+
+
+def test_copies_of_a_block_begin_as_the_first() -> None:
+    """Also what the parts of a cell do not know of themselves: the bias of its forget gate."""
+    for given in ({"cell": "lstm", "blocks": True}, {"cell": "xlstm", "mixed_every": 1}):
+        stack = make_reader(NetworkSettings(hidden=8, layers=3, **given), 8, bidirectional=False)
+        biases = [p for name, p in stack.named_parameters() if name.endswith("gates.bias")]
+        assert len(biases) == 3
+        for bias in biases:
+            assert float(bias.detach().abs().max()) > 0.5
+            assert torch.equal(bias, biases[0])
+
+
+@pytest.mark.parametrize("cell", ["retnet", "rwkv7", "mamba2", "slstm"])
 def test_a_cell_by_name_trains_loads_and_goes_on(cell: str, tmp_path: Path) -> None:
     goes_on(an.Classifier, "lstm", {"cell": cell, "hidden": 8, "state_heads": 2}, tmp_path)

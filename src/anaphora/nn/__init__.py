@@ -10,6 +10,7 @@ from anaphora.nn.cells.gru import GRU, MGU, SimpleGRU
 from anaphora.nn.cells.lstm import LSTM
 from anaphora.nn.cells.scanned import GILR, HGRN, LRU, QRNN, RGLRU, S4D, S5, SRU, IndRNN, MinGRU, MinLSTM
 from anaphora.nn.cells.shortcut import Shortcut
+from anaphora.nn.cells.slstm import SLSTM
 from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP
 from anaphora.nn.crf import CRF
 from anaphora.nn.draw_read import DrawReader, GaussianRead
@@ -40,6 +41,7 @@ __all__ = [
     "RGLRU",
     "S4D",
     "S5",
+    "SLSTM",
     "SRU",
     "Affine",
     "Cell",

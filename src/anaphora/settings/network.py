@@ -14,9 +14,13 @@ SCANNED = ("mingru", "minlstm", "gilr", "qrnn", "sru", "hgrn", "rglru", "lru", "
 """Cells whose columns never mix from step to step, by name."""
 LINEAR = ("retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv7")
 """Layers with a linear recurrence, by name: their state is a matrix, or wider than their output."""
-BLOCKS = (*LINEAR, "griffin")
+BLOCKS = (*LINEAR, "xlstm", "griffin")
 """What comes in residual blocks, by name."""
-CELLS = ("elman", "irnn", "lstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu", *SCANNED, *BLOCKS)
+CELLS = (
+    *("elman", "irnn", "lstm", "slstm", "gru", "gru-before", "gru-after", "simple-gru", "mgu"),
+    *SCANNED,
+    *BLOCKS,
+)
 """The cells by name; `tasks.parts` makes them."""
 LSTM_ONLY: Mapping[str, Any] = {
     "forget": True,
@@ -67,14 +71,15 @@ class BlockSettings(Settings):
         0,
         ge=0,
         le=1024,
-        description="Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, heads of "
-        "attention in griffin; must divide `hidden`; 0 = one for every 32 units.",
+        description="Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, parts of "
+        "slstm whose units mix, heads of attention in griffin; must divide `hidden`; 0 = one for every 32 units.",
     )
     mixed_every: int = Field(
         0,
         ge=0,
         le=64,
-        description="In cell = griffin every so many blocks is one of local attention; 0 = 3, as published.",
+        description="In cell = griffin every so many blocks is one of local attention (0 = 3, as published), in cell = xlstm "
+        "one of sLSTM (0 = 8, as published; 1 = all).",
     )
     local_window: int = Field(
         128, ge=1, description="Steps back that the blocks of local attention in cell = griffin see."
@@ -82,18 +87,19 @@ class BlockSettings(Settings):
 
     @classmethod
     def problem(cls, s: Any) -> str | None:
-        for key in ("mixed_every", "local_window"):
-            if getattr(s, key) != cls.model_fields[key].default and s.cell != "griffin":
-                return f"{key} = {getattr(s, key)} belongs to cell = 'griffin', but cell = '{s.cell}'"
-        if s.state_heads and s.cell not in BLOCKS:
+        for key, cells in (("mixed_every", ("griffin", "xlstm")), ("local_window", ("griffin",))):
+            if getattr(s, key) != cls.model_fields[key].default and s.cell not in cells:
+                return f"{key} = {getattr(s, key)} belongs to cell = '{cells[0]}', but cell = '{s.cell}'"
+        headed = s.cell in BLOCKS or s.cell == "slstm"
+        if s.state_heads and not headed:
             return f"state_heads = {s.state_heads} needs a cell whose state is a matrix ({', '.join(BLOCKS)}), but cell = '{s.cell}'"
+        if headed and s.state_heads and s.hidden % s.state_heads:
+            return f"hidden = {s.hidden} cannot be divided among state_heads = {s.state_heads}"
         if not in_blocks(s):
             return None
         if s.zoneout or s.connections != "none":
             key = "zoneout" if s.zoneout else "connections"
             return f"{key} = {written(getattr(s, key))} has no place in cell = '{s.cell}', whose blocks are residual already"
-        if s.cell in BLOCKS and s.state_heads and s.hidden % s.state_heads:
-            return f"hidden = {s.hidden} cannot be divided among state_heads = {s.state_heads}"
         if s.cell in ("retnet", "griffin") and s.hidden // state_heads(s) % 2:
             return f"cell = '{s.cell}' needs an even width per head, not hidden / state_heads = {s.hidden // state_heads(s)}"
         return None
@@ -105,9 +111,9 @@ class RecurrentSettings(BlockSettings):
     cell: Annotated[str, Own()] = Field(
         "lstm",
         description="The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), "
-        "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. "
+        "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity; slstm has exponential gates. "
         "retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; "
-        "they come in residual blocks, where the network reads a sequence, as griffin does (rglru and local attention); a decoder "
+        "they come in residual blocks, where the network reads a sequence, as griffin (rglru and local attention) and xlstm (mlstm and slstm) do; a decoder "
         "beside them has an LSTM. "
         "Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell.",
         json_schema_extra={"words": list(CELLS)},

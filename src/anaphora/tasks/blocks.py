@@ -19,6 +19,7 @@ _MIXERS: dict[str, type[linear.LinearLayer]] = {
 }
 _WHOLE = ("mamba", "mamba2", "mlstm")  # blocks that widen inside and have no feed-forward network beside them
 _GRIFFIN_EVERY = 3  # two recurrent blocks, one that attends, as published
+_XLSTM_EVERY = 8  # seven blocks of mLSTM, one of sLSTM (xLSTM[7:1])
 
 
 def make_blocks(
@@ -40,6 +41,16 @@ def _pattern(s: RecurrentStack, cell: Cell | None) -> list[linear.LinearBlock]:
         mixers: list[linear.LinearLayer] = [linear.Griffin(s.hidden) for _ in range(every - 1)]
         mixers.append(linear.LocalAttention(s.hidden, heads, window=s.local_window))
         return [linear.LinearBlock(m, feedforward=inner, activation=F.gelu, dropout=noise) for m in mixers]
+    if s.cell == "xlstm":
+        every = s.mixed_every or _XLSTM_EVERY
+        scalar = linear.LinearBlock(
+            linear.SLSTMLayer(s.hidden, heads),
+            feedforward=eighths(4 / 3 * s.hidden),
+            activation=F.gelu,
+            dropout=noise,
+        )
+        matrix = [linear.LinearBlock(linear.MLSTM(s.hidden, heads), dropout=noise) for _ in range(every - 1)]
+        return [*matrix[:1], scalar, *matrix[1:]]  # the second of each group, so that small models have one
     return [linear.LinearBlock(_MIXERS[s.cell](s.hidden, heads), feedforward=usual, dropout=noise)]
 
 

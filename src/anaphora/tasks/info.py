@@ -53,7 +53,10 @@ _LINEAR: dict[str, tuple[Mapping[str, Any], str]] = {
         {"cell": "gated-deltanet"},
         "The gated delta rule: each write replaces what its key held (Yang 2025).",
     ),
-    "xlstm": ({"cell": "mlstm"}, "LSTM with a matrix memory and exponential gates (Beck 2024)."),
+    "xlstm": (
+        {"cell": "xlstm"},
+        "LSTM with exponential gates: blocks with a matrix memory, some with mixing (Beck 2024).",
+    ),
 }
 _LEAST_LAYERS = {"griffin": 3}  # else none would attend
 

@@ -143,9 +143,9 @@ class BlockKeywords(TypedDict, total=False):
     blocks: bool
     """Put each recurrent layer into a residual block with a norm, a convolution over four steps and a feed-forward network (Feng 2024); cells with a matrix as state always come so. Default: False."""
     state_heads: int
-    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, heads of attention in griffin; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
+    """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, parts of slstm whose units mix, heads of attention in griffin; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
     mixed_every: int
-    """In cell = griffin every so many blocks is one of local attention; 0 = 3, as published. Default: 0."""
+    """In cell = griffin every so many blocks is one of local attention (0 = 3, as published), in cell = xlstm one of sLSTM (0 = 8, as published; 1 = all). Default: 0."""
     local_window: int
     """Steps back that the blocks of local attention in cell = griffin see. Default: 128."""
 
@@ -154,7 +154,7 @@ class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
     cell: str | Callable[..., Any]
-    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; they come in residual blocks, where the network reads a sequence, as griffin does (rglru and local attention); a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
+    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity; slstm has exponential gates. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; they come in residual blocks, where the network reads a sequence, as griffin (rglru and local attention) and xlstm (mlstm and slstm) do; a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
     forget: bool
     """A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997. Default: True."""
     forget_bias: float

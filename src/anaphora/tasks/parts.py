@@ -13,7 +13,20 @@ from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.frontend import ConvolvedFrames, DenseFrames
 from anaphora.models.own import OwnEncoder, Spec, made
 from anaphora.models.seeing import PictureEncoder
-from anaphora.nn import GRU, IRNN, LSTM, MGU, Cell, Elman, Recurrent, Shortcut, SimpleGRU, linear, transformer
+from anaphora.nn import (
+    GRU,
+    IRNN,
+    LSTM,
+    MGU,
+    SLSTM,
+    Cell,
+    Elman,
+    Recurrent,
+    Shortcut,
+    SimpleGRU,
+    linear,
+    transformer,
+)
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.cells import scanned
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
@@ -21,7 +34,15 @@ from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings
 from anaphora.settings.frames import FrameSettings
-from anaphora.settings.network import BLOCKS, LSTM_ONLY, SCANNED, RecurrentStack, TransformerStack, in_blocks
+from anaphora.settings.network import (
+    BLOCKS,
+    LSTM_ONLY,
+    SCANNED,
+    RecurrentStack,
+    TransformerStack,
+    in_blocks,
+    state_heads,
+)
 from anaphora.settings.own import Part
 from anaphora.tasks.blocks import make_blocks
 
@@ -29,6 +50,7 @@ _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
     "elman": (Elman, {}),
     "irnn": (IRNN, {}),
     "lstm": (LSTM, {}),
+    "slstm": (SLSTM, {}),
     "gru": (GRU, {"reset": "after"}),  # the form that GPUs have a ready-made kernel for
     "gru-after": (GRU, {"reset": "after"}),
     "gru-before": (GRU, {"reset": "before"}),
@@ -65,6 +87,8 @@ def make_cell(s: RecurrentStack, inputs: int, hidden: int | None = None) -> Cell
     kind, options = _CELLS["lstm" if s.cell in BLOCKS else s.cell]  # a decoder goes on from vectors
     variants = {key: getattr(s, key) for key, usual in LSTM_ONLY.items() if getattr(s, key) != usual}
     options = {**options, **variants}
+    if s.cell == "slstm":
+        options["heads"] = state_heads(s)
     if s.connections == "shortcut":
         return Shortcut(inputs, hidden, cell=kind, by=s.skip, **options)
     return kind(inputs, hidden, **options)

@@ -12,6 +12,7 @@ from anaphora.nn.linear.mlstm import MLSTM
 from anaphora.nn.linear.operator import matrix_scan, matrix_step
 from anaphora.nn.linear.retnet import RetNet
 from anaphora.nn.linear.rwkv7 import RWKV7
+from anaphora.nn.linear.slstm import SLSTMLayer
 from anaphora.nn.linear.stack import LinearBlock, LinearStack
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Mamba",
     "Mamba2",
     "RetNet",
+    "SLSTMLayer",
     "ShortConvolution",
     "matrix_scan",
     "matrix_step",

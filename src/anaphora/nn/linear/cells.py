@@ -26,6 +26,12 @@ class CellLayer(LinearLayer):
         self.recurrent = Recurrent(cell)
         self.output = nn.Linear(cell.hidden, self.width, bias=False)
 
+    def reset_parameters(self) -> None:
+        """A cell of its own: its parts alone do not know what they begin as (the bias of a forget gate)."""
+        cell = self.recurrent.cells[0]
+        assert isinstance(cell, Cell)
+        self.recurrent = Recurrent(cell.another(self.width))
+
     def initial_state(self, batch: int, like: Tensor) -> States:
         kind = torch.promote_types(like.dtype, torch.float32)
         empty = like.new_zeros(batch, self.recurrent.hidden, dtype=kind)
