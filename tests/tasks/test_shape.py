@@ -26,8 +26,9 @@ def test_a_task_has_seven_parts_and_nothing_else(command: str) -> None:
 def test_what_the_command_line_prints_lives_in_cli(command: str) -> None:
     """Tasks return values; `cli.answering` has a module for each that makes text and JSON of them."""
     answering = importlib.import_module(f"anaphora.cli.answering.{command}")
-    assert list(inspect.signature(answering.respond).parameters)[1:2] == ["source"]
-    assert not hasattr(estimator(command), "respond")
+    assert list(inspect.signature(answering.asked).parameters)[1:2] == ["source"]
+    assert list(inspect.signature(answering.answering).parameters) == ["model", "options"]
+    assert not hasattr(estimator(command), "asked")
     folder = Path(anaphora.__file__).parent / "tasks" / command
     for file in folder.rglob("*.py"):
         called = {

@@ -16,22 +16,23 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values: numbers, texts, lists and dictionaries."""
         assert is_dataclass(self)
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: plain_value(getattr(self, field.name)) for field in fields(self)}
 
     def _repr_html_(self) -> str:
         return html_table(self.to_dict())
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """``value`` in JSON's own types."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Result):
         return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: plain_value(one) for key, one in value.items()}
+    return [plain_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class Task(ABC):
     command: ClassVar[str]
     embeds_inputs: ClassVar[bool] = False
     """Whether ``probe_embeddings`` takes inputs: the view embeddings then shows the run's dev inputs, not symbols."""
+    separate: ClassVar[bool] = True
+    """Whether the answer to an input depends on that input alone, so that many can be answered some at a time."""
     settings_: Any
     model_: Any
     trusts: bool = False

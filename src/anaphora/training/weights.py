@@ -120,6 +120,11 @@ def mismatch(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str | 
     return None
 
 
+def digest_of(head: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """sha256 of ``head`` and of every tensor, wherever it lies."""
+    return _digest(head, _untie(tensors)[0])
+
+
 def canonical(value: Any) -> str:
     """JSON with one spelling: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

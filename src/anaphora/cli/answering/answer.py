@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,49 +19,59 @@ from anaphora.settings import build
 from anaphora.tasks.answer.estimator import Answerer
 from anaphora.tasks.answer.inference import Dialogues, Row, listed_choices
 from anaphora.tasks.answer.info import AnswerOptions
+from anaphora.tasks.bulk.windows import Item
+from anaphora.tasks.bulk.worker import Answer, Asked
+
+TOGETHER = 64
+LEFT_OUT = "{bad} of {of} rows could not be answered; their lines are empty"
 
 
-def respond(model: Answerer, source: str, asked: Mapping[str, Any]) -> Iterator[Response]:
-    """The answer to each row ``path⇥question`` of a list; further columns do not matter, an empty line stays empty.
-    With ``choices`` the third column lists the answers to choose among.
+def in_order(model: Answerer) -> bool:
+    """Whether an answer may depend on those before it: in a dialogue."""
+    return bool(model.settings_.history)
 
-    With ``top`` above 1 each answer is a line ``number⇥probability⇥answer``.
-    """
-    options = build(AnswerOptions, dict(asked), owner="predict")
-    folder = Path() if source == "-" else Path(source).parent
-    name = "standard input" if source == "-" else source
-    number = wrong = 0
-    dialogues = Dialogues(model)
+
+def asked(model: Answerer, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
+    """The rows ``path⇥question`` of a list; further columns do not matter. With ``choices`` the third column lists the answers
+    to choose among."""
     for lines in list_lines(source, QUESTIONS[:2], model._trained_on):
+        yield [Item((line, source)) for line in lines]
+
+
+def answering(model: Answerer, options: Mapping[str, Any]) -> Answer:
+    """The answer to each row; an empty line stays empty. With ``top`` above 1 each answer is a line
+    ``number⇥probability⇥answer``."""
+    chosen = build(AnswerOptions, dict(options), owner="predict")
+    listed = model.answers_ if chosen.choices else None
+    dialogues = Dialogues(model)
+
+    def answer(asked: Asked) -> Iterator[Response]:
         read: list[Row | str] = []
-        first = number + 1
-        problem = None
-        for line in lines:
-            number += 1
+        problem = ""
+        for number, (line, source) in asked:
+            folder = Path() if source == "-" else Path(source).parent
             try:
-                listed = model.answers_ if options.choices else None
                 read.append(_row(line, folder, model.size, listed) if line.strip() else "")
             except DataError as error:
-                problem = f"{name}:{number}: {error}"
-                if options.bad_rows == "strict":
+                problem = f"{'standard input' if source == '-' else source}:{number}: {error}"
+                if chosen.bad_rows == "strict":
                     break
                 read.append(problem)
-                wrong += 1
-        yield from _answered(dialogues, read, lines, first, options)
-        if len(read) < len(lines):
-            raise DataError(str(problem))
-    if wrong:
-        warnings.warn(f"{wrong} of {number} rows could not be answered; their lines are empty", stacklevel=2)
+        yield from _answered(dialogues, read, asked, chosen)
+        if len(read) < len(asked):
+            raise DataError(problem)
+
+    return answer
 
 
 def _answered(
-    dialogues: Dialogues, read: list[Row | str], lines: list[str], first: int, options: AnswerOptions
+    dialogues: Dialogues, read: list[Row | str], asked: Asked, options: AnswerOptions
 ) -> Iterator[Response]:
-    """A response for each line that was read, the first of which has the number ``first``."""
-    asked, model = [row for row in read if isinstance(row, Row)], dialogues.model
-    scores = dialogues.scores(asked) if asked else np.zeros((0, 1))
+    """A response for each line that was read."""
+    rows, model = [row for row in read if isinstance(row, Row)], dialogues.model
+    scores = dialogues.scores(rows) if rows else np.zeros((0, 1))
     shares = iter(np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)))
-    for number, (row, line) in enumerate(zip(read, lines, strict=False), start=first):
+    for row, (number, (line, _)) in zip(read, asked, strict=False):
         head: dict[str, Any] = {"line": number}
         if isinstance(row, str):
             problem = {"error": row} if row else {}

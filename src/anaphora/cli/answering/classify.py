@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from anaphora.cli.answering.response import Response
+from anaphora.cli.answering.response import Response, filled, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
+from anaphora.tasks.bulk.windows import Item, item
+from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.classify.estimator import Classifier
 from anaphora.tasks.classify.objective import spell
 
 
-def respond(model: Classifier, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-    """One response for each line of text, in order (an empty line stays empty), or for each sequence of a file.
+def asked(model: Classifier, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
+    """The lines of text or the rows of a table, or the sequences of a file."""
+    model._check_trained()
+    chosen = model._options(**options)
+    if model.inputs_.kind == "vectors":
+        return (list(map(item, some)) for some in sequence_batches(source, model.settings_.scan))
+    batches = asked_batches(source, model._trained_on, chosen["source_field"])
+    return text_items(batches, beside=chosen["top"] <= 1)
+
+
+def answering(model: Classifier, options: Mapping[str, Any]) -> Answer:
+    """One response for each text (an empty one stays empty) or sequence.
 
     With ``top`` above 1 each class is a line ``number⇥probability⇥label``.
     """
     model._check_trained()
     chosen = model._options(**options)
-    number = 0
-    if model.inputs_.kind == "vectors":
-        for sequences in sequence_batches(source, model.settings_.scan):
-            for scores in model._scores(sequences) if sequences else ():
-                number += 1
+
+    def of_vectors(asked: Asked) -> Iterator[Response]:
+        if asked:
+            for (number, _), scores in zip(asked, model._scores([x for _, x in asked]), strict=True):
                 yield _response(model, number, None, scores[None], chosen)
-        return
-    for asked in asked_batches(source, model._trained_on, chosen["source_field"]):
-        filled = [one.text for one in asked if one.text.strip()]
-        rows = iter(model._scores(filled) if filled else [])
-        for one in asked:
-            number += 1
-            if not one.text.strip():
-                yield Response(one.with_answer(""), {"line": number, "input": one.text, "output": None})
-                continue
-            found = _response(model, number, one.text, next(rows)[None], chosen)
-            yield found if chosen["top"] > 1 else replace(found, text=one.with_answer(found.text))
+
+    def of_texts(asked: Asked) -> Iterator[Response]:
+        for (number, text), scores in zip(asked, filled(asked, model._scores), strict=True):
+            if scores is None:
+                yield Response("", {"line": number, "input": text, "output": None})
+            else:
+                yield _response(model, number, text, scores[None], chosen)
+
+    return of_vectors if model.inputs_.kind == "vectors" else of_texts
 
 
 def _response(

@@ -7,32 +7,38 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.cli.answering.response import Response
+from anaphora.cli.answering.response import Response, filled, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
+from anaphora.tasks.bulk.windows import Item, item
+from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.embed.estimator import Embedder
 
 
-def respond(model: Embedder, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-    """One vector for each line of text, row of a table or sequence of a file; an empty line stays empty."""
-    number = 0
+def asked(model: Embedder, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
+    """The lines of text, rows of a table or sequences of a file."""
     if model._inputs() != "text":
-        for sequences in sequence_batches(source, "rows"):
-            for vector in model.predict(sequences) if sequences else ():
-                number += 1
-                yield Response(_spelled(vector), {"line": number, "output": vector.tolist()})
-        return
-    for asked in asked_batches(source, model._trained_on, options.get("source_field")):
-        filled = [one.text for one in asked if one.text.strip()]
-        vectors = iter(model.predict(filled) if filled else ())
-        for one in asked:
-            number += 1
-            head = {"line": number, "input": one.text}
-            if not one.text.strip():
-                yield Response(one.with_answer(""), {**head, "output": None})
-                continue
-            vector = next(vectors)
-            yield Response(one.with_answer(_spelled(vector)), {**head, "output": vector.tolist()})
+        return (list(map(item, some)) for some in sequence_batches(source, "rows"))
+    return text_items(asked_batches(source, model._trained_on, options.get("source_field")))
+
+
+def answering(model: Embedder, options: Mapping[str, Any]) -> Answer:
+    """One vector for each input; an empty line stays empty."""
+
+    def of_vectors(asked: Asked) -> Iterator[Response]:
+        vectors = model.predict([x for _, x in asked]) if asked else ()
+        for (number, _), vector in zip(asked, vectors, strict=True):
+            yield Response(_spelled(vector), {"line": number, "output": vector.tolist()})
+
+    def of_texts(asked: Asked) -> Iterator[Response]:
+        for (number, text), vector in zip(asked, filled(asked, model.predict), strict=True):
+            head = {"line": number, "input": text}
+            if vector is None:
+                yield Response("", {**head, "output": None})
+            else:
+                yield Response(_spelled(vector), {**head, "output": vector.tolist()})
+
+    return of_vectors if model._inputs() != "text" else of_texts
 
 
 def read_inputs(model: Embedder, source: str, field: str | None) -> list[Any]:

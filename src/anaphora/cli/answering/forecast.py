@@ -13,15 +13,23 @@ from anaphora.cli.answering.response import Response
 from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_times import continued
+from anaphora.tasks.bulk.windows import Item
+from anaphora.tasks.bulk.worker import Answer
 from anaphora.tasks.forecast.estimator import Forecaster
 from anaphora.tasks.forecast.inference.ahead import Prediction, observed
 
 
-def respond(model: Forecaster, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-    """For each series of a CSV file its forecasts as CSV, with the time going on where it is regular."""
+def asked(model: Forecaster, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
+    """For each series of a CSV file its forecasts: all are made together, as a forecast that is drawn depends on all."""
     data = model._opened(source, role="test")
     found = model._predicted(data, **{"horizon": 0, "interval": 0.0, "sample": False, "seed": 1, **options})
-    return _responses(data, model.columns_, found, aligned=not model.settings_.horizon)
+    aligned = not model.settings_.horizon
+    yield [Item(response) for response in _responses(data, model.columns_, found, aligned=aligned)]
+
+
+def answering(model: Forecaster, options: Mapping[str, Any]) -> Answer:
+    """The forecasts as CSV, with the time going on where it is regular."""
+    return lambda asked: (response for _, response in asked)
 
 
 def _responses(

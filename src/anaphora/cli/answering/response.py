@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from anaphora.data.asked import Asked
+from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.outputs import Output
 
 
@@ -29,3 +31,21 @@ def output_response(
         text = "\n".join(f"{number}\t{o.score:.4f}\t{line}" for o, line in zip(outputs, shown, strict=True))
     best = outputs[0].text if outputs else ""
     return Response(text, {"line": number, **asked, "output": best, "outputs": [vars(o) for o in outputs]})
+
+
+def text_items(batches: Iterable[Sequence[Asked]], *, beside: bool = True) -> Iterator[list[Item]]:
+    """Texts of a file as items; with ``beside`` their answers are written beside the rows they came from."""
+    for batch in batches:
+        yield [item(one.text, _beside(one) if beside else None) for one in batch]
+
+
+def _beside(one: Asked) -> Callable[[Response], Response]:
+    return lambda response: replace(response, text=one.with_answer(response.text))
+
+
+def filled(asked: Sequence[tuple[int, str]], answer: Callable[[list[str]], Iterable[Any]]) -> Iterator[Any]:
+    """For each text what ``answer`` gives for the texts that are not blank, and None for one that is."""
+    texts = [text for _, text in asked if text.strip()]
+    found = iter(answer(texts) if texts else ())
+    for _, text in asked:
+        yield next(found) if text.strip() else None

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from anaphora.cli.answering.response import Response
 from anaphora.errors import DataError
+from anaphora.tasks.bulk.windows import Item
+from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.transcribe.estimator import Transcriber
 from anaphora.tasks.transcribe.inference.reading import sources
 from anaphora.tasks.transcribe.inference.words import Transcript
 
+TOGETHER = 8
+LEFT_OUT = "{bad} of {of} recordings could not be read and were left out"
 
-def respond(model: Transcriber, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-    """One response for each recording that a file, a folder or a list of files names, in order.
 
-    Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1 ``path⇥score⇥text``.
-    """
-    asked = model._options(options)
-    listening, files = model._listening(asked), sources(source, model._trained_on)
-    skipped = 0
-    for number, file in enumerate(files, start=1):
-        try:
-            heard = model._hear(file, number)
-        except DataError as error:
-            if asked.bad_rows == "strict":
-                raise
-            skipped += 1
-            yield Response(f"{file}\t", {"file": str(file), "output": None, "error": str(error)})
-            continue
-        (found,) = model._transcribed(listening, [heard])
-        yield _response(str(file), found, len(heard) * model.settings_.hop, several=len(files) > 1)
-    if skipped:
-        warnings.warn(
-            f"{skipped} of {len(files)} recordings could not be read and were left out", stacklevel=2
-        )
+def asked(model: Transcriber, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
+    """The recordings that a file, a folder or a list of files names, in order."""
+    model._options(options)
+    files = sources(source, model._trained_on)
+    for file in files:
+        yield [Item((str(file), len(files) > 1))]
+
+
+def answering(model: Transcriber, options: Mapping[str, Any]) -> Answer:
+    """One response for each recording. Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1
+    ``path⇥score⇥text``."""
+    chosen = model._options(options)
+    listening = model._listening(chosen)
+
+    def answer(asked: Asked) -> Iterator[Response]:
+        for number, (file, several) in asked:
+            try:
+                heard = model._hear(Path(file), number)
+            except DataError as error:
+                if chosen.bad_rows == "strict":
+                    raise
+                yield Response(f"{file}\t", {"file": file, "output": None, "error": str(error)})
+                continue
+            (found,) = model._transcribed(listening, [heard])
+            yield _response(file, found, len(heard) * model.settings_.hop, several=several)
+
+    return answer
 
 
 def _response(file: str, found: Sequence[Transcript], seconds: float, *, several: bool) -> Response:

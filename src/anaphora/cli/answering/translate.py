@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from anaphora.cli.answering.response import Response, output_response
+from anaphora.cli.answering.response import Response, filled, output_response, text_items
 from anaphora.data.asked import asked_batches
+from anaphora.tasks.bulk.windows import Item
+from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.translate.estimator import Translator
 
 
-def respond(model: Translator, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
-    """One response for each line, in order; an empty line stays empty.
+def asked(model: Translator, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
+    """The lines of a file, or the rows of a table."""
+    batches = asked_batches(source, model._trained_on, options.get("source_field"))
+    return text_items(batches, beside=options.get("n_best", 1) == 1)
+
+
+def answering(model: Translator, options: Mapping[str, Any]) -> Answer:
+    """One response for each text; that to an empty one is empty.
 
     With ``n_best`` above 1 each output is a line ``number⇥score⇥text``.
     """
-    options = dict(options)
-    field, many = options.pop("source_field", None), options.get("n_best", 1) > 1
-    number = 0
-    for asked in asked_batches(source, model._trained_on, field):
-        texts = [one.text for one in asked if one.text.strip()]
-        found = iter(model.search(texts, **options) if texts else [])
-        for one in asked:
-            number += 1
-            outputs = next(found) if one.text.strip() else []
-            response = output_response(number, {"input": one.text}, outputs, many=many)
-            yield response if many else replace(response, text=one.with_answer(response.text))
+    given = {key: value for key, value in options.items() if key != "source_field"}
+    many = given.get("n_best", 1) > 1
+
+    def answer(asked: Asked) -> Iterator[Response]:
+        outputs = filled(asked, lambda texts: model.search(texts, **given))
+        for (number, text), found in zip(asked, outputs, strict=True):
+            yield output_response(number, {"input": text}, found or [], many=many)
+
+    return answer

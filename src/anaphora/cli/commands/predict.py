@@ -22,6 +22,7 @@ echo 'forty two' | anaphora predict runs/numbers
 anaphora predict runs/numbers inputs.txt --beam 10 --n-best 3 --json
 anaphora predict runs/numbers inputs.txt --set decode=sample --set temperature=0.7
 anaphora predict runs/numbers inputs.txt --checkpoint 1500
+anaphora predict runs/numbers million.txt --out answers.txt --workers 8
 """
 
 
@@ -36,6 +37,13 @@ anaphora predict runs/numbers inputs.txt --checkpoint 1500
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of predicting; repeatable."
 )
 @click.option("--npy", metavar="FILE", help="Write the vectors of an embedder into this .npy file.")
+@click.option(
+    "-o", "--out", metavar="FILE", help="Write the answers into this file; the same command goes on."
+)
+@click.option("--force", is_flag=True, help="Begin --out anew and replace what is there.")
+@click.option(
+    "--workers", type=click.IntRange(1), metavar="N", help="Processes on a CPU; by default one for each core."
+)
 @source_field_option
 @skip_bad_option
 @checkpoint_option
@@ -46,6 +54,9 @@ def command(
     file: str,
     assignments: tuple[str, ...],
     npy: str | None,
+    out: str | None,
+    force: bool,
+    workers: int | None,
     skip_bad: bool,
     checkpoint: int | None,
     as_json: bool,
@@ -56,10 +67,13 @@ def command(
     Models of text answer line by line, in order: one output line for each input line, and an empty line stays
     empty. Taggers take the columns they were trained on, forecasters a CSV file. With --n-best each output is a
     line `number⇥score⇥text`. With --json each answer is one line of JSON.
+
+    FILE may be of any size: a window of it at a time is sorted by length and answered by all CPU cores, and the answers come
+    in the order of the inputs. With --out a command that was killed goes on where it stopped when it is given again.
     """
     from pathlib import Path
 
-    from anaphora.cli.output import emit, say
+    from anaphora.cli.output import say
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.data.streams import check_readable
     from anaphora.tasks.config import read_config
@@ -75,32 +89,22 @@ def command(
         raise click.UsageError(
             f"--npy is for vectors, which a {config.task.name} does not give; leave it out."
         )
+    if out is not None and npy is not None:
+        raise click.UsageError("--out and --npy are two files for the same answers; give one of them.")
+    if force and out is None and npy is None:
+        raise click.UsageError("--force replaces the file of --out; leave it out.")
     options = read_options(config.task, flags, assignments)
     if file != "-":
         check_readable(file, folders=config.task.folders)  # a missing file is reported before torch is loaded
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 
-    from anaphora.cli.answering import respond  # which loads torch
+    from anaphora.cli.writing import print_answers, write_answers, write_vectors  # which load torch
 
-    vectors = []
-    for response in respond(model_of(run, options, checkpoint), file, options):
-        if npy is not None:
-            vectors.append(response.record["output"])
-        elif as_json:
-            emit(response.record, indent=None)
-        else:
-            click.echo(response.text)
-        sys.stdout.flush()
+    model = model_of(run, options, checkpoint)
     if npy is not None:
-        _write(npy, vectors)
-        say(f"Wrote {len(vectors)} vectors to {npy}.")
-
-
-def _write(path: str, vectors: list[list[float] | None]) -> None:
-    """One row for each input, zeros where a line was empty."""
-    import numpy as np
-
-    width = max((len(one) for one in vectors if one), default=0)
-    with open(path, "wb") as file:
-        np.save(file, np.array([one or [0.0] * width for one in vectors], dtype=np.float32))
+        write_vectors(model, file, options, npy, workers=workers, force=force)
+    elif out is not None:
+        write_answers(model, file, options, out, as_json=as_json, workers=workers, force=force)
+    else:
+        print_answers(model, file, options, as_json=as_json, workers=workers)

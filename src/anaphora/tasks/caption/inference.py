@@ -12,7 +12,7 @@ import torch
 
 from anaphora.data.asked import list_lines
 from anaphora.data.files import beside
-from anaphora.data.pictures import PICTURE_ENDINGS, Pixels, Size, read_picture
+from anaphora.data.pictures import PICTURE_ENDINGS, Pixels
 from anaphora.data.pictures_batches import images_of
 from anaphora.data.pictures_readers import ROOMS
 from anaphora.data.sending import padded
@@ -72,33 +72,13 @@ def _seed(seed: int, picture: Pixels) -> int:
     return int.from_bytes(digest.digest())
 
 
-_TOGETHER = 64
-
-
-def picture_batches(
-    source: str, size: Size, learnt: Mapping[str, Any]
-) -> Iterator[list[tuple[str, Pixels | DataError]]]:
-    """Names and pixels of the pictures that ``source`` names, some at a time; in place of pixels the reason why there
-    are none.
+def named_pictures(source: str, learnt: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Names and paths of the pictures that ``source`` names.
 
     source: a picture; a folder, of which the pictures are taken in order of their names; a list (``.tsv``, ``.txt``)
     whose first column has paths, counted from the list's folder; ``-`` for such a list on standard input; or a table with
     a column of paths. ``learnt``: what `describe` said of the training data.
     """
-    some: list[tuple[str, Pixels | DataError]] = []
-    for name, path in _named(source, learnt):
-        try:
-            some.append((name, read_picture(path, size=size)))
-        except DataError as error:
-            some.append((name, error))
-        if len(some) == _TOGETHER:
-            yield some
-            some = []
-    if some:
-        yield some
-
-
-def _named(source: str, learnt: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     path = Path(source)
     if source != "-" and path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)

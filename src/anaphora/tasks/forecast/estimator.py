@@ -68,6 +68,7 @@ class Forecaster(Estimator):
     """
 
     command = "forecast"
+    separate = False
     settings_: ForecasterSettings
     columns_: Columns
     _estimator_type = "regressor"
