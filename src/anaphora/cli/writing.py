@@ -8,14 +8,13 @@ import os
 import stat
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 import numpy as np
 
-from anaphora.cli.answering import asked, bulk, left_out, respond
+from anaphora.cli.answering import asked, bulk, respond, warn_of_left_out
 from anaphora.cli.answering.response import Response
 from anaphora.cli.output import emit, number, plain, say
 from anaphora.tasks.bulk.outfile import OutFile
@@ -31,22 +30,18 @@ def print_answers(
     model: Any, source: str, options: Mapping[str, Any], *, as_json: bool, workers: int | None
 ) -> None:
     """Print the answers in order; those to a pipe or a terminal as its lines come."""
-    given = answered = 0
-    bad = 0
     if _arrives(source):
         for response in respond(model, source, options):
             _print([response], as_json)
-            bad, answered = bad + ("error" in response.record), answered + 1
-    else:
-        progress = Progress(sys.stderr.isatty() and not sys.stdout.isatty())
-        engine = bulk(model, options, workers)
-        for window in engine.answers(_items(model, source, options)):
-            _print(window.answers, as_json)
-            given += len(window.items)
-            bad, answered = bad + _bad(window.answers), answered + len(window.answers)
-            progress.reached(given)
-        progress.clear()
-    _warn(model, bad, answered)
+        return
+    given = bad = 0
+    progress = Progress(sys.stderr.isatty() and not sys.stdout.isatty())
+    for window in bulk(model, options, workers).answers(_items(model, source, options)):
+        _print(window.answers, as_json)
+        given, bad = given + len(window.items), bad + _bad(window.answers)
+        progress.reached(given)
+    progress.clear()
+    warn_of_left_out(model, bad, given)
 
 
 def write_answers(
@@ -116,7 +111,7 @@ def _write(
                 progress.reached(file.inputs)
         progress.clear()
         file.finish(head(file.inputs))
-    _warn(model, file.bad, file.inputs)
+    warn_of_left_out(model, file.bad, file.inputs)
     return file.inputs
 
 
@@ -147,11 +142,6 @@ def _print(responses: Sequence[Response], as_json: bool) -> None:
 
 def _bad(responses: Sequence[Response]) -> int:
     return sum("error" in one.record for one in responses)
-
-
-def _warn(model: Any, bad: int, of: int) -> None:
-    if bad:
-        warnings.warn(left_out(model, bad, of), stacklevel=2)
 
 
 def _npy_head(rows: int, width: int) -> bytes:

@@ -7,6 +7,7 @@ The module of a task has two functions. ``asked(model, source, options)`` reads 
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -39,9 +40,10 @@ def bulk(model: Any, options: Mapping[str, Any], workers: int | None = None) -> 
     return Bulk(model, f"{__name__}:answering", options, workers=workers, part=part, in_order=in_order)
 
 
-def left_out(model: Any, bad: int, of: int) -> str:
-    """The sentence about inputs that could not be used."""
-    return str(_home(model).LEFT_OUT).format(bad=bad, of=of)
+def warn_of_left_out(model: Any, bad: int, of: int) -> None:
+    """Warn of the inputs that could not be used, if there were any."""
+    if bad:
+        warnings.warn(str(_home(model).LEFT_OUT).format(bad=bad, of=of), stacklevel=2)
 
 
 def respond(model: Any, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
@@ -51,12 +53,14 @@ def respond(model: Any, source: str, options: Mapping[str, Any]) -> Iterator[Res
 
 def _batch_by_batch(model: Any, source: str, options: Mapping[str, Any]) -> Iterator[Response]:
     answer = answering(model, options)
-    number = 0
+    number = bad = 0
     for items in asked(model, source, options):
         numbered = [(number + place, one.given) for place, one in enumerate(items, start=1)]
         for one, response in zip(items, answer(numbered), strict=True):
+            bad += "error" in response.record
             yield one.finish(response) if one.finish else response
         number += len(items)
+    warn_of_left_out(model, bad, number)
 
 
 def _home(model: Any) -> ModuleType:
