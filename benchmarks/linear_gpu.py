@@ -98,7 +98,7 @@ def errors(run: Run) -> dict[str, float]:
     found = (y, *torch.autograd.grad(y, given, weights))
     right = (wanted, *torch.autograd.grad(wanted, exact, weights.double()))
     return {
-        name: float((a.double() - b).norm() / b.norm())
+        name: float((a.detach().double() - b.detach()).norm() / b.detach().norm())
         for name, a, b in zip(names, found, right, strict=True)
     }
 

@@ -21,6 +21,9 @@ CASES = {
     "shorter than a chunk, odd sides": (2, 37, 1, 5, 3, True, True, torch.float32),
     "three chunks and a rest, odd sides": (1, 197, 2, 19, 35, True, True, torch.float32),
     "several blocks": (1, 70, 1, 70, 140, True, True, torch.float32),
+    "by head, three chunks and a rest": (1, 197, 2, 19, 35, False, True, torch.float32),
+    "by head, several blocks": (2, 70, 1, 70, 140, False, False, torch.float32),
+    "by head, bfloat16": (1, 133, 2, 40, 24, False, True, torch.bfloat16),
     "bfloat16": (1, 133, 2, 40, 24, True, True, torch.bfloat16),
     "float16": (1, 70, 1, 16, 16, True, False, torch.float16),
 }
@@ -64,7 +67,10 @@ def main() -> None:
         ours = results(fused.run, given, seed)
         theirs = results(plain, [None if x is None else x.double() for x in given], seed)
         named = zip(("y", "last", "r", "k", "v", "log_w", "state"), ours, theirs, strict=False)
-        errors[name] = {what: float((a.double() - b).norm() / (b.norm() + 1e-30)) for what, a, b in named}
+        errors[name] = {
+            what: float((a.detach().double() - b.detach()).norm() / (b.detach().norm() + 1e-30))
+            for what, a, b in named
+        }
     print(json.dumps(errors))
 
 

@@ -49,9 +49,10 @@ def scan(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None = 
 
 
 @pytest.mark.parametrize("kind", CLOSE)
+@pytest.mark.parametrize("by_channel", [True, False])
 @pytest.mark.parametrize("size", SIZES)
-def test_outputs_and_gradients(size: str, kind: torch.dtype) -> None:
-    given = drawn(SIZES[size], kind)
+def test_outputs_and_gradients(size: str, by_channel: bool, kind: torch.dtype) -> None:
+    given = drawn(SIZES[size], kind, by_channel)
     assert fused.serves(*given)
     exact = results(scan, [x.double() for x in given])
     names = ("y", "last", "r", "k", "v", "log_w", "state")
@@ -72,9 +73,10 @@ def test_repeated_runs_have_the_same_bits_and_pieces_equal_the_whole() -> None:
     assert torch.equal(end, last)
 
 
-def test_nothing_flows_through_a_decay_of_zero() -> None:
+@pytest.mark.parametrize("by_channel", [True, False])
+def test_nothing_flows_through_a_decay_of_zero(by_channel: bool) -> None:
     """After a reset of all channels the past is gone to the bit, and its logarithm has no gradient."""
-    r, k, v, log_w, state = drawn(SIZES["ragged"], torch.float32)
+    r, k, v, log_w, state = drawn(SIZES["ragged"], torch.float32, by_channel)
     log_w[:, 100] = -torch.inf
     log_w.requires_grad_()
     y, last = scan(r, k, v, log_w, state)
@@ -86,14 +88,16 @@ def test_nothing_flows_through_a_decay_of_zero() -> None:
     assert grad.isfinite().all()
 
 
-def test_a_layer_with_lengths_equals_the_same_on_the_cpu() -> None:
+@pytest.mark.parametrize("make", [linear.GLA, linear.RetNet, linear.Mamba2, linear.MLSTM])
+def test_a_layer_with_lengths_equals_the_same_on_the_cpu(make: Callable[..., linear.LinearLayer]) -> None:
     torch.manual_seed(0)
-    layer = linear.GLA(64, heads=2)
+    layer = make(64, heads=2)
     x, lengths = torch.randn(3, 150, 64), torch.tensor([150, 64, 7])
-    wanted, (matrix,) = layer(x, lengths)
-    found, (state,) = layer.cuda()(x.cuda(), lengths.cuda())
-    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(state.cpu(), matrix, rtol=1e-4, atol=1e-5)
+    wanted, before = layer(x, lengths)
+    found, after = layer.cuda()(x.cuda(), lengths.cuda())
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(after, before, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_what_the_kernels_do_not_take_runs_in_plain_torch() -> None:

@@ -13,18 +13,19 @@ from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.function import once_differentiable
 
-from anaphora.kernels.invariant.arguments import product_precision
+from anaphora.kernels.matrix_scan.masks import masks
 
 CHUNK = 64  # steps
+LEVELS = CHUNK.bit_length() - 1
 WIDEST = 256  # of a side of a state
 KINDS = (torch.float32, torch.bfloat16, torch.float16)
 DEVICES = {"cuda"}
 # Most of a state's sides in a block, and how a program is compiled: measured by benchmarks/linear_gpu.py
 TILES: dict[str, tuple[int, int, dict[str, int]]] = {
     "states": (64, 64, {"num_warps": 4}),
-    "outputs": (64, 128, {"num_warps": 8}),
-    "values": (64, 128, {"num_warps": 8}),
-    "keys": (64, 64, {"num_warps": 8}),
+    "outputs": (64, 128, {"num_warps": 4, "num_stages": 2}),
+    "values": (64, 128, {"num_warps": 4, "num_stages": 2}),
+    "keys": (32, 64, {"num_warps": 4, "num_stages": 2}),
 }
 
 
@@ -37,7 +38,6 @@ def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None)
         and max(k.shape[3], v.shape[3]) <= WIDEST
         and min(v.shape) > 0
         and k.shape[3] > 0
-        and log_w.dim() == 4
         and not torch.compiler.is_compiling()
         and peek_interpreter_stack() is None
         and _ready(v.device)
@@ -45,11 +45,11 @@ def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None)
 
 
 def run(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """r, k, log_w ``(B, T, N, D)``, v ``(B, T, N, E)``, state ``(B, N, D, E)`` or None for zeros: y ``(B, T, N, E)`` in the
+    """r, k ``(B, T, N, D)``, log_w the same or ``(B, T, N)``, v ``(B, T, N, E)``, state ``(B, N, D, E)`` or None for zeros: y ``(B, T, N, E)`` in the
     type of v, and the last state in float32. Gradients flow to every argument, once.
 
-    Products are in bfloat16 where v is; else in float32, shortened to tf32 where v is float16 or torch's switch for
-    products allows it. States are carried in float32.
+    Factors of products are bfloat16 where v is, else float32 in three pieces of ten bits (Triton's tf32x3: as exact as
+    float32 to 1e-6). Sums and states are float32.
     """
     found: tuple[Tensor, Tensor] = _MatrixScan.apply(r, k, v, log_w, state)  # type: ignore[no-untyped-call]
     return found
@@ -90,8 +90,8 @@ def _states(
     last = x.new_empty(B, N, D, E, dtype=torch.float32)
     bd, be, how = _tile("states", D, E, kind)
     _programs("states").states[(B * N * -(-D // bd) * -(-E // be),)](
-        x, log_w, z, last if first is None else first.float().contiguous(), found, last, T, N, D, E,
-        *_strides(x, log_w, z), CHUNK, bd, be, REVERSE=reverse, START=first is not None, **how,
+        x, log_w, z, masks(CHUNK, x.device)[0], last if first is None else first.float().contiguous(), found, last, T, N, D, E,
+        *_strides(x, log_w, z), CHUNK, LEVELS, bd, be, BY_HEAD=log_w.dim() == 3, REVERSE=reverse, START=first is not None, **how,
     )  # fmt: skip
     return found, last
 
@@ -104,9 +104,9 @@ def _outputs(
     y = v.new_empty(B, T, N, E)
     scores = befores.new_empty((B * N, chunks, CHUNK, CHUNK) if save else (1,))
     bd, be, how = _tile("outputs", D, E, v.dtype)
-    _programs("forward").outputs[(B * N * chunks * -(-E // be),)](
-        r, k, v, log_w, befores, scores, y, T, N, D, E, CHUNK.bit_length() - 1,
-        *_strides(r, k, v, log_w), CHUNK, bd, be, SAVE=save, **how,
+    _programs("by_head" if log_w.dim() == 3 else "forward").outputs[(B * N * chunks * -(-E // be),)](
+        r, k, v, log_w, masks(CHUNK, v.device)[0], befores, scores, y, T, N, D, E,
+        *_strides(r, k, v, log_w), CHUNK, LEVELS, bd, be, SAVE=save, **how,
     )  # fmt: skip
     return y, scores
 
@@ -116,8 +116,8 @@ def _values(k: Tensor, v: Tensor, log_w: Tensor, scores: Tensor, dy: Tensor, aft
     dv = v.new_empty(B, T, N, E)
     bd, be, how = _tile("values", D, E, v.dtype)
     _programs("backward").values[(B * N * afters.shape[1] * -(-E // be),)](
-        k, log_w, scores, dy, afters, dv, T, N, D, E,
-        *_strides(k, log_w, dy), CHUNK, bd, be, **how,
+        k, log_w, masks(CHUNK, v.device)[0], scores, dy, afters, dv, T, N, D, E,
+        *_strides(k, log_w, dy), CHUNK, LEVELS, bd, be, BY_HEAD=log_w.dim() == 3, **how,
     )  # fmt: skip
     return dv
 
@@ -126,21 +126,24 @@ def _keys(
     r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, befores: Tensor, dy: Tensor, afters: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     B, T, N, D, E = *k.shape, v.shape[3]
-    dr, dk, dlog_w = (x.new_empty(B, T, N, D) for x in (r, k, log_w))
+    dr, dk = (x.new_empty(B, T, N, D) for x in (r, k))
     bd, be, how = _tile("keys", D, E, v.dtype)
-    _programs("backward").keys[(B * N * afters.shape[1] * -(-D // bd),)](
-        r, k, v, log_w, befores, dy, afters, dr, dk, dlog_w, T, N, D, E, CHUNK.bit_length() - 1,
-        *_strides(r, k, v, log_w, dy), CHUNK, bd, be, **how,
+    blocks = -(-D // bd)
+    by_head = log_w.dim() == 3
+    dlog_w = log_w.new_empty(B, T, N, blocks, dtype=torch.float32) if by_head else log_w.new_empty(B, T, N, D)
+    _programs("by_head" if by_head else "backward").keys[(B * N * afters.shape[1] * blocks,)](
+        r, k, v, log_w, *masks(CHUNK, v.device), befores, dy, afters, dr, dk, dlog_w, T, N, D, E,
+        *_strides(r, k, v, log_w, dy), CHUNK, LEVELS, bd, be, **how,
     )  # fmt: skip
-    return dr, dk, dlog_w
+    return dr, dk, dlog_w.sum(3).to(log_w.dtype) if by_head else dlog_w
 
 
 def _tile(name: str, d: int, e: int, kind: torch.dtype) -> tuple[int, int, dict[str, Any]]:
     """The block of a state a program takes, and how its products are computed."""
     most_d, most_e, compiled = TILES[name]
-    short = kind == torch.float16 or product_precision() == "tf32"
-    precision = {"HALF": kind == torch.bfloat16, "PRECISION": "tf32" if short else "tf32x3"}
-    return _block(d, most_d), _block(e, most_e), {**precision, **compiled}
+    if kind != torch.bfloat16:
+        most_d, most_e, compiled = 32, min(most_e, 64), {"num_warps": 4, "num_stages": 1}
+    return _block(d, most_d), _block(e, most_e), {"HALF": kind == torch.bfloat16, **compiled}
 
 
 def _stored(kind: torch.dtype) -> torch.dtype:
@@ -153,8 +156,8 @@ def _block(size: int, most: int) -> int:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """The tensor with neighbours along its last axis; other strides are free."""
-    return x if x.stride(3) == 1 else x.contiguous()
+    """The tensor with neighbours along its last axis; other strides are free, and so are those of ``(B, T, N)``."""
+    return x if x.dim() == 3 or x.stride(3) == 1 else x.contiguous()
 
 
 def _strides(*tensors: Tensor) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-"""What the Triton programs of the matrix scan share: sums of logarithms over segments of a chunk, and reads of a block.
+"""What the Triton programs of the matrix scan share: decays over segments of a chunk, and what the matrix units take.
 
+Logarithms are to the base 2. Which steps a sum runs over is a matrix of ones and zeros (`masks`), so that the matrix units add.
 Axes: i, j, s steps of a chunk; d and e the sides of a state.
 """
 
@@ -8,17 +9,27 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
-NEVER = tl.constexpr(
-    -1e30
-)  # stands for log 0: its exponential and those of its sums are 0, and 0 · NEVER is 0
+NEVER = tl.constexpr(-6e4)  # stands for log 0: 2^NEVER is 0 in float32, 0 · NEVER is 0, and float16 has it
+LOG2_E = tl.constexpr(1.4426950408889634)
+INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)  # without libdevice
 
 
 @triton.jit
 def log_decays(at, mask):
-    """log w of a block; NEVER for −∞. NaN stays."""
-    x = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    """log₂ w of a block; NEVER for −∞. NaN stays."""
+    x = tl.load(at, mask=mask, other=0.0).to(tl.float32) * LOG2_E
     return tl.where(x < NEVER, NEVER, x)
+
+
+@triton.jit
+def power(x):
+    """2^x; 0 below 2^−126, which saves half of its instructions."""
+    if INTERPRETED:
+        return tl.exp2(x)
+    else:
+        return libdevice.exp2(x)
 
 
 @triton.jit
@@ -28,28 +39,43 @@ def narrow(x, HALF: tl.constexpr):
 
 
 @triton.jit
-def summed(which, x, HALF: tl.constexpr):
-    """Σ_s which[i, s] x[s, d]: ``(i, d)`` in float32. bfloat16 products take x in two pieces, 16 bits of its fraction."""
-    ones = tl.where(which, 1.0, 0.0)
+def decays(ones, log_w, HALF: tl.constexpr):
+    """Products of w over the steps s where ones[i, s]: ``(i, d)``.
+
+    Beside bfloat16 the logarithms are rounded to float16: an error of 2^−12 |x| 2^−x, below that of the factors.
+    """
     if HALF:
-        high = x.to(tl.bfloat16)
-        low = (x - high.to(tl.float32)).to(tl.bfloat16)
-        total = tl.dot(ones.to(tl.bfloat16), low)
-        return tl.dot(ones.to(tl.bfloat16), high, total)
+        return power(tl.dot(ones.to(tl.float16), log_w.to(tl.float16)))
     else:
-        return tl.dot(ones, x, input_precision="tf32x3")
+        return power(tl.dot(ones.to(tl.float32), log_w, input_precision="tf32x3"))
 
 
 @triton.jit
-def segment(i, s, level):
-    """Which steps s lie between step i and the middle of its block of 2·2^level steps: after the middle up to i itself,
-    or after i up to the middle."""
-    right = ((i >> level) & 1) == 1
-    same = ((i ^ s) >> level) == 0
-    return same & ((right & (s <= i)) | ((right == 0) & (s > i)))
+def summed(ones, x, total, HALF: tl.constexpr):
+    """total + Σ_s ones[i, s] x[s, d]: ``(i, d)``."""
+    if HALF:
+        return tl.dot(ones.to(tl.bfloat16), x.to(tl.bfloat16), total)
+    else:
+        return tl.dot(ones.to(tl.float32), x, total, input_precision="tf32x3")
 
 
 @triton.jit
-def paired(i, j, level):
-    """Whether the steps lie in different halves of one block of 2·2^level steps."""
-    return ((i ^ j) >> level) == 1
+def since_start(log_w, C: tl.constexpr):
+    """w_1⋯w_i of decays by head: ``(C,)``."""
+    i, s = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return power(tl.sum(tl.where(s <= i, log_w[None, :], 0.0), 1))
+
+
+@triton.jit
+def until_end(log_w, C: tl.constexpr):
+    """w_{i+1}⋯w_C of decays by head: ``(C,)``."""
+    i, s = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return power(tl.sum(tl.where(s > i, log_w[None, :], 0.0), 1))
+
+
+@triton.jit
+def between(log_w, C: tl.constexpr, HALF: tl.constexpr):
+    """w_{j+1}⋯w_i of decays by head at ``(i, j)``; 0 above the diagonal."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    ones = tl.where(j <= i, 1.0, 0.0)
+    return tl.where(i >= j, decays(ones, tl.where(i > j, log_w[:, None], 0.0), HALF), 0.0)

@@ -6,14 +6,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from anaphora.kernels.matrix_scan.parts import log_decays, narrow, summed
+from anaphora.kernels.matrix_scan.parts import decays, log_decays, narrow, power, since_start, until_end
 
 
 @triton.jit
 def states(
-    X, G, Z, FIRST, S, LAST, T, N, D, E, xb, xt, xn, gb, gt, gn, zb, zt, zn,
-    C: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
-    REVERSE: tl.constexpr, START: tl.constexpr,
+    X, G, Z, M, FIRST, S, LAST, T, N, D, E, xb, xt, xn, gb, gt, gn, zb, zt, zn,
+    C: tl.constexpr, LEVELS: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr,
+    BY_HEAD: tl.constexpr, REVERSE: tl.constexpr, START: tl.constexpr,
+    HALF: tl.constexpr,
 ):  # fmt: skip
     """One block ``(BD, BE)`` of a state over all chunks: S ← w S + Σ_j (x_j ∘ w…) z_jᵀ.
 
@@ -26,10 +27,12 @@ def states(
     b, n = row // N, row % N
     d = (block // blocks_e) * BD + tl.arange(0, BD)
     e = (block % blocks_e) * BE + tl.arange(0, BE)
-    i, s = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks = tl.cdiv(T, C)
     inside = (d < D)[:, None] & (e < E)[None, :]
     at = d[:, None] * E + e[None, :]
+    square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)[None, :]
+    if not BY_HEAD:
+        ones = tl.load(M + (LEVELS if REVERSE else LEVELS + 1) * C * C + square)
     state = tl.zeros((BD, BE), tl.float32)
     if START:
         state += tl.load(FIRST + row * D * E + at, mask=inside, other=0.0)
@@ -41,8 +44,14 @@ def states(
         live_e = (t < T)[:, None] & (e < E)[None, :]
         x = tl.load(X + b * xb + n * xn + t[:, None] * xt + d[None, :], mask=live_d, other=0.0)
         z = tl.load(Z + b * zb + n * zn + t[:, None] * zt + e[None, :], mask=live_e, other=0.0)
-        log_w = log_decays(G + b * gb + n * gn + t[:, None] * gt + d[None, :], live_d)
-        x = x.to(tl.float32) * tl.exp(summed(s <= i if REVERSE else s > i, log_w, HALF))
-        state *= tl.exp(tl.sum(log_w, 0))[:, None]
-        state = tl.dot(tl.trans(narrow(x, HALF)), narrow(z, HALF), state, input_precision=PRECISION)
+        if BY_HEAD:
+            log_w = log_decays(G + b * gb + n * gn + t * gt, t < T)
+            decay = (since_start(log_w, C) if REVERSE else until_end(log_w, C))[:, None]
+            state *= power(tl.sum(log_w, 0))
+        else:
+            log_w = log_decays(G + b * gb + n * gn + t[:, None] * gt + d[None, :], live_d)
+            decay = decays(ones, log_w, HALF)
+            state *= power(tl.sum(log_w, 0))[:, None]
+        x = narrow(x.to(tl.float32) * decay, HALF)
+        state = tl.dot(tl.trans(x), narrow(z, HALF), state, input_precision="tf32x3")
     tl.store(LAST + row * D * E + at, state, mask=inside)

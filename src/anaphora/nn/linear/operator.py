@@ -8,7 +8,7 @@ gated linear attention (w per channel), the delta rule (a = k, b = −βk) and R
 
 Decays multiply; here the logarithms of the steps between two places are summed directly, never as the difference of two long
 sums, so that decays of exactly 0 (log w = −∞) and near 1 are both exact. States are float32 or float64. On a GPU, cases
-without a and b whose decays are by channel run as fused kernels (`kernels.matrix_scan`).
+without a and b run as fused kernels (`kernels.matrix_scan`).
 
 Axes: B batch, T time, N heads, D and E the sides of a state; G chunks of C steps.
 """

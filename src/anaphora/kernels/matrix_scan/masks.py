@@ -1,0 +1,37 @@
+"""Which steps of a chunk a sum of logarithms runs over."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+
+def masks(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ones and zeros ``(levels + 2, chunk, chunk)`` in float16 and in bfloat16.
+
+    ``[level, i, s]``: whether step s lies between step i and the middle of its block of 2·2^level steps (after the middle up
+    to i itself, or after i up to the middle); then s ≤ i, and s > i.
+    """
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return _made(chunk, device)  # what a graph allocates is the graph's own
+    return _kept(chunk, device)
+
+
+@cache
+def _kept(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    made = _made(chunk, device)
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()  # other streams will read it
+    return made
+
+
+def _made(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    i, s = torch.arange(chunk, device=device)[:, None], torch.arange(chunk, device=device)
+    found = []
+    for level in range(chunk.bit_length() - 1):
+        right = ((i >> level) & 1).bool()
+        found.append((((i ^ s) >> level) == 0) & torch.where(right, s <= i, s > i))
+    table = torch.stack([*found, s <= i, s > i])
+    return table.half(), table.bfloat16()
