@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 import warnings
@@ -14,52 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from export_cases import BASE, MGU, SIZES, WORDS, labelled, sentences, tagged
 
 import anaphora as an
 from anaphora.cli.main import run
 from anaphora.models.classical.ngram import NGram
 from anaphora.models.embeddings import formats
-from anaphora.nn.recurrent_scan import scanned_layers
+from anaphora.nn.exporting import scanned_layers
 from anaphora.tasks.exporting.graph import NEEDED
-
-WORDS = ["good", "bad", "fine", "dull", "old", "new", "cat", "dog", "film", "story"]
-BASE: dict[str, Any] = {
-    "steps": 4,
-    "batch_tokens": 128,
-    "device": "cpu",
-    "valid_every": 100,
-    "save_every": 100,
-}
-SIZES = {"hidden": 8, "embedding": 6}
-
-
-def sentences(count: int, *, seed: int = 0, longest: int = 12) -> list[str]:
-    draw = random.Random(f"sentences {seed}")
-    return [" ".join(draw.choices([*WORDS, "unseen"], k=1 + draw.randrange(longest))) for _ in range(count)]
-
-
-def labelled(count: int, *, seed: int = 0) -> list[tuple[str, str]]:
-    return [(text, "abc"[len(text) % 3]) for text in sentences(count, seed=seed)]
-
-
-def tagged(count: int, *, seed: int = 0) -> list[tuple[list[str], list[str]]]:
-    texts = [text.split() for text in sentences(count, seed=seed)]
-    return [(words, ["B-X" if word in WORDS[:3] else "O" for word in words]) for words in texts]
-
-
-class MGU(an.nn.Cell):
-    """Minimal gated unit, Zhou et al. 2016: a cell that ONNX has no node for."""
-
-    state = ("h",)
-
-    def setup(self, inputs: int, hidden: int) -> None:
-        self.f = an.nn.Affine(inputs, hidden, hidden)
-        self.g = an.nn.Affine(inputs, hidden, hidden)
-
-    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-        f = torch.sigmoid(self.f(x, h))
-        return (1 - f) * h + f * torch.tanh(self.g(x, f * h))
-
 
 # ------------------------------------------------------------------ layers as loops
 
@@ -85,7 +46,7 @@ def scan_by_hand(body: Any, carry: Any, given: Any, *, dim: int) -> tuple[Any, t
 def test_a_layer_as_a_loop_gives_the_same(
     recurrent: an.nn.Recurrent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anaphora.nn.recurrent_scan.scan", scan_by_hand)  # torch's own compiles, for seconds
+    monkeypatch.setattr("anaphora.nn.exporting.scan", scan_by_hand)  # torch's own compiles, for seconds
     recurrent.eval()
     x, lengths = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(1)), torch.tensor([6, 1, 4, 0])
     with torch.no_grad():
@@ -301,6 +262,6 @@ def test_the_runtime_imports_no_torch_and_refuses_changed_files(small: Path, tmp
 def test_what_cannot_be_exported_is_a_sentence(small: Path, tmp_path: Path) -> None:
     with pytest.raises(an.AnaphoraError, match="table of weights"):
         an.load(small / "ngrams").export(tmp_path / "x")
-    with pytest.raises(an.AnaphoraError, match="cannot be exported to ONNX yet"):
+    with pytest.raises(an.AnaphoraError, match="cannot be exported to ONNX"):
         an.LanguageModel("ngram", order=2).fit(["a b c\n"] * 4, valid=["a b"]).export(tmp_path / "x")
     assert not list(tmp_path.iterdir())

@@ -43,7 +43,7 @@ class WindowBody(nn.Module):
 
     def read(self, symbols: Tensor, carried: Tensor | None = None) -> Reading:
         if carried is None:
-            carried = self.start(len(symbols))
+            carried = self.start(symbols.shape[0])
         together = torch.cat((carried, symbols), 1)
         x = self.embedding(together)
         if self.training and self.word_dropout:

@@ -111,7 +111,7 @@ class PatchEncoder(nn.Module):
         """picture ``(batch, rows, columns, channels)``; lengths are its rows, which all have."""
         x = self.embedding(squares(picture, self.patch).flatten(1, 2))
         if self.first is not None:
-            x = torch.cat((self.first.expand(len(x), 1, -1).to(x.dtype), x), 1)
+            x = torch.cat((self.first.expand(x.shape[0], 1, -1).to(x.dtype), x), 1)
         states = self.stack(self.dropout(self.positions(x)))
         return Memory(states, torch.ones(states.shape[:2], dtype=torch.bool, device=states.device))
 

@@ -101,7 +101,7 @@ class OwnScores(nn.Module):
         self.module, self.outputs = module, outputs
 
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
-        return checked(self.module(source, lengths), (len(source), self.outputs), self.module)
+        return checked(self.module(source, lengths), (source.shape[0], self.outputs), self.module)
 
 
 class OwnTagger(Tagger):
@@ -196,7 +196,7 @@ class OwnReader(nn.Module):
         encode: Any = self.module.encode
         places = -1 if self.pictures else source.shape[1]
         found = encode(source) if self.pictures else encode(source, lengths)
-        states = checked(found, (len(source), places, -1), self.module)
+        states = checked(found, (source.shape[0], places, -1), self.module)
         if lengths is None or self.pictures:
             return Memory(states, states.new_ones(states.shape[:2], dtype=torch.bool))
         return Memory(states, masks.padding(lengths, places))
@@ -266,7 +266,7 @@ class OwnFrames(CTCModel):
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         found: Any = self.encoder(x, lengths)
         places = -1 if isinstance(found, tuple) else x.shape[1]
-        scores = checked(found, (len(x), places, self.symbols), self.encoder)
+        scores = checked(found, (x.shape[0], places, self.symbols), self.encoder)
         return scores, (found[1] if isinstance(found, tuple) else lengths)
 
 
@@ -284,7 +284,7 @@ class OwnForecast(nn.Module):
     def forward(self, x: Tensor, future: Tensor, lengths: Tensor | None = None) -> Tensor:
         """As `Forecaster.forward`; columns known in advance are seen in the window alone."""
         steps = x.shape[1] if self.aligned else self.horizon
-        out = checked(self.module(x, lengths), (len(x), steps, self.targets), self.module)
+        out = checked(self.module(x, lengths), (x.shape[0], steps, self.targets), self.module)
         return out.unsqueeze(2 if self.aligned else 1)
 
 
@@ -297,4 +297,4 @@ class OwnAnswers(nn.Module):
 
     def forward(self, images: Tensor, which: Tensor, question: Tensor, lengths: Tensor) -> Tensor:
         scores = self.module(images[which], question, lengths)
-        return checked(scores, (len(question), self.output.symbols), self.module)
+        return checked(scores, (question.shape[0], self.output.symbols), self.module)

@@ -20,7 +20,7 @@ class LastState(nn.Module):
             directions = memory.annotations.shape[-1] // states.shape[-1]
             return torch.cat(states[-directions:].unbind(0), -1)
         end = memory.mask.sum(1) - 1
-        return memory.annotations[torch.arange(len(end), device=end.device), end]
+        return memory.annotations[torch.arange(end.shape[0], device=end.device), end]
 
 
 class FirstState(nn.Module):

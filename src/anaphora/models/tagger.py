@@ -11,8 +11,8 @@ from anaphora.kernels.crf.paths import viterbi
 from anaphora.nn import CRF
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.exporting import scanning
 from anaphora.nn.recurrent import Recurrent
-from anaphora.nn.recurrent_scan import scanning
 
 
 class RecurrentSpelling(nn.Module):

@@ -60,7 +60,7 @@ class GaussianWrite(GaussianRead):
     def write(self, h: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
         """h ``(batch, states)`` -> what is added to a canvas ``(batch, rows, columns, channels)``, and where ``(batch, 3)``."""
         down, across, strength, window = self.filters(h, rows, columns)
-        patch = self.ink(h).view(len(h), self.patch, self.patch, -1) / strength[:, None, None, None]
+        patch = self.ink(h).view(h.shape[0], self.patch, self.patch, -1) / strength[:, None, None, None]
         return filtered(patch, down.transpose(1, 2), across.transpose(1, 2)), window
 
 
@@ -81,7 +81,7 @@ class DrawReader(nn.Module):
 
     def forward(self, picture: Tensor) -> Looks:
         """picture ``(batch, rows, columns, channels)``."""
-        h, c = (picture.new_zeros(len(picture), self.hidden) for _ in range(2))
+        h, c = (picture.new_zeros(picture.shape[0], self.hidden) for _ in range(2))
         states, windows = [], []
         for _ in range(self.looks):
             patch, window = self.read(picture, h)

@@ -66,7 +66,7 @@ class Glimpses(nn.Module):
 
     def forward(self, picture: Tensor) -> Looks:
         """picture ``(batch, rows, columns, channels)``."""
-        batch, dtype = len(picture), picture.dtype
+        batch, dtype = picture.shape[0], picture.dtype
         h, c = (picture.new_zeros(batch, self.hidden) for _ in range(2))
         place = picture.new_zeros(batch, 2)
         log_prob = baseline = picture.new_zeros(batch)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.grid import skewed
 from anaphora.kernels.grid.native import Directions
 from anaphora.kernels.grid.waves import grid_states
 from anaphora.nn import inside
+from anaphora.nn.exporting import loop, scanning
 
 _CORNERS: dict[int, Directions] = {
     1: ((False, False),),
@@ -61,7 +63,10 @@ class GridLSTM(nn.Module):
             raise ValueError(
                 f"GridLSTM: x must be (batch, rows, columns, {self.inputs}), got {tuple(x.shape)}."
             )
-        states = grid_states(x, self.weight, self.bias, self.recurrent, self.directions)
+        if scanning():
+            states = self._looped(x)
+        else:
+            states = grid_states(x, self.weight, self.bias, self.recurrent, self.directions)
         ends = torch.stack(
             [
                 states[:, 0 if bottom else -1, 0 if right else -1, k]
@@ -71,6 +76,16 @@ class GridLSTM(nn.Module):
         states = states.flatten(3)
         inside.note(self, "states", states.flatten(1, 2))
         return states, ends
+
+    def _looped(self, x: Tensor) -> Tensor:
+        """The states as an exported graph computes them: one loop over the anti-diagonals."""
+        pre, there = skewed.skewed(x, self.weight, self.bias, self.directions)
+        weights = torch.cat(self.recurrent.unbind(1), -1).transpose(1, 2).unsqueeze(1)
+        nothing = torch.zeros_like(pre[0, ..., : self.hidden])
+        _, states = loop(
+            lambda before, here: skewed.advance(before, here, weights), (nothing, nothing), (pre, there)
+        )
+        return skewed.as_picture(states, x.shape[2], self.directions)
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, {self.hidden}, directions={len(self.directions)}"

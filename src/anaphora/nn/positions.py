@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import DataError
+from anaphora.nn.exporting import scanning
 
 _FIRST_PLACES = 256  # tables start this long, so that decoding step by step seldom has to extend them
 
@@ -46,6 +47,9 @@ class Sinusoidal(nn.Module):
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
+        if scanning():
+            angles = _angles(x.shape[-2], self.width, self.base, offset)
+            return x + torch.stack((angles.sin(), angles.cos()), -1).flatten(-2).to(x.dtype)
         return x + self.table(offset + x.shape[-2], x)[offset:]
 
 
@@ -74,7 +78,7 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
         end, maximum = offset + x.shape[-2], self.weight.shape[0]
-        if end > maximum:
+        if not scanning() and end > maximum:
             raise TooLongError(
                 f"Learned positions end at {maximum}, but the sequence has {end} places: shorten it or train with "
                 f"a larger maximum (Sinusoidal positions have none)"
@@ -118,6 +122,9 @@ class Rotary(nn.Module):
             raise ValueError(
                 f"Rotary positions turn pairs of features, so heads must have even width, not {width}"
             )
+        if scanning():
+            angles = _angles(x.shape[-2], width, self.base, offset)
+            return rotated(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
         cos, sin = self._cos_sin(offset + x.shape[-2], width, x)
         return rotated(x, cos[offset:], sin[offset:])
 
@@ -166,6 +173,6 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + between[: heads - power]
 
 
-def _angles(length: int, width: int, base: float) -> Tensor:
-    """p / base^(2i/width) for p < length, i < width/2, in double precision: ``(length, width/2)``."""
-    return torch.arange(length, dtype=torch.float64)[:, None] * rotary_rates(width, base)
+def _angles(length: int, width: int, base: float, first: int = 0) -> Tensor:
+    """p / base^(2i/width) for ``length`` places p from ``first`` on, i < width/2, in double precision: ``(length, width/2)``."""
+    return torch.arange(first, first + length, dtype=torch.float64)[:, None] * rotary_rates(width, base)

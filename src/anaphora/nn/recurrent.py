@@ -15,7 +15,9 @@ from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
+from anaphora.nn.exporting import scanning
 from anaphora.nn.recurrent_explain import Choice, Explanation
+from anaphora.nn.recurrent_nodes import node_layer
 from anaphora.nn.recurrent_operator import number_of, opaque, run_operator
 from anaphora.nn.recurrent_run import (
     entering,
@@ -25,7 +27,7 @@ from anaphora.nn.recurrent_run import (
     transformed,
     weights_of,
 )
-from anaphora.nn.recurrent_scan import scan_layer, scanning
+from anaphora.nn.recurrent_scan import scan_layer
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
 from anaphora.nn.recurrent_stepping import Stepping
 
@@ -182,7 +184,7 @@ class Recurrent(Stepping):
             else:
                 pairs = zip(runs, self._numbers[layer * self.directions :], strict=False)
                 if scanning():
-                    results = [scan_layer(run) for run, _ in pairs]
+                    results = node_layer(runs) or [scan_layer(run) for run in runs]
                 else:
                     results = [run_operator(run, n) if opaque() else run_layer(run) for run, n in pairs]
                 y = results[0][0] if len(results) == 1 else torch.cat([y for y, _ in results], -1)

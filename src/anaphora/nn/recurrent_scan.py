@@ -6,34 +6,12 @@ one ``Scan`` node of ONNX.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
 import torch
 from torch import Tensor
-from torch._higher_order_ops.scan import scan
-from torch.compiler import is_dynamo_compiling
 
 from anaphora.kernels.recurrence.backends.base import LayerRun, Result, States
+from anaphora.nn.exporting import loop
 from anaphora.nn.recurrent_step import LayerStep
-
-_scanning: ContextVar[bool] = ContextVar("scanning", default=False)
-
-
-def scanning() -> bool:
-    """Whether layers are to be loops here; never in a program that torch compiles."""
-    return not is_dynamo_compiling() and _scanning.get()
-
-
-@contextmanager
-def scanned_layers() -> Iterator[None]:
-    """Inside, every `Recurrent` runs as a ``scan``."""
-    token = _scanning.set(True)
-    try:
-        yield
-    finally:
-        _scanning.reset(token)
 
 
 def scan_layer(run: LayerRun) -> Result:
@@ -54,15 +32,14 @@ def scan_layer(run: LayerRun) -> Result:
         x, real = x.flip(0), real.flip(0)
     zones = step.keep if step.zoneout == "mean" else (0.0,) * len(run.initial)
 
-    def one(states: States, given: tuple[Tensor, Tensor]) -> tuple[States, Tensor]:
+    def one(states: States, given: States) -> tuple[States, Tensor]:
         x_t, there = given[0], given[1].unsqueeze(-1)
         new = step.cell.advance(x_t, states)
         new = tuple(n + p * (s - n) if p else n for p, s, n in zip(zones, states, new, strict=True))
         kept = tuple(torch.where(there, n, s) for n, s in zip(new, states, strict=True))
         return kept, torch.where(there, new[0], torch.zeros_like(new[0]))
 
-    first = tuple(state.clone() for state in run.initial)
-    last, y = scan(one, first, (x, real), dim=0)
+    last, y = loop(one, tuple(run.initial), (x, real))
     if run.reverse:
         y = y.flip(0)
-    return y.transpose(0, 1), tuple(last)
+    return y.transpose(0, 1), last

@@ -136,4 +136,4 @@ def _coordinates(x: Tensor) -> Tensor:
         for size in x.shape[-2:]
     )
     grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
-    return grid.expand(len(x), -1, -1, -1)
+    return grid.expand(x.shape[0], -1, -1, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,28 @@ import numpy as np
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import clause, parse_json, read_bytes
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "export.json"
 LARGEST = 1 << 26
 """Bytes of the manifest; that of a tagger holds a table of its tags."""
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the manifest says of a graph: for each input its axes (names, numbers where fixed) and its type, its outputs,
+    and the inputs that stay the same from step to step."""
+
+    inputs: dict[str, tuple[str | int, ...]]
+    types: dict[str, str]
+    outputs: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Described:
+        inputs = {str(name): tuple(axes) for name, axes in given["inputs"].items()}
+        types = {str(name): str(given["types"][name]) for name in inputs}
+        return cls(inputs, types, tuple(map(str, given["outputs"])), tuple(map(str, given["kept"])))
 
 
 @dataclass(frozen=True)
@@ -25,7 +44,7 @@ class Exported:
     path: Path
     task: str
     preset: str
-    outputs: tuple[str, ...]
+    graphs: dict[str, Described]
     facts: dict[str, Any]
     files: dict[str, bytes]
 
@@ -54,14 +73,15 @@ def read_folder(folder: str | Path) -> Exported:
     try:
         if given["format"] != FORMAT:
             raise RunError(
-                f"{path} has format {given['format']!r}, this version reads {FORMAT}; upgrade Anaphora."
+                f"{path} has format {given['format']!r}, this version reads {FORMAT}; export the run again with it."
             )
         files = {
             str(name): _verified(path / Path(str(name)).name, str(digest))
             for name, digest in given["files"].items()
         }
+        graphs = {str(name): Described.of(one) for name, one in given["graphs"].items()}
         facts = dict(given["facts"])
-        return Exported(path, str(given["task"]), str(given["preset"]), tuple(given["outputs"]), facts, files)
+        return Exported(path, str(given["task"]), str(given["preset"]), graphs, facts, files)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{path / MANIFEST} is not an export's ({error}); export the run again.") from None
 
@@ -77,9 +97,9 @@ def _verified(path: Path, digest: str) -> bytes:
 
 
 class Session:
-    """A graph that runs on the CPU: ``session(symbols=…, lengths=…)`` gives its first output."""
+    """A graph that runs on the CPU: ``session(symbols=…, lengths=…)`` gives its outputs by name."""
 
-    def __init__(self, exported: Exported, *, threads: int = 0):
+    def __init__(self, exported: Exported, graph: str = "model", *, threads: int = 0):
         try:
             import onnxruntime
         except ModuleNotFoundError:
@@ -88,14 +108,15 @@ class Session:
             ) from None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
+        options.log_severity_level = 3  # errors are raised as well
         try:
+            self.described = exported.graphs[graph]
             self._session = onnxruntime.InferenceSession(
-                exported.files["model.onnx"], options, providers=["CPUExecutionProvider"]
+                exported.files[f"{graph}.onnx"], options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime has no base class of its own for what it cannot read
             raise exported.damaged(error) from None
-        self._outputs = list(exported.outputs)
 
-    def __call__(self, **inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = self._session.run(self._outputs, inputs)[0]
-        return found
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        outputs = self.described.outputs
+        return dict(zip(outputs, self._session.run(list(outputs), inputs), strict=True))

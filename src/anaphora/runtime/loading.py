@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from anaphora.errors import RunError
+from anaphora.runtime.answerer import Answerer
 from anaphora.runtime.classifier import Classifier
+from anaphora.runtime.embedder import Embedder
 from anaphora.runtime.folder import read_folder
 from anaphora.runtime.tagger import Tagger
 
-TASKS: dict[str, type[Classifier] | type[Tagger]] = {"classify": Classifier, "tag": Tagger}
+TASKS: dict[str, Any] = {"answer": Answerer, "classify": Classifier, "embed": Embedder, "tag": Tagger}
 
 
-def load(folder: str | Path, *, threads: int = 0) -> Classifier | Tagger:
+def load(folder: str | Path, *, threads: int = 0) -> Any:
     """The model that ``anaphora export RUN --to onnx`` wrote to ``folder``; ``threads`` 0 uses every core.
 
     Raises a `RunError` where the folder holds no export, a damaged one, or one of a task that this version cannot run.

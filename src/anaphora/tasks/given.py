@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.roles import choose_input
 from anaphora.data.sources.table import Table
@@ -96,10 +94,3 @@ def named_when_not_finite(
             except NotANumberError:
                 raise NotFiniteError(f"input {number}") from error
         raise
-
-
-def given_picture(picture: Any, number: int, size: Size) -> Pixels:
-    """The pixels of input ``number``, a path or an array."""
-    if isinstance(picture, str | Path):
-        return read_picture(picture, size=size)
-    return as_picture(picture, f"input {number}", size=size)

@@ -14,6 +14,7 @@ from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.attention.local import local_scaled_dot
 from anaphora.nn.attention.scaled_dot import scaled_dot
+from anaphora.nn.exporting import scanning
 from anaphora.nn.positions import Alibi, Rotary
 
 
@@ -187,6 +188,7 @@ class MultiHead(nn.Module):
         if (
             weights
             or inside.recording()
+            or scanning()
             or isinstance(self.positions, Alibi)
             or (mask is not None and mask.dim() == 3)
         ):

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from anaphora.nn.attention import masks
+from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
 
 _CHUNK = 16  # steps whose states exist at the same time
@@ -70,6 +71,8 @@ def selective_scan(
     """
     kind, outputs = state.dtype, []
     rate = rate.to(kind)
+    if scanning():
+        return _looped(tuple(x.to(kind).transpose(0, 1) for x in (u, delta, b, c)), rate, state)
     recompute = torch.is_grad_enabled() and u.shape[1] > _CHUNK
     for at in range(0, u.shape[1], _CHUNK):
         some = [x.narrow(1, at, min(_CHUNK, u.shape[1] - at)).to(kind) for x in (u, delta, b, c)]
@@ -80,6 +83,18 @@ def selective_scan(
         )
         outputs.append(y)
     return torch.cat(outputs, 1).to(u.dtype), state
+
+
+def _looped(given: States, rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """One step after the other, everything ``(T, B, …)``, as an exported graph has it."""
+
+    def step(states: States, here: States) -> tuple[States, Tensor]:
+        u, delta, b, c = here
+        h = (delta[..., None] * rate).exp() * states[0] + (delta * u)[..., None] * b[:, None]
+        return (h,), (h * c[:, None]).sum(-1)
+
+    (last,), y = loop(step, (state,), given)
+    return y.transpose(0, 1), last
 
 
 def _chunk(some: list[Tensor], rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

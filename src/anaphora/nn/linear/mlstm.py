@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.nn.attention import masks
+from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States, rms
 
 
@@ -74,7 +75,16 @@ class MLSTM(LinearLayer):
 
 def _largest(write: Tensor, keep: Tensor, before: Tensor) -> Tensor:
     """m_t = max(keep_t + m_{t−1}, write_t) for all steps, ``(B, T, N)``; it only scales, so it has no gradient."""
+    if scanning():
+        given = (keep.transpose(0, 1), write.transpose(0, 1))
+        return loop(_larger, (before,), given)[1].transpose(0, 1)
     with torch.no_grad():
         kept = keep.double().cumsum(1)
         highest = (write.double() - kept).cummax(1).values
         return (kept + torch.maximum(highest, before.double()[:, None])).to(write.dtype)
+
+
+def _larger(before: States, here: States) -> tuple[States, Tensor]:
+    """One step of `_largest`."""
+    largest = torch.maximum(here[0] + before[0], here[1])
+    return (largest,), largest.clone()

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels import matrix_scan as fused
+from anaphora.nn.exporting import loop, scanning
 
 BY_HEAD, BY_CHANNEL = 64, 16  # steps of a chunk: decays by channel need C·C·D numbers of each
 
@@ -52,6 +53,8 @@ def matrix_scan(
     if state is None:
         state = v.new_zeros(v.shape[0], v.shape[2], k.shape[3], v.shape[3], dtype=kind)
     given = [None if x is None else x.to(kind) for x in (r, k, v, log_w, a, b)]
+    if scanning():
+        return _looped([None if x is None else x.transpose(0, 1) for x in given], state.to(kind))
     if time == 1:
         first = [None if x is None else x[:, 0] for x in given]
         y, state = matrix_step(*first, state=state.to(kind))  # type: ignore[arg-type]
@@ -61,6 +64,20 @@ def matrix_scan(
     r, k, v, log_w, a, b = (None if x is None else _chunks(x, size) for x in given)  # type: ignore[assignment]
     y, state = _run(r, k, v, log_w, a, b, state.to(kind))
     return y.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :time].to(dtype), state
+
+
+def _looped(given: list[Tensor | None], state: Tensor) -> tuple[Tensor, Tensor]:
+    """One step after the other, everything ``(T, B, …)``, as an exported graph has it."""
+    there = [x is not None for x in given]
+
+    def step(states: tuple[Tensor, ...], here: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+        values = iter(here)
+        r, k, v, log_w, a, b = (next(values) if found else None for found in there)
+        y, new = matrix_step(r, k, v, log_w, a, b, state=states[0])  # type: ignore[arg-type]
+        return (new,), y
+
+    (last,), y = loop(step, (state,), tuple(x for x in given if x is not None))
+    return y.transpose(0, 1), last
 
 
 def matrix_step(

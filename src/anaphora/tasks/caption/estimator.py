@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from torch import Tensor
 
 from anaphora.data.pictures import Pixels
+from anaphora.data.pictures_asked import given_picture
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
@@ -24,7 +25,7 @@ from anaphora.tasks.caption.metrics import caption_scores, captions_judged, name
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
-from anaphora.tasks.given import given_picture, named_when_not_finite
+from anaphora.tasks.given import named_when_not_finite
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer

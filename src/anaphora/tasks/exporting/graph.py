@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
-from anaphora.nn.recurrent_scan import scanned_layers
+from anaphora.nn.exporting import scanned_layers
+from anaphora.nn.recurrent_nodes import prepare_nodes
 
 OPSET = 20
 TRACED = (3, 7)
@@ -31,12 +32,31 @@ NEEDED = ("onnx", "onnxscript", "onnxruntime")
 @dataclass(frozen=True)
 class Graph:
     """What becomes a graph: ``make(batch, length)`` gives inputs by name, ``axes`` names each of their axes ("" for one
-    of fixed size)."""
+    of fixed size); ``kept`` are inputs that stay the same from step to step for as long as their item does."""
 
     module: nn.Module
     make: Callable[[int, int], dict[str, Tensor]]
     axes: Mapping[str, tuple[str, ...]]
     outputs: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """For the runtime: the axes of each input, numbers where they are fixed, and the names of the outputs."""
+        given = self.make(*TRACED)
+        inputs = {
+            name: [axis or size for axis, size in zip(self.axes[name], value.shape, strict=True)]
+            for name, value in given.items()
+        }
+        kinds = {name: str(value.dtype).removeprefix("torch.") for name, value in given.items()}
+        return {"inputs": inputs, "types": kinds, "outputs": list(self.outputs), "kept": list(self.kept)}
+
+
+@dataclass(frozen=True)
+class Export:
+    """The graphs of a model by name, and what the runtime has to know besides them."""
+
+    graphs: Mapping[str, Graph]
+    facts: dict[str, Any]
 
 
 def require_packages() -> None:
@@ -56,40 +76,69 @@ def write_graph(graph: Graph, path: Path) -> None:
     shapes = tuple(
         {place: dims[axis] for place, axis in enumerate(graph.axes[name]) if axis} for name in given
     )
+    called = _Called(module)
     with torch.no_grad(), scanned_layers(), _quiet():
         try:
             program = torch.onnx.export(
-                module,
+                called,
                 tuple(given.values()),
                 dynamo=True,
-                dynamic_shapes=shapes,
+                dynamic_shapes=(shapes,),
                 input_names=list(given),
                 output_names=list(graph.outputs),
                 opset_version=OPSET,
                 verbose=False,
             )
         except Exception as error:  # the exporter raises errors of many kinds for what it cannot translate
-            reason = next(
-                (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
-            )
             raise AnaphoraError(
-                f"this model cannot be exported to ONNX ({reason[:200]}); a part of it has no counterpart there."
+                f"this model cannot be exported to ONNX ({_reason(error)}); a part of it has no counterpart there."
             ) from error
         assert program is not None
         program.save(str(path), external_data=False)
     _check(graph, module, path)
 
 
+class _Called(nn.Module):
+    """The module with any number of tensors, so that each has its own axes."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *given: Tensor) -> Any:
+        return self.module(*given)
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what went wrong first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:200]
+
+
 @torch.no_grad()
 def _check(graph: Graph, module: nn.Module, path: Path) -> None:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # what it cannot run is raised as well
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has no base class of its own for what it cannot read
+        raise AnaphoraError(
+            f"onnxruntime cannot read the exported graph ({_reason(error)}); nothing was kept."
+        ) from error
     for batch, length in CHECKED:
         given = graph.make(batch, length)
         wanted = module(*given.values())
         expected = [one.numpy() for one in (wanted if isinstance(wanted, tuple) else (wanted,))]
-        found = session.run(list(graph.outputs), {name: value.numpy() for name, value in given.items()})
+        try:
+            found = session.run(list(graph.outputs), {name: value.numpy() for name, value in given.items()})
+        except Exception as error:  # onnxruntime has no base class of its own for what it cannot run
+            raise AnaphoraError(
+                f"the exported graph does not run with batch {batch} and length {length} ({_reason(error)}); nothing was kept."
+            ) from error
         for name, mine, theirs in zip(graph.outputs, expected, found, strict=True):
             close = mine.shape == theirs.shape and np.allclose(mine, theirs, rtol=TOLERANCE, atol=TOLERANCE)
             if not close:
@@ -116,4 +165,5 @@ def _quiet() -> Iterator[None]:
 def on_cpu(module: Any) -> nn.Module:
     """A copy in evaluation mode on the CPU in float32; the model itself stays where it is."""
     found: nn.Module = copy.deepcopy(module).cpu().float().eval()
+    prepare_nodes(found)
     return found

@@ -6,43 +6,47 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
-from anaphora.tasks.exporting.graph import require_packages, write_graph
-from anaphora.tasks.exporting.networks import GRAPHS
+from anaphora.tasks.exporting.graph import Export, require_packages, write_graph
+from anaphora.tasks.exporting.reading import (
+    answerer_export,
+    classifier_export,
+    embedder_export,
+    tagger_export,
+)
 from anaphora.training.run import RunFolder
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "export.json"
 
 
 def write(m: Any, place: Path) -> None:
-    """A folder with ``model.onnx``, what was learnt besides weights, and ``export.json``, which names them all."""
-    make = GRAPHS.get(m.command)
-    if make is None:
-        known = ", ".join(sorted(GRAPHS))
+    """A folder with a graph or several, what was learnt besides weights, and ``export.json``, which names them all."""
+    if m.command not in EXPORTS:
         raise AnaphoraError(
-            f"a {type(m).__name__} cannot be exported to ONNX yet; the tasks that can are {known}."
+            f"a {type(m).__name__} cannot be exported to ONNX; the tasks are {', '.join(EXPORTS)}."
         )
     require_packages()
-    graph, facts = make(m)
+    made = EXPORTS[m.command](m)
     with tempfile.TemporaryDirectory(prefix=".tmp-", dir=place.parent) as name:
         folder = Path(name) / "export"
         folder.mkdir()
-        write_graph(graph, folder / "model.onnx")
+        for key, graph in made.graphs.items():
+            write_graph(graph, folder / f"{key}.onnx")
         m._write_learnt(RunFolder(folder))
         manifest = {
             "format": FORMAT,
             "anaphora": __version__,
             "task": m.command,
             "preset": str(m.settings_.model),
-            "inputs": {key: list(axes) for key, axes in graph.axes.items()},
-            "outputs": list(graph.outputs),
-            "facts": facts,
+            "graphs": {key: graph.describe() for key, graph in made.graphs.items()},
+            "facts": made.facts,
             "files": {
                 one.name: hashlib.sha256(read_bytes(one)).hexdigest() for one in sorted(folder.iterdir())
             },
@@ -55,3 +59,11 @@ def write(m: Any, place: Path) -> None:
         if place.exists():
             shutil.rmtree(place) if place.is_dir() else place.unlink()
         folder.rename(place)
+
+
+EXPORTS: dict[str, Callable[[Any], Export]] = {
+    "classify": classifier_export,
+    "tag": tagger_export,
+    "embed": embedder_export,
+    "answer": answerer_export,
+}

@@ -1,0 +1,55 @@
+"""What classifiers and embedders share: inputs read as in training, and outputs in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
+from anaphora.data.labelled_rows import Input, in_order, padded, together
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError
+from anaphora.files import parse_json
+from anaphora.runtime.folder import Exported, Session
+from anaphora.runtime.given import check_finite, given_list
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class SequenceReader:
+    """A graph whose inputs are whole sequences: texts by a tokenizer, vectors or pictures by their mean and scale."""
+
+    def __init__(self, exported: Exported, *, threads: int = 0):
+        self.preset = exported.preset
+        try:
+            learnt = parse_json(exported.text("learnt.json"))
+            self.inputs: TextInputs | VectorInputs
+            if learnt["inputs"]["kind"] == "vectors":
+                self.inputs = VectorInputs.from_json(learnt["inputs"])
+            else:
+                tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
+                self.inputs = TextInputs.from_json(tokenizer, learnt["inputs"])
+            self._longest, self._outputs = (int(exported.facts[key]) for key in ("max_tokens", "outputs"))
+            self._scan = str(exported.facts.get("scan", "rows"))
+            self._take(learnt, exported.facts)
+        except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
+            raise exported.damaged(error) from None
+        self._session = Session(exported, threads=threads)
+        self._name = next(iter(self._session.described.inputs))
+
+    def _take(self, learnt: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """Read what else was learnt."""
+
+    def _read(self, inputs: Iterable[Any]) -> list[Input]:
+        return cut(self.inputs.encode(given_list(inputs), self._scan), self._longest)
+
+    def _scores(self, encoded: list[Input]) -> Numbers:
+        """What the graph puts out, ``(inputs, outputs)``."""
+        found = np.zeros((len(encoded), self._outputs))
+        for rows in in_order(encoded, together(encoded)):
+            table, lengths = padded([encoded[i] for i in rows])
+            (found[rows],) = self._session(**{self._name: table, "lengths": lengths}).values()
+        check_finite(found)
+        return found

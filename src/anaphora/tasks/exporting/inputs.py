@@ -1,0 +1,33 @@
+"""Random inputs to trace and check graphs with, and what cannot be exported because it is code of the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import AnaphoraError
+
+
+def symbols(size: int, shape: tuple[int, ...]) -> Tensor:
+    """Symbols below ``size``, the same for the same shape."""
+    return torch.randint(0, size, shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def numbers(shape: tuple[int, ...]) -> Tensor:
+    """Normal numbers, the same for the same shape."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def lengths(batch: int, length: int) -> Tensor:
+    """``(batch,)`` rows of different lengths, the first of ``length``."""
+    return torch.arange(length, length - batch, -1).clamp(min=1)
+
+
+def check_reading(tokenizer: Tokenizer | None, features: Any = None) -> None:
+    """An `AnaphoraError` where the inputs are read by code of the user's own, which an export does not hold."""
+    if features is not None or (tokenizer is not None and type(tokenizer) is not Tokenizer):
+        what = "the features are" if features is not None else "the tokenizer is"
+        raise AnaphoraError(f"{what} of your own making, which an export to ONNX cannot hold.")
