@@ -30,6 +30,8 @@ CASES |= {
         {"positions": "alibi"},
         {"positions": "learned"},
         {"kv_heads": 1},
+        {"attention_window": 5},
+        {"activation": "gelu", "norm_first": False},
     )
 }
 CASES["lstm highway"] = {"model": "lstm", "connections": "highway", "embedding": 36}

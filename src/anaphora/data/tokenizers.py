@@ -142,10 +142,23 @@ class Tokenizer:
         """The text of ``ids`` up to the first EOS. PAD and BOS are left out, UNK reads ``<unk>``."""
         wanted = itertools.takewhile(lambda i: i != EOS, ids)
         text = b"".join([self._bytes[i] for i in wanted]).decode("utf-8", errors="replace")
-        if self.raw and self.kind == "word":
+        if self.drops_space_after_breaks:
             text = text.replace("\n ", "\n")
-        exact = self.kind in ("char", "own") or (self.raw and self.kind == "bpe")
-        return text if exact else text.removeprefix(" ")
+        return text.removeprefix(" ") if self.drops_first_space else text
+
+    @property
+    def drops_first_space(self) -> bool:
+        """Whether a text begins without the space that its first symbol is spelled with."""
+        return not (self.kind in ("char", "own") or (self.raw and self.kind == "bpe"))
+
+    @property
+    def drops_space_after_breaks(self) -> bool:
+        """Whether a line begins so, too."""
+        return self.raw and self.kind == "word"
+
+    def bytes_of(self, symbol: int) -> bytes:
+        """What a symbol adds to a decoded text; of a character it may be a part."""
+        return self._bytes[symbol]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """One readable label per id, for pictures: a space is shown as ``▁``, special symbols as spelled."""

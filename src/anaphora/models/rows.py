@@ -109,7 +109,7 @@ class SteppedRows:
     def needed(self, symbols: Sequence[int]) -> Sequence[int]:
         return symbols
 
-    def start(self, rows: int, pool: None = None) -> Any:
+    def start(self, rows: int, pool: Pool | None = None) -> Any:
         return self.model.start(rows)
 
     def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -57,6 +57,10 @@ class Running(Generic[Some]):
         self.groups.remove(group)
         self._keep(rows, at)
 
+    def clear(self) -> None:
+        """All groups leave."""
+        self.groups, self._states = [], []
+
     def advance(self) -> None:
         """One step. Groups that are done leave."""
         symbols = row_index([symbol for group in self.groups for symbol in group.symbols], self._device)

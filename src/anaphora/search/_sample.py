@@ -109,11 +109,16 @@ class Draws:
         """One more symbol of each draw, from log p ``(rows, V)``; and the row that each of the next rows goes on from."""
         for draw in self.live:
             draw.extend(self._allowed(log_probs[draw.row], draw), self.filters, self.eos, self.alternatives)
-        self._go_on()
+            self.drawn(draw)
+        self.live = [draw for draw in self.live if not draw.done]
+        self.symbols = [draw.tokens[-1] for draw in self.live]
         parents = [draw.row for draw in self.live]
         for row, draw in enumerate(self.live):
             draw.row = row
         return parents
+
+    def drawn(self, draw: Draw) -> None:
+        """Called when ``draw`` has one more symbol; it may end it."""
 
     def _allowed(self, log_probs: Floats, draw: Draw) -> Floats:
         if len(draw.steps) + 1 < self.min_length:
@@ -121,10 +126,6 @@ class Draws:
             log_probs[self.eos] = -math.inf
         check_greatest(float(log_probs.max()))
         return log_probs
-
-    def _go_on(self) -> None:
-        self.live = [draw for draw in self.live if not draw.done]
-        self.symbols = [draw.tokens[-1] for draw in self.live]
 
 
 class Draw:
@@ -152,14 +153,14 @@ class Draw:
         self.steps.append(min(float(log_probs[symbol]), 0.0))
         self.sampled.append(math.log(q[place]))
         if alternatives:
-            best = _ranked(log_probs, alternatives)
+            best = ranked(log_probs, alternatives)
             self.alternatives.append([(int(i), min(float(log_probs[i]), 0.0)) for i in best])
         self.finished = symbol == eos
         if not self.finished:
             self.tokens.append(symbol)
         self.done = self.finished or len(self.steps) == self.limit
 
-    def hypothesis(self, length_penalty: float) -> Hypothesis:
+    def hypothesis(self, length_penalty: float = 1.0) -> Hypothesis:
         log_prob = sum(self.steps)
         score = normalised(log_prob, len(self.steps), length_penalty)
         return Hypothesis(self.tokens, score, log_prob, self.steps, self.finished, self.sampled)
@@ -224,7 +225,7 @@ class Filters:
         total = np.exp(scaled).sum() if self.top_p < 1 else np.inf
         looked_at = _FIRST_LOOK
         while True:
-            symbols = _ranked(scaled, min(looked_at, top_k))
+            symbols = ranked(scaled, min(looked_at, top_k))
             p = np.exp(scaled[symbols])
             before = np.cumsum(p) - p
             passes = (p > 0) & (before < self.top_p * total) & (p >= self.min_p * p[0])
@@ -234,7 +235,7 @@ class Filters:
             looked_at *= 8
 
 
-def _ranked(values: Floats, count: int) -> NDArray[np.intp]:
+def ranked(values: Floats, count: int) -> NDArray[np.intp]:
     """The places of the `count` greatest, greatest first, equal ones by lower place."""
     places: NDArray[Any] = np.arange(len(values))
     if count < len(values):

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from anaphora.errors import AnaphoraError
-from anaphora.serving import health, predicting
+from anaphora.serving import completions, health, predicting
 from anaphora.serving.guard import GONE, Guard, as_refusal
 from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
@@ -41,7 +41,7 @@ class Server:
 
 
 Section = Callable[[Server], list[BaseRoute]]
-SECTIONS: list[Section] = [health.routes, predicting.routes]
+SECTIONS: list[Section] = [health.routes, predicting.routes, completions.routes]
 """Everything that is served; each adds its routes."""
 
 

@@ -21,6 +21,8 @@ class Limits:
     """Symbols, steps or words of one input; seconds × 50 of a recording."""
     output: int = 2_000
     """Symbols or steps that a request may ask for in one output."""
+    slots: int = 64
+    """Texts that one language model writes at the same time; requests for more wait in the queue."""
     beam: int = 100
     """Hypotheses, samples or outputs of one input that a request may ask for."""
     body: int = 16 << 20

@@ -10,11 +10,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from anaphora.data.growing import GrowingText
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.rows import language_rows, read_prompt
-from anaphora.search import Hypothesis, sample
+from anaphora.search import Hypothesis
 from anaphora.search._hypothesis import Step
+from anaphora.search._running import Running
+from anaphora.search._sample import Draws, Filters, drawing
 from anaphora.tasks.result import Result
 
 Listen = Callable[[str], None]
@@ -50,20 +53,24 @@ def draw(
     rows = language_rows(model)
     state = read_prompt(rows, prompt[:-1])
     step = without(rows.step, forbidden_symbols(lines))
-    speaker = None if listen is None else _Speaker(tokenizer, prompt[1:], listen)
-    (found,) = sample(
-        step if speaker is None else speaker.heard(step),
-        state,
-        start=torch.tensor([prompt[-1]], device=device),
-        eos=EOS,
-        max_length=length,
-        seeds=[seed],
-        n=n,
-        **filters,
-    )
-    if speaker is not None:
-        speaker.say(found[0].tokens, last=True)
-    return list(found)
+    draws = Draws(prompt[-1], eos=EOS, limit=length, seed=seed, n=n, filters=Filters(**filters))
+    running = Running(step, drawing(), device)
+    running.join([draws], state)
+    text, heard = GrowingText(tokenizer, prompt[1:]), 0
+    while running.groups:
+        running.advance()
+        if listen is not None:
+            new = draws.draws[0].tokens[heard:]
+            heard += len(new)
+            _tell(listen, "".join(map(text.push, new)))
+    if listen is not None:
+        _tell(listen, text.end())
+    return [each.hypothesis() for each in draws.draws]
+
+
+def _tell(listen: Listen, text: str) -> None:
+    if text:
+        listen(text)
 
 
 def forbidden_symbols(lines: bool) -> list[int]:
@@ -81,37 +88,6 @@ def without(step: Step, forbidden: list[int]) -> Step:
         return log_probs, state
 
     return limited
-
-
-class _Speaker:
-    """Tells text as it grows. What may still change (half a character) waits for the next symbol."""
-
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], listen: Listen):
-        self._decode, self._listen = tokenizer.decode, listen
-        self._prompt = list(prompt)
-        self._told = len(self._decode(self._prompt))
-        self._tokens: list[int] = []
-
-    def heard(self, step: Step) -> Step:
-        first = True
-
-        def listening(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
-            nonlocal first
-            if not first:
-                self._tokens.append(int(symbols[0]))
-                self.say(self._tokens)
-            first = False
-            return step(symbols, state)
-
-        return listening
-
-    def say(self, tokens: Sequence[int], *, last: bool = False) -> None:
-        text = self._decode([*self._prompt, *tokens])
-        if not last:
-            text = text.rstrip("\ufffd")
-        if len(text) > self._told:
-            self._listen(text[self._told :])
-            self._told = len(text)
 
 
 @dataclass(frozen=True)
