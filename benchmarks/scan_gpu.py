@@ -68,15 +68,24 @@ def tried(run: Callable[[], Any]) -> float | str:
         return f"{type(error).__name__}: {str(error)[:120]}"
 
 
+def copy_of(numbers: int) -> float:
+    """The time in which as many 16-bit numbers are read or written by a plain copy."""
+    source = torch.empty(numbers // 2, device="cuda", dtype=torch.bfloat16)
+    target = torch.empty_like(source)
+    return min(
+        milliseconds(lambda: target.copy_(source)), milliseconds(lambda: torch.neg(source, out=target))
+    )
+
+
 def scan_alone(batch: int, steps: int, width: int) -> dict[str, float | str]:
     """The scan alone, serial and in chunks; a copy of as many bytes; peers."""
     x = torch.rand(batch, steps, 2 * width, device="cuda").bfloat16().requires_grad_()
     dy = torch.randn(batch, steps, width, device="cuda").bfloat16()
     layer = nn.Recurrent(Pairs(2 * width, width)).cuda().bfloat16()
     found: dict[str, float | str] = {}
-    source = torch.empty(3 * batch * steps * width // 2, device="cuda", dtype=torch.bfloat16)
-    target = torch.empty_like(source)
-    found["copy of the forward pass's bytes"] = milliseconds(lambda: target.copy_(source))
+    # Forward reads a and b and writes h; backward reads a, h and dh and writes da and db.
+    copies = {"forward": copy_of(3 * batch * steps * width), "backward": copy_of(5 * batch * steps * width)}
+    found |= {f"copy of the {name} pass's bytes": value for name, value in copies.items()}
 
     def forward() -> Any:
         with torch.no_grad(), force("scan"):
@@ -86,11 +95,21 @@ def scan_alone(batch: int, steps: int, width: int) -> dict[str, float | str]:
         with force("scan"):
             return torch.autograd.grad(layer(x)[0], x, dy)
 
+    def measured(name: str) -> None:
+        with force("scan"):
+            y = layer(x)[0]
+        took = {"forward": tried(forward)}
+        took["backward"] = tried(lambda: torch.autograd.grad(y, x, dy, retain_graph=True))
+        took["forward and backward"] = tried(both)
+        for what, value in took.items():
+            found[f"{name} {what}"] = value
+            if what in copies and not isinstance(value, str):
+                found[f"{name} {what}, share of the copy's speed in %"] = 100 * copies[what] / value
+
     usual = generated.FEWEST
     for name, fewest in (("serial", 0), ("chunks", 1 << 30)):
         generated.FEWEST = fewest
-        found[f"{name} forward"] = tried(forward)
-        found[f"{name} forward and backward"] = tried(both)
+        measured(name)
     generated.FEWEST = usual
     found["chosen forward"] = tried(forward)
     if steps <= 4096:
@@ -108,13 +127,14 @@ def peers(x: Tensor, dy: Tensor) -> dict[str, float | str]:
             return left[0] * right[0], right[0] * left[1] + right[1]
 
         scan = torch.compile(lambda p, q: associative_scan(joined, (p, q), 1, combine_mode="pointwise")[1])
-        found["torch associative_scan, compiled, forward"] = tried(lambda: scan(a.float(), b.float()))
+        p, q = a.float(), b.float()
+        found["torch associative_scan, compiled, forward"] = tried(lambda: scan(p, q))
     except Exception as error:
         found["torch associative_scan, compiled, forward"] = f"{type(error).__name__}: {str(error)[:120]}"
     try:
         from fla.ops.hgrn import chunk_hgrn  # type: ignore[import-not-found]
 
-        p, q = b.clone().requires_grad_(), a.float().log().bfloat16().requires_grad_()
+        p, q = b.clone().requires_grad_(), a.float().clamp(min=1e-3).log().bfloat16().requires_grad_()
         found["fla chunk_hgrn forward"] = tried(lambda: chunk_hgrn(p.detach(), q.detach()))
         found["fla chunk_hgrn forward and backward"] = tried(
             lambda: torch.autograd.grad(chunk_hgrn(p, q)[0], (p, q), dy)
@@ -165,7 +185,10 @@ def main() -> None:
             )
             print(f"{what}, B={size[0]} T={size[1]} H={size[2]}", flush=True)
             for name, value in found.items():
-                print(f"  {name}: {value if isinstance(value, str) else f'{value:.4f} ms'}", flush=True)
+                print(
+                    f"  {name}: {value if isinstance(value, str) else f'{value:.1f}' if name.endswith('%') else f'{value:.4f} ms'}",
+                    flush=True,
+                )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
 

@@ -26,7 +26,7 @@ from anaphora.kernels.toolchain.driver import Watch
 
 Change = Callable[[str], str]
 COMPILER = shutil.which("g++")
-_HOST = r"""
+HOST = r"""
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -35,7 +35,7 @@ _HOST = r"""
 #define __device__
 #define __forceinline__ inline
 #define __global__
-#define __launch_bounds__(a,b)
+#define __launch_bounds__(...)
 #define __shared__
 struct uint4{unsigned x,y,z,w;};
 static inline uint4 make_uint4(unsigned x,unsigned y,unsigned z,unsigned w){return {x,y,z,w};}
@@ -67,7 +67,7 @@ static float rsqrtf(float v){return 1.f/sqrtf(v);}
 static void __threadfence_system(){}
 static void start_(){body();me->done=true;yield_();}
 """
-_REPLACED = {
+REPLACED = {
     "IN elem toe(float v){elem": "IN elem toe(float v){u32 u=__float_as_uint(v);elem r;"
     "r.u=v!=v?0x7FFF:(u+0x7FFF+(u>>16&1))>>16;return r;}",
     "IN u32 pack(": "IN u32 pack(float a,float b){return toe(a).u|(u32)toe(b).u<<16;}",
@@ -121,8 +121,8 @@ def as_cpp(kernel: Kernel, change: Change = str) -> str:
     text = change(kernel.source)
     lines = []
     for line in text.splitlines():
-        start = next((s for s in _REPLACED if line.startswith(s)), None)
-        lines.append(_REPLACED[start] if start else line)
+        start = next((s for s in REPLACED if line.startswith(s)), None)
+        lines.append(REPLACED[start] if start else line)
     text = "\n".join(lines)
     before, rest = text.split("IN u32 operand(u32 v){", 1)
     text = before + _MMA + rest[rest.index("// This block's rows of a matrix") :]
@@ -132,7 +132,7 @@ def as_cpp(kernel: Kernel, change: Change = str) -> str:
     kinds += ["int*", "int*"]  # the words of a kernel that gives up
     arguments = ",".join(f"({kind})p[{k}]" for k, kind in enumerate(kinds))
     head, body = text.split("typedef unsigned int u32;", 1)
-    return head + _HOST + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
+    return head + HOST + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
 
 
 def build(kernel: Kernel, folder: Path, change: Change = str) -> ctypes.CDLL:

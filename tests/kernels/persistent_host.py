@@ -14,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.kernels.recurrence.backends.expressions import NUMBERS
 from anaphora.kernels.recurrence.backends.persistent.body import Body, place_name
 from anaphora.kernels.recurrence.backends.persistent.columns import Exchange, Key, Program
 from anaphora.kernels.recurrence.backends.persistent.launch import Arrays, Pass
 from anaphora.kernels.recurrence.backends.persistent.passes import Passes
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
-from anaphora.kernels.recurrence.backends.persistent.source import PRELUDE, Kernel
+from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.toolchain import compiler
@@ -36,8 +37,8 @@ _HEAD = """
 static inline float rsqrtf(float v){return 1.f/sqrtf(v);}
 """
 _RULE = "// ----------------------------------------------------------------"
-# The kernels' own functions, which come between two headings.
-_FUNCTIONS = _HEAD + PRELUDE.read_text().split(f"{_RULE} functions", 1)[1].split(_RULE, 1)[0]
+# The kernels' own functions, which come after a heading.
+_FUNCTIONS = _HEAD + NUMBERS.read_text().split(f"{_RULE} functions", 1)[1]
 
 
 class Host:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from anaphora.kernels.recurrence.front.graph import Node
+from collections.abc import Mapping
+from pathlib import Path
 
+from anaphora.kernels.recurrence.front.graph import Node, until
+
+NUMBERS = Path(__file__).with_name("numbers.cu")
+"""Number types and functions of generated CUDA; a text that takes it in defines KIND and FAST before."""
 _EXPRESSIONS = {
     "add": "({0}+{1})",
     "sub": "({0}-{1})",
@@ -26,6 +31,42 @@ def expression(op: str, args: list[str]) -> str:
     """An operation of the plan in C, which is CUDA, too."""
     form = _EXPRESSIONS.get(op)
     return form.format(*args) if form else f"r_{op}({','.join(args)})"
+
+
+class Body:
+    """Statements that compute values of a graph of pointwise operations; ``leaves``: the expressions that read them."""
+
+    def __init__(self, leaves: Mapping[int, str], names: Mapping[int, str] | None = None):
+        """``names``: values that have been computed before."""
+        self.leaves = leaves
+        self.names: dict[int, str] = dict(names or {})
+        self.lines: list[str] = []
+
+    def value(self, root: Node) -> str:
+        """The name of a value; statements that compute it are added to ``lines``."""
+        for node in until([root], self.names):
+            if node.number in self.names:
+                continue
+            if node.op == "const":
+                self.names[node.number] = _constant(node.value)
+            elif node.op == "spread":
+                self.names[node.number] = self.names[node.args[0].number]
+            else:
+                if not node.args:
+                    text = self.leaves[node.number]
+                else:
+                    text = expression(node.op, [self.names[a.number] for a in node.args])
+                self.names[node.number] = f"v{node.number}"
+                self.lines.append(f"const R v{node.number} = {text};")
+        return self.names[root.number]
+
+
+def _constant(value: float) -> str:
+    if value != value:
+        return "K(NAN)"
+    if abs(value) == float("inf"):
+        return f"K({'-' if value < 0 else ''}INFINITY)"
+    return f"K({float.hex(value)})"
 
 
 def reductions(reduced: list[tuple[Node, str]], bound: str) -> list[str]:

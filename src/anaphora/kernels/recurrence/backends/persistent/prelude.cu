@@ -1,4 +1,4 @@
-// What every generated kernel begins with: number types, fast functions, publishing, polling, and the product.
+// What every persistent kernel begins with, after numbers.cu: publishing, polling, and the product.
 //
 // Rows of the batch go by eights, the narrow side of the tensor cores' product; a block of threads owns HS columns of
 // NT such tiles and keeps its slice of every matrix in registers, what does not fit there in shared memory.
@@ -9,13 +9,8 @@
 // flag or barrier is needed, since the number is its own flag: a word is written whole, and nothing is concluded from its
 // arrival about any other word. Every step has its own place in the array, so nothing is ever overwritten.
 // Blocks of a cluster may send into each other's shared memory instead, below.
-typedef unsigned int u32;
-typedef long long L;
-typedef float R;
-#define K(x) ((float)(x))
 #define NONE 0xFFFFFFFFu
 #define NOT_A_NUMBER __uint_as_float(0x7FFFFFFFu)  // and not NONE, so that a block that polls it goes on
-#define HALF (KIND!=0)
 #define NTH (WARPS*32)
 #define BM (8*NT)
 #define CELLS (BM*HS)
@@ -23,49 +18,8 @@ typedef float R;
 #define NSL (HP/HS)
 #define VEC ((int)(16/sizeof(elem)))
 #define KBLK (4*VEC)
-#define IN __device__ __forceinline__
-#define UNROLL _Pragma("unroll")
 #define EACH UNROLL for(int i=0;i<EPT;i++)if(CELLS%NTH==0||(tid&~31)+i*NTH<CELLS)
 #define SPIN 4000000
-
-#if KIND==1
-struct alignas(2) elem{unsigned short u;};
-IN float tof(elem v){return __uint_as_float((u32)v.u<<16);}
-IN elem toe(float v){elem r;asm("cvt.rn.bf16.f32 %0,%1;":"=h"(r.u):"f"(v));return r;}
-IN u32 pack(float a,float b){u32 r;asm("cvt.rn.bf16x2.f32 %0,%1,%2;":"=r"(r):"f"(b),"f"(a));return r;}
-#elif KIND==2
-struct alignas(2) elem{unsigned short u;};
-IN float tof(elem v){float r;asm("cvt.f32.f16 %0,%1;":"=f"(r):"h"(v.u));return r;}
-IN elem toe(float v){elem r;asm("cvt.rn.f16.f32 %0,%1;":"=h"(r.u):"f"(v));return r;}
-IN u32 pack(float a,float b){u32 r;asm("cvt.rn.f16x2.f32 %0,%1,%2;":"=r"(r):"f"(b),"f"(a));return r;}
-#else
-typedef float elem;
-IN float tof(elem v){return v;}
-IN elem toe(float v){return v;}
-#endif
-
-// ---------------------------------------------------------------- functions
-// Of NaN they make what torch makes of it: NaN, but 0 of its sign. fmaxf and fminf would leave NaN out.
-#if HALF
-IN float r_tanh(float v){float r;asm("tanh.approx.f32 %0,%1;":"=f"(r):"f"(v));return r;}
-IN float r_sigmoid(float v){return fmaf(r_tanh(0.5f*v),0.5f,0.5f);}
-#else
-IN float r_sigmoid(float v){return __fdividef(1.f,1.f+__expf(-v));}
-IN float r_tanh(float v){return 1.f-__fdividef(2.f,1.f+__expf(2.f*v));}
-#endif
-IN float r_exp(float v){return expf(v);}
-IN float r_log(float v){return logf(v);}
-IN float r_log1p(float v){return log1pf(v);}
-IN float r_relu(float v){return v<=0.f?0.f:v;}
-IN float r_abs(float v){return fabsf(v);}
-IN float r_sign(float v){return v>0.f?1.f:v<0.f?-1.f:0.f;}
-IN float r_sqrt(float v){return sqrtf(v);}
-IN float r_rsqrt(float v){return rsqrtf(v);}
-IN float r_sin(float v){return sinf(v);}
-IN float r_cos(float v){return cosf(v);}
-IN float r_erf(float v){return erff(v);}
-IN float r_max(float a,float b){return a!=a?a:b!=b?b:a>b?a:b;}
-IN float r_min(float a,float b){return a!=a?a:b!=b?b:a<b?a:b;}
 
 // ---------------------------------------------------------------- a wait that times out
 // A thread that has waited too long gives up: it sets a word for the GPU (``aborted``) and one for the host (``reported``), and

@@ -1,6 +1,6 @@
 """The whole text of a kernel: CUDA C++ that runs all steps of a pass, from a program and its tiling.
 
-Sizes come first as macros, then the prelude (``prelude.cu``, written by hand), then the kernel: load this block's slice of
+Sizes come first as macros, then ``numbers.cu`` and ``prelude.cu``, written by hand, then the kernel: load this block's slice of
 every matrix, and for each group of rows that the block serves read the first states, run the steps, write the last ones.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from anaphora.kernels.recurrence.backends.expressions import NUMBERS
 from anaphora.kernels.recurrence.backends.persistent.body import Reads
 from anaphora.kernels.recurrence.backends.persistent.columns import Program
 from anaphora.kernels.recurrence.backends.persistent.stages import Stages
@@ -83,7 +84,7 @@ class Kernel:
             "OW": self.before.shared_width, "OP": self.before.tiling.padded, "PART": t.partial // 4, "NV": max(1, self.reduction_width), "SIDES": self.sides,
         }  # fmt: skip
         head = "".join(f"#define {name} {value}\n" for name, value in sizes.items())
-        return head + PRELUDE.read_text() + self._kernel()
+        return f"{head}#define FAST 1\n{NUMBERS.read_text()}{PRELUDE.read_text()}{self._kernel()}"
 
     def _kernel(self) -> str:
         steps = self.stages.text()  # first, since it finds what has to be declared

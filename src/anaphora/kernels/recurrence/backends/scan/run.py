@@ -9,16 +9,14 @@ from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, La
 from anaphora.kernels.recurrence.backends.scan.compiled import CompiledUnits
 from anaphora.kernels.recurrence.backends.scan.generated import GeneratedUnits
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Kernels, run_units
-from anaphora.kernels.recurrence.backends.triton import run as triton
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import CannotWalk, cut_units, reduces
+from anaphora.kernels.toolchain import nvrtc
+from anaphora.kernels.toolchain.compiler import CannotCompile
 
 name: BackendName = "scan"
 about = "one fused pass over all steps: no column waits for another"
 planned = True
-
-
-OLDEST = (7, 0)  # compute capability Triton makes kernels for
 
 
 def why_not(case: Case) -> str | None:
@@ -49,11 +47,13 @@ def _no_c(case: Case) -> str | None:
 
 def _no_gpu_kernels(case: Case) -> str | None:
     if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        return f"Triton's kernels are not made for {case.dtype}"
-    if not triton.installed():
-        return "Triton is not installed"
-    if torch.cuda.get_device_capability(case.device) < OLDEST:
-        return "the GPU is older than those Triton makes kernels for"
+        return f"no kernels are generated for {case.dtype}"
+    if torch.version.hip:
+        return "its kernels are made for NVIDIA's GPUs"
+    try:
+        nvrtc.library()
+    except CannotCompile as found:
+        return str(found)
     return None
 
 
@@ -80,5 +80,5 @@ def _ran(run: LayerRun) -> tuple[object, ...]:
 
 def _kernels(plan: Plan, x: Tensor) -> Kernels:
     if x.is_cuda:
-        return plan.cache.get(("scan", "triton"), lambda: GeneratedUnits(plan))
+        return plan.cache.get(("scan", "cuda"), lambda: GeneratedUnits(plan))
     return plan.cache.get(("scan", "c", x.dtype), lambda: CompiledUnits(plan, x.dtype == torch.float64))

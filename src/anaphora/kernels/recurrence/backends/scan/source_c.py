@@ -12,9 +12,8 @@ from pathlib import Path
 
 from anaphora.kernels.recurrence.backends.c.frame import laid_out
 from anaphora.kernels.recurrence.backends.c.source import PRELUDE
-from anaphora.kernels.recurrence.backends.expressions import expression
+from anaphora.kernels.recurrence.backends.expressions import Body
 from anaphora.kernels.recurrence.front.derive import Derivative
-from anaphora.kernels.recurrence.front.graph import Node, until
 from anaphora.kernels.recurrence.front.units import Unit
 
 MULTIPLY = Path(__file__).with_name("multiply.c")
@@ -48,41 +47,8 @@ def units_source(units: Sequence[Unit], double: bool) -> tuple[str, list[UnitPro
     return "".join(text), programs
 
 
-class _Body:
-    """The statements that compute some values at column j."""
-
-    def __init__(self, places: dict[int, str]):
-        self.places = places  # leaves: the pointer to read at j
-        self.lines: list[str] = []
-        self.names: dict[int, str] = {}
-
-    def value(self, root: Node) -> str:
-        for node in until([root], self.names):
-            if node.number in self.names:
-                continue
-            if node.op == "const":
-                self.names[node.number] = (
-                    f"K({float.hex(node.value)})" if abs(node.value) < 1e300 else _special(node.value)
-                )
-                continue
-            if not node.args:
-                text = f"{self.places[node.number]}[j]"
-            elif node.op == "spread":
-                self.names[node.number] = self.names[node.args[0].number]
-                continue
-            else:
-                text = expression(node.op, [self.names[a.number] for a in node.args])
-            self.names[node.number] = f"v{node.number}"
-            self.lines.append(f"const R v{node.number} = {text};")
-        return self.names[root.number]
-
-
-def _special(value: float) -> str:
-    return "K(NAN)" if value != value else f"K({'-' if value < 0 else ''}INFINITY)"
-
-
 def _leaves(unit: Unit, kind: str, count: int, pointer: str) -> dict[int, str]:
-    return {unit.graph.node(kind, (), unit.width, i).number: f"{pointer}{i}" for i in range(count)}
+    return {unit.graph.node(kind, (), unit.width, i).number: f"{pointer}{i}[j]" for i in range(count)}
 
 
 def _common(unit: Unit) -> tuple[list[str], list[str], dict[int, str]]:
@@ -135,7 +101,7 @@ def _forward(unit: Unit, k: int) -> tuple[list[str], str]:
         for i in range(count)
     )
     inside += [f"R *const e{e} = export{e} + at*W;" for e in range(len(unit.exports))]
-    body = _Body(places)
+    body = Body(places)
     values = [body.value(o) for o in unit.outputs]
     stored = [body.value(e) for e in unit.exports]
     body.lines += [f"e{e}[j] = {v};" for e, v in enumerate(stored)]
@@ -163,7 +129,7 @@ def _backward(unit: Unit, k: int) -> tuple[list[str], str]:
     places |= _leaves(unit, "state", count, "old")
     for g in range(count + len(unit.exports)):
         number = unit.graph.node("gradient", (), unit.width, g).number
-        places[number] = f"d{g}" if g < count else f"g{g - count}"
+        places[number] = f"d{g}[j]" if g < count else f"g{g - count}[j]"
     rows = "".join(f"const R *const mask{i} = row{i} + b*W;\n" for i in range(len(unit.rows)))
     start = ""
     for i in range(count):
@@ -204,7 +170,7 @@ for (L t = LEN; t < T; t++) {{
 
 def _gradient_lines(d: Derivative, whole: Derivative, places: dict[int, str]) -> list[str]:
     """One step back; what ``d`` has no gradient of, and ``whole`` has, gets none."""
-    body = _Body(places)
+    body = Body(places)
     states = [body.value(g) for g in d.states]
     steps = {s: body.value(d.steps[s]) if s in d.steps else "K(0)" for s in whole.steps}
     vectors = {i: body.value(g) for i, g in d.vectors.items()}

@@ -1,22 +1,19 @@
-"""The generated scan kernels: their numbers in Triton's interpreter, and on a GPU against the loop over the step."""
+"""The generated scan kernels, run by fibres and on a GPU, against the loop over the step."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from persistent_emulated import COMPILER
 from recurrence_results import inputs, make_engine, reference, results
+from scan_emulated import by_kernels
 from test_scan import CELLS
 
 from anaphora import nn
 from anaphora.kernels.recurrence.backends.scan import generated
-from anaphora.kernels.recurrence.backends.scan.source_triton import generate
+from anaphora.kernels.recurrence.backends.scan.source_cuda import generate
 from anaphora.kernels.recurrence.dispatch import force
 from anaphora.kernels.recurrence.front.units import cut_units
 
@@ -24,27 +21,31 @@ I, H = 3, 70
 LINEAR = ("MinGRU", "MinLSTM", "GILR", "QRNN", "SRU", "HGRN", "RGLRU", "LRU", "S4D", "S5", "IndRNN")
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
-def test_the_kernels_equal_the_loop() -> None:
-    """In Triton's interpreter, which has to be asked for before Triton is first imported."""
-    script = Path(__file__).parent / "scan_triton_interpreted.py"
-    around = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, env=around, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    errors = json.loads(done.stdout.splitlines()[-1])
-    assert len(errors) == 2 * len(CELLS)
-    assert max(errors.values()) < 1e-5, errors
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
+@pytest.mark.parametrize("name", CELLS)
+def test_the_kernels_equal_the_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By fibres: in one piece and in chunks, with copies of 16 bytes and without, rows of many lengths, backwards."""
+    torch.manual_seed(3)
+    for wide, chunked in ((True, False), (False, True)):
+        k = list(CELLS).index(name)
+        cell = CELLS[name](I, 36 if wide else 37)
+        x, initial = inputs(cell, torch.float32, 2, 53)
+        monkeypatch.setattr(generated, "SHORTEST", 4)
+        monkeypatch.setattr(generated, "FEWEST", 1000 if chunked else 0)
+        monkeypatch.setattr(generated, "ENOUGH", 12)
+        lengths, reverse = (torch.tensor([31, 53]) if (k + chunked) % 2 else None), k % 3 == 1
+        ours = results(by_kernels(cell, tmp_path), cell, x, initial, lengths, reverse)
+        theirs = results(reference(cell), cell, x, initial, lengths, reverse)
+        for a, b in zip(ours, theirs, strict=True):
+            assert float((a - b).detach().abs().max() / (1 + b.abs().max())) < 1e-5
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_the_text_is_python_and_names_every_array_once(name: str) -> None:
+def test_every_array_is_named_once(name: str) -> None:
     from test_rings import plan_of
 
     for unit in cut_units(plan_of(CELLS[name](I, 5))):
         program = generate(unit)
-        compile(program.text, name, "exec")
         assert {"forward", "backward"} <= program.kernels.keys()
         assert ("gather_forward" in program.kernels) == (unit.affine and bool(unit.carried))
         for kernel in program.kernels.values():

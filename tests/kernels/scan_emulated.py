@@ -1,0 +1,102 @@
+"""Generated scan kernels on a machine without a GPU: every thread a fibre; asynchronous copies arrive when they are waited for."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from persistent_emulated import COMPILER, HOST, REPLACED
+from recurrence_results import Run
+from torch import Tensor
+
+from anaphora.kernels.recurrence.backends.base import LayerRun
+from anaphora.kernels.recurrence.backends.scan import generated
+from anaphora.kernels.recurrence.backends.scan.walk import Direction, run_units
+from anaphora.nn.recurrent_step import LayerStep
+
+_COPIES = r"""
+#include <deque>
+#include <map>
+#define __align__(n)
+#undef NAN
+#undef INFINITY
+struct Copy{void*to;const void*from;};
+static std::map<Fibre*,std::deque<std::vector<Copy>>> groups_;static std::map<Fibre*,std::vector<Copy>> open_;
+"""
+_CHANGED = REPLACED | {
+    "IN u32 inside(": "IN u32 inside(const void*p){return (char*)p-memory_(blockIdx.x);}",
+    "IN void copy16(": "IN void copy16(u32 to,const void*from){open_[me].push_back({memory_(blockIdx.x)+to,from});}",
+    "IN void commit(){asm": "IN void commit(){groups_[me].push_back(open_[me]);open_[me].clear();}",
+    "IN void await_group(){asm": "IN void await_group(){auto&g=groups_[me];while(g.size()>STAGES-2){"
+    "for(auto&c:g.front())memcpy(c.to,c.from,16);g.pop_front();}}",
+}
+_LAUNCH = r"""
+extern "C" void launch(int grid,int threads,int memory,void**p,long long*n){
+  gridDim.x=grid;blockDim.x=threads;blocks.clear();blocks.resize(grid);fibres.clear();fibres.resize((size_t)grid*threads);groups_.clear();open_.clear();
+  for(auto&b:blocks){b.warps.resize(threads/32);b.memory.assign(memory+64,(char)0xFF);}
+  body=[&]{NAME(ARGUMENTS);};
+  for(size_t k=0;k<fibres.size();k++){Fibre&f=fibres[k];f.block.x=k/threads;f.thread.x=k%threads;f.stack.resize(1<<16);
+    getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
+  for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}
+}
+"""
+
+
+class _Emulated:
+    def __init__(self, source: str, name: str, memory: int, threads: int, folder: Path):
+        self.memory, self.threads = memory, threads
+        lines = []
+        for line in source.splitlines():
+            start = next((s for s in _CHANGED if line.startswith(s)), None)
+            lines.append(_CHANGED[start] if start else line)
+        text = "\n".join(lines).replace(
+            "extern __shared__ __align__(16) char memory[];", "char*memory=memory_(blockIdx.x);"
+        )
+        head, body = text.split("typedef unsigned int u32;", 1)
+        taken = body.split(f" {name}(")[1].split(") {", 1)[0].split(", ")
+        pointers = [t.rpartition("*")[0].replace("__restrict__", "") + "*" for t in taken if "*" in t]
+        arguments = [f"({kind})p[{k}]" for k, kind in enumerate(pointers)]
+        arguments += [f"n[{k}]" for k in range(len(taken) - len(pointers))]
+        launch = _LAUNCH.replace("NAME", name).replace("ARGUMENTS", ",".join(arguments))
+        path = folder / f"scan{len(list(folder.iterdir()))}"
+        path.with_suffix(".cpp").write_text(
+            head + HOST + _COPIES + "typedef unsigned int u32;" + body + launch
+        )
+        assert COMPILER is not None
+        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
+        subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
+        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
+
+    def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
+        places = (ctypes.c_void_p * len(pointers))(*(None if t is None else t.data_ptr() for t in pointers))
+        words = (ctypes.c_longlong * len(numbers))(*numbers)
+        self.library.launch(blocks, self.threads, self.memory, places, words)
+
+
+class EmulatedUnits(generated.GeneratedUnits):
+    """Kernels compiled as C++ for this machine."""
+
+    folder: Path
+
+    def compiled(self, source: str, name: str, memory: int, threads: int, device: torch.device) -> Any:
+        return _Emulated(source, name, memory, threads, self.folder)
+
+
+def by_kernels(cell: Any, folder: Path) -> Any:
+    """An engine that runs a cell's generated kernels here."""
+    engine = Run(LayerStep(cell))
+
+    def run(*arguments: Any) -> Any:
+        ready = engine.planned(*arguments)
+        assert ready.plan is not None
+        given = ready.arguments(LayerRun(engine.engine.function, *arguments))
+        how = Direction(arguments[4], arguments[5], *arguments[1][0].shape[:2])
+        units = EmulatedUnits(ready.plan)
+        units.folder = folder
+        return run_units(ready.plan, given, how, units)
+
+    return run
