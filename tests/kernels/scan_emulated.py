@@ -29,7 +29,10 @@ static std::map<Fibre*,std::deque<std::vector<Copy>>> groups_;static std::map<Fi
 """
 _CHANGED = REPLACED | {
     "IN u32 inside(": "IN u32 inside(const void*p){return (char*)p-memory_(blockIdx.x);}",
-    "IN void copy16(": "IN void copy16(u32 to,const void*from){open_[me].push_back({memory_(blockIdx.x)+to,from});}",
+    "IN void copy16(": "IN void copy16(u32 to,const void*from,bool on){if(on)open_[me].push_back({memory_(blockIdx.x)+to,from});}",
+    "IN void put(float": "IN void put(float*&p,float v,L ahead,bool on){if(on)*p=v;p+=ahead;}",
+    "IN void put(elem": "IN void put(elem*&p,float v,L ahead,bool on){if(on)*p=toe(v);p+=ahead;}",
+    "IN void keep_known(": "IN void keep_known(L&v){}",
     "IN void commit(){asm": "IN void commit(){groups_[me].push_back(open_[me]);open_[me].clear();}",
     "IN void await_group(){asm": "IN void await_group(){auto&g=groups_[me];while(g.size()>STAGES-2){"
     "for(auto&c:g.front())memcpy(c.to,c.from,16);g.pop_front();}}",

@@ -12,6 +12,7 @@
 #define PART 1152
 #define NV 1
 #define SIDES 1
+#define FAST 1
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P1,const elem*P2,const elem*P3,const elem*P4,elem*KEEP,float*KROW,elem*Y,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int time_first){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;
@@ -221,6 +222,7 @@ EACH{if(on[i]&&col&&LAST0)LAST0[(L)row[i]*H_+jj]=toe(NOT_A_NUMBER);if(on[i]&&col
 #define PART 640
 #define NV 1
 #define SIDES 1
+#define FAST 1
 extern "C" __global__ void __launch_bounds__(NTH,1) all_steps(const elem*M0,const float*A4,const float*A9,const elem*X3,const elem*P0,const elem*P2,const elem*P3,const elem*KEEP,const float*KROW,const elem*OPERAND,const elem*DY,float*SUMS,elem*SHARED,float*ROWS,const elem*FIRST0,const elem*FIRST1,elem*LAST0,elem*LAST1,const int*LENGTHS,int*aborted,int*reported,int T,int B,int reverse,int groups,int time_first){
 extern __shared__ char memory[];float*part=(float*)memory;uint4*spill=(uint4*)(memory+2*PART*4);
 const int block=blockIdx.x,blocks=gridDim.x;

@@ -106,8 +106,6 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
                 return f"{size} take it several rounds; a kernel for each step is faster"
         if "cudnn" not in cannot and not faster(known.persistent_over_cudnn):
             return f"PyTorch's own layer was measured faster for {size}"
-    if name == "scan" and case.device.type == "cuda" and "cuda_graph" not in cannot:
-        return "its kernels have not been measured on a GPU; it serves cells that no other backend does"
     if name in ("scan", "triton") and case.capturing_first:
         return "its kernels have not been compiled, which cannot be done while a CUDA graph is captured"
     if name == "triton":

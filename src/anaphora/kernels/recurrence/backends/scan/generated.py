@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anaphora.kernels import invariant
 from anaphora.kernels.gpu.kernel import KINDS
-from anaphora.kernels.recurrence.backends.scan.source_cuda import STEPS, Program, generate
+from anaphora.kernels.recurrence.backends.scan.source_cuda import Program, generate, steps_of
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients, real_steps
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
@@ -25,7 +25,7 @@ FEWEST = 128  # blocks of the fewest columns below which time is cut into chunks
 ENOUGH = 2048  # such blocks that fill a GPU
 SHORTEST = 64  # steps of a chunk, at least
 RING = 96 * 1024  # bytes of shared memory for what a block reads ahead, at most
-MOST_STAGES, FEWEST_STAGES = 8, 3  # groups of steps it holds
+MOST_AHEAD, FEWEST_AHEAD = 128, 64  # steps it reads ahead, at most
 ASYNCHRONOUS = (8, 0)  # the compute capability that has asynchronous copies
 
 Arrays = dict[str, Tensor]
@@ -120,8 +120,7 @@ class GeneratedUnits:
         if not able or blocks >= FEWEST or how.time < 4 * SHORTEST or invariant.active():
             return 1, max(1, how.time)
         count = max(1, min(ENOUGH // blocks, how.time // SHORTEST))
-        length = -(-how.time // count // STEPS) * STEPS if count > 1 else how.time
-        length = max(length, -(-how.time // count))
+        length = -(-how.time // count)
         return -(-how.time // length), length
 
     def _run(self, unit: Unit, name: str, given: Given, how: Direction, arrays: Arrays, keep: bool) -> None:
@@ -152,12 +151,13 @@ class GeneratedUnits:
         """A kernel, compiled when it is first asked for."""
         program = self.programs[id(unit)]
         row = columns * sum(4 if single else x.element_size() for single in program.kernels[name].streams)
-        ahead = FEWEST_STAGES if chunked else MOST_STAGES  # blocks of many chunks read beside each other
-        stages = max(2, min(ahead, _ring(x.device) // max(1, row * STEPS)))
+        steps = steps_of(program.kernels[name])
+        ahead = FEWEST_AHEAD if chunked else MOST_AHEAD  # blocks of many chunks read beside each other
+        stages = max(2, min(ahead // steps, _ring(x.device) // max(1, row * steps)))
         key = (id(unit), name, x.dtype, x.device, columns, stages, wide)
         if key not in self._loaded:
             source = program.source(name, KINDS[x.dtype], columns, stages, wide)
-            self._loaded[key] = self.compiled(source, name, stages * STEPS * row, columns, x.device)
+            self._loaded[key] = self.compiled(source, name, stages * steps * row, columns, x.device)
         return self._loaded[key]
 
     def compiled(self, source: str, name: str, memory: int, threads: int, device: torch.device) -> Launches:

@@ -6,16 +6,20 @@
 #define INFINITY __uint_as_float(0x7F800000u)
 #if WIDE
 IN u32 inside(const void*p){return (u32)__cvta_generic_to_shared(p);}
-IN void copy16(u32 to,const void*from){asm volatile("cp.async.cg.shared.global [%0],[%1],16;"::"r"(to),"l"(from):"memory");}
+IN void copy16(u32 to,const void*from,bool on){asm volatile("{.reg .pred q;setp.ne.u32 q,%2,0;@q cp.async.cg.shared.global [%0],[%1],16;}"::"r"(to),"l"(from),"r"((u32)on):"memory");}
 IN void commit(){asm volatile("cp.async.commit_group;":::"memory");}
 IN void await_group(){asm volatile("cp.async.wait_group %0;"::"n"(STAGES-2):"memory");}
 #else
 IN void commit(){}
 IN void await_group(){}
 #endif
+// Writes of threads that have a column, with an address that the compiler moves on step by step instead of computing it anew.
+IN void put(float*&p,float v,L ahead,bool on){asm volatile("{.reg .pred q;setp.ne.u32 q,%2,0;@q st.global.b32 [%0],%1;}"::"l"(p),"f"(v),"r"((u32)on):"memory");p+=ahead;asm volatile("":"+l"(p));}
+IN void keep_known(L&v){asm volatile("":"+l"(v));}
 IN float number(float v){return v;}
 #if HALF
 IN float number(elem v){return tof(v);}
+IN void put(elem*&p,float v,L ahead,bool on){asm volatile("{.reg .pred q;setp.ne.u32 q,%2,0;@q st.global.b16 [%0],%1;}"::"l"(p),"h"(toe(v).u),"r"((u32)on):"memory");p+=ahead;asm volatile("":"+l"(p));}
 #endif
 // A sequence on its way into the ring: the next group's steps, in the order of the pass.
 template<class E> struct Stream{
@@ -33,7 +37,7 @@ template<class E> struct Stream{
     const int tid=threadIdx.x;
 #if WIDE
     const int j=tid%row*per;
-    first=tid/row;from=start+first*stride+j;pace=per*stride;on=j<width;to=inside(ring+first*COLS+j);
+    first=tid/row;from=start+first*stride+j;pace=per*stride;on=j<width;to=inside(ring+first*COLS+j);keep_known(pace);
 #else
     first=0;from=start+tid;pace=stride;on=tid<width;to=ring+tid;
 #endif
@@ -42,8 +46,8 @@ template<class E> struct Stream{
 #if WIDE
     constexpr int size=(int)sizeof(E);
     const u32 place=to+slot*(STEPS*COLS*size);
-    if(count==STEPS){UNROLL for(int k=0;k<STEPS/per;k++)if(on)copy16(place+k*per*COLS*size,from+k*pace);}
-    else{UNROLL for(int k=0;k<STEPS/per;k++)if(on&&first+k*per<count)copy16(place+k*per*COLS*size,from+k*pace);}
+    if(count==STEPS){UNROLL for(int k=0;k<STEPS/per;k++)copy16(place+k*per*COLS*size,from+k*pace,on);}
+    else{UNROLL for(int k=0;k<STEPS/per;k++)copy16(place+k*per*COLS*size,from+k*pace,on&&first+k*per<count);}
     from+=STEPS/per*pace;
 #else
     if(on)for(int i=0;i<count;i++)to[(slot*STEPS+i)*COLS]=from[i*pace];

@@ -14,7 +14,11 @@ from anaphora.kernels.recurrence.front.graph import Node
 from anaphora.kernels.recurrence.front.units import Unit
 
 RING = Path(__file__).with_name("ring.cu")
-STEPS = 16  # of a group that is read at a time
+
+
+def steps_of(kernel: Kernel) -> int:
+    """Steps of a group that is read at a time: what a thread reads of them lies in its registers."""
+    return 32 if len(kernel.streams) <= 2 else 16 if len(kernel.streams) <= 6 else 8
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Program:
             "KIND": kind,
             "FAST": 0,
             "COLS": columns,
-            "STEPS": STEPS,
+            "STEPS": steps_of(self.kernels[name]),
             "STAGES": stages,
             "WIDE": int(wide),
         }
@@ -75,7 +79,7 @@ class _Forward(Pass):
         written = [f"E{e}" for e in range(len(self.unit.exports))]
         lines = [f"elem*to{array} = {array} + at1*W + col;" for array in written]
         lines += [f"float*to{array} = keep ? {array} + at1*W + col : nullptr;" for array in self._kept]
-        return [*lines, "const L ahead = sign*W;"]
+        return [*lines, "L ahead = sign*W;", "keep_known(ahead);"]
 
     @property
     def _kept(self) -> dict[str, int]:
@@ -85,12 +89,9 @@ class _Forward(Pass):
 
     def at_step(self, body: Body) -> list[str]:
         unit = self.unit
-        lines = [
-            f"if (ok) *toE{e} = toe({body.value(node)}); toE{e} += ahead;"
-            for e, node in enumerate(unit.exports)
-        ]
+        lines = [f"put(toE{e}, {body.value(node)}, ahead, ok);" for e, node in enumerate(unit.exports)]
         for array, k in self._kept.items():
-            lines.append(f"if (ok && keep) *to{array} = {body.value(unit.outputs[k])}; to{array} += ahead;")
+            lines.append(f"put(to{array}, {body.value(unit.outputs[k])}, ahead, ok && keep);")
         return lines
 
     def at_end(self) -> list[str]:
@@ -136,16 +137,13 @@ class _Backward(Pass):
     def at_start(self) -> list[str]:
         lines = [f"R total{i} = 0.f;" for i in self.unit.backward.vectors]
         for k in self.unit.backward.steps:
-            lines.append(
-                f"elem*toDX{k} = DX{k} + at1*wide{k} + from{k} + col; const L ahead{k} = sign*wide{k};"
-            )
+            lines.append(f"elem*toDX{k} = DX{k} + at1*wide{k} + from{k} + col; L ahead{k} = sign*wide{k};")
+            lines.append(f"keep_known(ahead{k});")
         return lines
 
     def at_step(self, body: Body) -> list[str]:
         d = self.unit.backward
-        lines = [
-            f"if (ok) *toDX{k} = toe({body.value(node)}); toDX{k} += ahead{k};" for k, node in d.steps.items()
-        ]
+        lines = [f"put(toDX{k}, {body.value(node)}, ahead{k}, ok);" for k, node in d.steps.items()]
         return lines + [f"total{v} += {body.value(node)};" for v, node in d.vectors.items()]
 
     def at_end(self) -> list[str]:
