@@ -15,12 +15,17 @@ from anaphora.nn.embedding import Output
 
 
 class Weights:
-    """The weights of a model that only products see, which autocast takes in half precision."""
+    """The weights of a model that only products see, which autocast takes in half precision.
+
+    The weights of modules with ``in_full_precision = True``, which compute without autocast, stay as they are.
+    """
 
     def __init__(self, model: nn.Module):
         self._places: list[tuple[dict[str, Any], str]] = []
+        whole = [module for module in model.modules() if getattr(module, "in_full_precision", False)]
+        kept = {id(part) for module in whole for part in module.modules()}
         for module in model.modules():
-            if isinstance(module, nn.Linear | Output | Bilinear | Affine):
+            if id(module) not in kept and isinstance(module, nn.Linear | Output | Bilinear | Affine):
                 parts = [module, module.weights] if isinstance(module, Affine) else [module]
                 self._places += [(part._parameters, name) for part in parts for name in part._parameters]
 

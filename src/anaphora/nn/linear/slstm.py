@@ -20,6 +20,8 @@ class SLSTMLayer(LinearLayer):
     States: the last three steps ``(B, 3, width)``, and h, c, n, m of `SLSTM` ``(B, width)``.
     """
 
+    in_full_precision = True  # of its weights: see `anaphora.nn.casting`
+
     def __init__(self, width: int, heads: int = 4):
         super().__init__(width, heads)
         self.convolution = ShortConvolution(width)
