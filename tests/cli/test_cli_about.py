@@ -68,7 +68,7 @@ def test_explain_says_meaning_values_defaults_and_presets(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     for words in (
         "The recurrent cell.",
-        "elman, irnn, lstm, gru, gru-before, gru-after, simple-gru, mgu, mingru",
+        "elman, irnn, lstm, slstm, gru, gru-before, gru-after, simple-gru, mgu, mingru",
         "in gru-attention",
         "no effect in",
         "transformer",

@@ -85,8 +85,16 @@ class BlockSettings(Settings):
         128, ge=1, description="Steps back that the blocks of local attention in cell = griffin see."
     )
 
+    signed: bool = Field(
+        False,
+        description="Let the eigenvalues of deltanet and gated-deltanet reach −1, so that their state can change its sign "
+        "(Grazzi 2025): parity needs it.",
+    )
+
     @classmethod
     def problem(cls, s: Any) -> str | None:
+        if s.signed and s.cell not in ("deltanet", "gated-deltanet"):
+            return f"signed = true belongs to cell = 'deltanet' or 'gated-deltanet', but cell = '{s.cell}'"
         for key, cells in (("mixed_every", ("griffin", "xlstm")), ("local_window", ("griffin",))):
             if getattr(s, key) != cls.model_fields[key].default and s.cell not in cells:
                 return f"{key} = {getattr(s, key)} belongs to cell = '{cells[0]}', but cell = '{s.cell}'"

@@ -51,7 +51,8 @@ def _pattern(s: RecurrentStack, cell: Cell | None) -> list[linear.LinearBlock]:
         )
         matrix = [linear.LinearBlock(linear.MLSTM(s.hidden, heads), dropout=noise) for _ in range(every - 1)]
         return [*matrix[:1], scalar, *matrix[1:]]  # the second of each group, so that small models have one
-    return [linear.LinearBlock(_MIXERS[s.cell](s.hidden, heads), feedforward=usual, dropout=noise)]
+    more = {"signed": True} if s.signed else {}
+    return [linear.LinearBlock(_MIXERS[s.cell](s.hidden, heads, **more), feedforward=usual, dropout=noise)]
 
 
 def eighths(width: float) -> int:

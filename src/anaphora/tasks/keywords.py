@@ -148,6 +148,8 @@ class BlockKeywords(TypedDict, total=False):
     """In cell = griffin every so many blocks is one of local attention (0 = 3, as published), in cell = xlstm one of sLSTM (0 = 8, as published; 1 = all). Default: 0."""
     local_window: int
     """Steps back that the blocks of local attention in cell = griffin see. Default: 128."""
+    signed: bool
+    """Let the eigenvalues of deltanet and gated-deltanet reach −1, so that their state can change its sign (Grazzi 2025): parity needs it. Default: False."""
 
 
 class RecurrentKeywords(TypedDict, total=False):

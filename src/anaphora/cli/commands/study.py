@@ -14,6 +14,9 @@ anaphora study memory
 anaphora study memory --corpus brackets -o runs/brackets
 anaphora study positions
 anaphora study scaling --corpus text.txt --set steps=300
+anaphora study tracking
+anaphora study recall
+anaphora study budget --corpus text.txt --set seconds=60
 anaphora study draw --set samples=10
 """
 
@@ -36,7 +39,9 @@ def command(
     back (adding, brackets or recall) and plots what they remember, and the gradient over time. `positions` trains a
     Transformer with each of six codes of positions and shows why counting, dividing and binary digits fail. `scaling`
     plots the loss of language models against parameters, data and compute, with power laws. `draw` trains DRAW on small
-    pictures (--corpus numerals, an .npz or a folder) and shows new ones, stroke by stroke. Stopped with Ctrl-C, all but
+    pictures (--corpus numerals, an .npz or a folder) and shows new ones, stroke by stroke. `tracking` shows which
+    recurrences can count modulo two and five and follow swaps (S₅), `recall` what fits into a vector, a matrix and
+    attention, `budget` the loss of all language models after the same seconds (--set seconds=60). Stopped with Ctrl-C, all but
     `length` go on when the same command is given again.
     """
     from pathlib import Path
@@ -47,7 +52,7 @@ def command(
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks import study
-    from anaphora.views import drawing, length, memory, positions, scaling
+    from anaphora.views import abilities, budget, drawing, length, memory, positions, scaling
 
     written = read_assignments(assignments)
     if written.problems:
@@ -56,7 +61,15 @@ def command(
     options = {"corpus": corpus, "settings": written.values}
     given = {key: value for key, value in options.items() if value}
     found = study.run(name, folder, reporter=make_reporter(), **given)
-    views = {"draw": drawing, "memory": memory, "positions": positions, "scaling": scaling}
+    views = {
+        "budget": budget,
+        "draw": drawing,
+        "memory": memory,
+        "positions": positions,
+        "recall": abilities,
+        "scaling": scaling,
+        "tracking": abilities,
+    }
     drawn = length.picture(found["models"]) if name == "length" else views[name].picture(found)  # type: ignore[attr-defined]
     files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
     write_files(drawn, files)

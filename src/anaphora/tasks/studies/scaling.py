@@ -65,7 +65,7 @@ def scaling(
     vectors of symbols and positions; compute is 6 · parameters · symbols read, in floating point operations.
     """
     report, given = reporter or Reporter(), dict(settings or {})
-    train, dev = _texts(corpus)
+    train, dev = texts(corpus)
     middle = OF_DATA if OF_DATA in sizes else sizes[len(sizes) // 2]
     jobs = {f"width-{size}": (size, train) for size in sizes}
     jobs |= {f"part-{share}": (middle, train[: max(2, len(train) // share)]) for share in shares}
@@ -120,7 +120,7 @@ def power_law(x: Sequence[float], y: Sequence[float]) -> dict[str, float] | None
     return best[1]
 
 
-def _texts(corpus: str) -> tuple[list[str], list[str]]:
+def texts(corpus: str) -> tuple[list[str], list[str]]:
     """Lines to learn from and lines to measure on. A file has no dev text of its own: its last tenth becomes that."""
     text = open_text(corpus, role="train")
     own = text.describe()["kind"] == "corpus"
