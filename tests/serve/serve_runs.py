@@ -57,7 +57,7 @@ def sounds(count: int) -> list[Any]:
 
 def series(count: int) -> list[Any]:
     draw = np.random.default_rng(4)
-    return [draw.normal(size=(int(draw.integers(14, 40)), 2)).round(3).tolist() for _ in range(count)]
+    return [draw.integers(-20, 20, size=(int(draw.integers(14, 40)), 2)).tolist() for _ in range(count)]
 
 
 def questions(count: int) -> list[Any]:
@@ -124,7 +124,7 @@ KINDS: dict[str, Kind] = {
         texts,
     ),
     "translate": Kind(
-        _fit(an.Translator, _pairs, model="gru-attention", tokens="char", max_length=90, **_TEXTUAL), texts
+        _fit(an.Translator, _pairs, model="gru-attention", tokens="char", max_length=12, **_TEXTUAL), texts
     ),
     "translate-transformer": Kind(
         _fit(
@@ -132,7 +132,7 @@ KINDS: dict[str, Kind] = {
             _pairs,
             model="transformer",
             tokens="char",
-            max_length=90,
+            max_length=12,
             heads=2,
             feedforward=16,
             layers=1,

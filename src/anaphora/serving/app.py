@@ -8,15 +8,16 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from anaphora.errors import AnaphoraError
-from anaphora.serving import completions, health, predicting
+from anaphora.serving import completions, health, openapi, pages, predicting
 from anaphora.serving.guard import GONE, Guard, as_refusal
 from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
+from anaphora.serving.protocol import routes as protocol
 from anaphora.serving.refusals import Refusal
 from anaphora.serving.requests import Left
 from anaphora.serving.runs import Runs
@@ -41,7 +42,14 @@ class Server:
 
 
 Section = Callable[[Server], list[BaseRoute]]
-SECTIONS: list[Section] = [health.routes, predicting.routes, completions.routes]
+SECTIONS: list[Section] = [
+    health.routes,
+    predicting.routes,
+    protocol.routes,
+    completions.routes,
+    openapi.routes,
+    pages.routes,
+]
 """Everything that is served; each adds its routes."""
 
 
@@ -56,7 +64,7 @@ def create_app(
     def route_of(scope: Scope) -> str:
         return str(paths.get(scope.get("endpoint"), "other"))
 
-    handlers: dict[Any, Any] = {HTTPException: _plain_refusal, Left: _gone}
+    handlers: dict[Any, Any] = {HTTPException: _plain_refusal, Left: _gone, ClientDisconnect: _gone}
     handlers |= dict.fromkeys((Refusal, AnaphoraError, Exception), _refusal)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False

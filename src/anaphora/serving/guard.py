@@ -61,6 +61,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 deadline.reschedule(None)  # a response that has begun takes as long as it takes
+                if self.draining:
+                    message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
             await dressed(message)
 
         self.active += 1

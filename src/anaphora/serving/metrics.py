@@ -36,7 +36,7 @@ class Metrics:
         self.tokens = Counter(
             "tokens", "Symbols or steps of the inputs that were computed.", ["run"], **common
         )
-        self.loaded = Gauge("loaded_runs", "Runs that answer.", **live)
+        self.loaded = Gauge("loaded_runs", "Runs that answer.", **{**live, "multiprocess_mode": "livemax"})
         self.reloads = Counter("reloads", "Replaced run folders by outcome.", ["run", "outcome"], **common)
 
     def text(self) -> bytes:

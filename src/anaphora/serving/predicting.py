@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from anaphora.serving.refusals import unusable
+from anaphora.files import parse_json
+from anaphora.serving.exchange.inputs import Question, Text, Words
+from anaphora.serving.refusals import Refusal, malformed, unusable
 from anaphora.serving.requests import json_body, json_response, media_type, while_there
 
 if TYPE_CHECKING:
@@ -18,44 +21,128 @@ if TYPE_CHECKING:
     from anaphora.serving.served import Served
 
 INPUTS = "inputs"
+MOST_FIELDS = 64
+Read = tuple[list[Any], dict[str, Any]]
 
 
 def routes(server: Server) -> list[BaseRoute]:
-    """``/predict`` for the only run, ``/runs/NAME/predict`` for each."""
+    """``/predict`` for the only run, ``/runs/NAME/predict`` for each; ``/runs`` lists them."""
 
     async def predict(request: Request) -> Response:
         with server.runs.using(request.path_params.get("name")) as served:
             inputs, options = await _read(request, served)
             answers = await while_there(request, served.ask(inputs, options))
-            found = {
-                "run": served.name,
-                "task": served.task.command,
-                "version": served.version,
-                "outputs": answers,
-            }
-            return json_response(found)
+            found = {"run": served.name, "task": served.task.command, "version": served.version}
+            return json_response({**found, "outputs": answers})
 
     async def predict_named(request: Request) -> Response:
         return await predict(request)
 
+    async def listed(request: Request) -> Response:
+        return json_response({"runs": [about(served) for served in server.runs]})
+
     return [
+        Route("/runs", listed),
         Route("/predict", predict, methods=["POST"]),
         Route("/runs/{name}/predict", predict_named, methods=["POST"]),
     ]
 
 
-async def _read(request: Request, served: Served) -> tuple[list[Any], dict[str, Any]]:
-    """The inputs and the options of a request, in whichever form they came."""
-    if media_type(request) in ("application/json", ""):
+def about(served: Served) -> dict[str, Any]:
+    """A run as the list of runs shows it."""
+    return {
+        "name": served.name,
+        "task": served.task.command,
+        "model": str(served.config.settings.model),  # type: ignore[attr-defined]
+        "version": served.version,
+        "input": served.exchange.reader.kind,
+        "options": ["details", *served.exchange.option_names()],
+    }
+
+
+async def _read(request: Request, served: Served) -> Read:
+    """The inputs and the options of a request, in the form that its content type names."""
+    asked = typed(request.query_params.multi_items())
+    kind = media_type(request)
+    if kind in ("application/json", ""):
         body = await json_body(request)
         if INPUTS not in body:
             raise unusable('the body has no inputs; write {"inputs": […]}.')
         given = body.pop(INPUTS)
-        options = served.exchange.options(body)
-        return await asyncio.to_thread(served.exchange.read, given), options
-    raise unusable("send JSON.")
+        if twice := asked.keys() & body.keys():
+            raise malformed(f"{min(twice)} stands in the address and in the body; write it once.")
+        options = served.exchange.options({**asked, **body})
+        return await _in_thread(served, lambda: served.exchange.read(given)), options
+    if kind == "application/x-www-form-urlencoded":
+        raise Refusal(
+            415, "send JSON with `Content-Type: application/json`, a file as it is, or a form with files."
+        )
+    if kind == "multipart/form-data":
+        return await _form(request, served, asked)
+    options = served.exchange.options(asked)
+    content = await request.body()
+    exchange = served.exchange
+    read = await asyncio.to_thread(lambda: exchange.checked(exchange.reader.upload(content, "the body"), 1))
+    return [read], options
 
 
-def typed(fields: Mapping[str, str]) -> dict[str, Any]:
+async def _form(request: Request, served: Served, asked: dict[str, Any]) -> Read:
+    """Files are inputs, in order; of a run that reads texts so are the fields called ``inputs``. Other fields are options."""
+    limits, exchange = served.limits, served.exchange
+    async with request.form(
+        max_files=limits.inputs, max_fields=MOST_FIELDS, max_part_size=limits.body
+    ) as form:
+        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+        contents = [await file.read() for file in files]
+        fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    texts = [value for name, value in fields if name == INPUTS]
+    rest = [(name, value) for name, value in fields if name not in (INPUTS, "question", "choices")]
+    options = exchange.options({**asked, **typed(rest)})
+    reader = exchange.reader
+    if texts and not isinstance(reader, Text | Words):
+        raise unusable("inputs of this run are files or JSON, not fields of text; attach a file.")
+
+    def read() -> list[Any]:
+        if isinstance(reader, Question):
+            return exchange.gathered(_questions(reader, contents, fields))
+        uploads = [reader.upload(content, f"input {i}") for i, content in enumerate(contents, start=1)]
+        return exchange.gathered([*(reader.read(text, "inputs") for text in texts), *uploads])
+
+    return await _in_thread(served, read), options
+
+
+def _questions(reader: Question, contents: list[bytes], fields: list[tuple[str, str]]) -> list[Any]:
+    """A picture with each of its questions, or each picture with its question."""
+    questions = [value for name, value in fields if name == "question"]
+    choices = [value for name, value in fields if name == "choices"] or None
+    pictures = [reader.picture.upload(content, f"picture {i}") for i, content in enumerate(contents, start=1)]
+    if len(pictures) == 1:
+        pictures *= len(questions)
+    if not questions or len(pictures) != len(questions):
+        raise unusable(
+            f"{len(pictures)} pictures and {len(questions)} fields question do not fit; send as many."
+        )
+    both = enumerate(zip(pictures, questions, strict=True), start=1)
+    return [reader.joined(picture, question, choices, f"input {i}") for i, (picture, question) in both]
+
+
+async def _in_thread(served: Served, read: Any) -> list[Any]:
+    """Texts are read at once; numbers, pictures and sound in a thread, so that other requests go on."""
+    found: list[Any] = (
+        read() if isinstance(served.exchange.reader, Text | Words) else await asyncio.to_thread(read)
+    )
+    return found
+
+
+def typed(fields: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Options that came as texts (of a query or a form): numbers, true and false are what they look like."""
-    raise NotImplementedError
+    found: dict[str, Any] = {}
+    for name, text in fields:
+        if name in found:
+            raise malformed(f"{name} is given twice; write it once.")
+        try:
+            value = parse_json(text)
+        except ValueError:
+            value = text
+        found[name] = value if isinstance(value, int | float) else text
+    return found

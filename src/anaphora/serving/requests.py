@@ -31,7 +31,11 @@ async def json_body(request: Request) -> dict[str, Any]:
     """The object in the body. Raises a `Refusal` where there is none (400, 415)."""
     if media_type(request) not in ("application/json", ""):
         raise Refusal(415, "send JSON, with `Content-Type: application/json`.")
-    content = await request.body()
+    return await parsed_object(await request.body())
+
+
+async def parsed_object(content: bytes) -> dict[str, Any]:
+    """The JSON object in ``content``. Raises a `Refusal` (400)."""
     parsed = await asyncio.to_thread(_parsed, content) if len(content) > LARGE else _parsed(content)
     if not isinstance(parsed, dict):
         raise malformed("the body must be a JSON object; write {…}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,23 +13,6 @@ from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.refusals import unknown
 from anaphora.serving.served import Served, stamp_of
-
-
-def named_folders(given: Sequence[str]) -> dict[str, Path]:
-    """Folders by name, out of ``FOLDER`` or ``NAME=FOLDER``; an `AnaphoraError` where two have the same name."""
-    found: dict[str, Path] = {}
-    for one in given:
-        name, separator, folder = one.partition("=")
-        if not separator or "/" in name:
-            name, folder = Path(one).resolve().name, one
-        if name in found:
-            raise AnaphoraError(
-                f"two runs are called {name}; name them: serve first={found[name]} second={folder}."
-            )
-        if not name:
-            raise AnaphoraError(f"{one} has no name; write NAME=FOLDER.")
-        found[name] = Path(folder)
-    return found
 
 
 class Runs:

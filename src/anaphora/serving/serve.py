@@ -48,6 +48,7 @@ class Draining(uvicorn.Server):
         await asyncio.sleep(0.2)  # what has been accepted by the kernel is read, and answered or refused
         while guard.active and self._loop.time() < until:
             await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)  # clients that asked meanwhile read that they are refused
         self.should_exit = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -70,7 +71,7 @@ async def serving(
         app,
         http=Patient,
         ws="websockets-sansio",
-        log_level="warning",
+        log_level="error",  # what strangers send is no news
         access_log=False,
         server_header=False,
         limit_concurrency=runs.limits.connections,

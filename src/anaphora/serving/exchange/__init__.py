@@ -11,7 +11,7 @@ from typing import Any
 
 from anaphora.serving.exchange.answers import ANSWERS
 from anaphora.serving.exchange.inputs import Reader, reader_for
-from anaphora.serving.exchange.options import checked_options
+from anaphora.serving.exchange.options import checked_options, options_of
 from anaphora.serving.exchange.together import rows_apart
 from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import unusable
@@ -31,13 +31,15 @@ class Exchange:
         first that cannot be used."""
         if not isinstance(given, list):
             raise unusable("inputs must be a list: write [input] for a single one.")
-        self.check_count(len(given))
-        return [self.checked(self.reader.read(one, f"input {i}"), i) for i, one in enumerate(given, start=1)]
+        if len(given) > self.limits.inputs:
+            self.gathered(given)
+        return self.gathered([self.reader.read(one, f"input {i}") for i, one in enumerate(given, start=1)])
 
-    def check_count(self, count: int) -> None:
-        """A `Refusal` where a request has no input, or too many."""
-        if not 1 <= count <= self.limits.inputs:
-            raise unusable(f"a request has 1 to {self.limits.inputs} inputs, not {count}; split it.")
+    def gathered(self, inputs: list[Any]) -> list[Any]:
+        """The inputs of a request. Raises a `Refusal` where there is none, or too many, or one is too long."""
+        if not 1 <= len(inputs) <= self.limits.inputs:
+            raise unusable(f"a request has 1 to {self.limits.inputs} inputs, not {len(inputs)}; split it.")
+        return [self.checked(x, number) for number, x in enumerate(inputs, start=1)]
 
     def checked(self, x: Any, number: int) -> Any:
         """The input, where it is not too long for the server or for the model, which would cut it."""
@@ -55,6 +57,10 @@ class Exchange:
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a request, checked: those of ``predict``, and ``details``."""
         return checked_options(self.task, given, self.limits)
+
+    def option_names(self) -> list[str]:
+        """The names of the options that ``predict`` takes here."""
+        return list(options_of(self.task))
 
     def together(self, options: Mapping[str, Any]) -> bool:
         """Whether inputs of several requests may share one call of ``predict`` without changing a bit of any answer."""

@@ -7,7 +7,7 @@ import binascii
 import math
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,16 +190,20 @@ class Sound(Reader):
     json = SoundInput
 
     def __init__(self, rate: int):
-        self._rate = rate
+        self.rate = rate
 
     def read(self, given: Any, where: str) -> tuple[Any, int]:
         if isinstance(given, dict) and "base64" in given:
             return self.upload(_content(given, where), where)
-        rate: Any = self._rate
+        rate: Any = self.rate
         if isinstance(given, dict):
             if given.keys() != {"samples", "rate"}:
-                raise DataError(f'{where} is not a recording; give {{"samples": […], "rate": {self._rate}}}.')
+                raise DataError(f'{where} is not a recording; give {{"samples": […], "rate": {self.rate}}}.')
             given, rate = given["samples"], given["rate"]
+        return self.sampled(given, rate, where)
+
+    def sampled(self, given: Any, rate: Any, where: str) -> tuple[Any, int]:
+        """Samples of one channel with their rate."""
         samples = _numbers(given, where)
         if np.ndim(samples) != 1:
             raise DataError(
@@ -207,7 +211,7 @@ class Sound(Reader):
             )
         if isinstance(rate, bool) or not isinstance(rate, int):
             raise DataError(f"{where} has the rate {rate!r}; give samples a second, a whole number.")
-        as_item((samples, rate), 1, self._rate)  # a rate out of bounds and NaN are errors
+        as_item((samples, rate), 1, self.rate)  # a rate out of bounds and NaN are errors
         return samples, rate
 
     def upload(self, content: bytes, where: str) -> tuple[Any, int]:
@@ -224,13 +228,23 @@ class Series(Reader):
     kind = "series"
     json = SeriesInput
 
+    def __init__(self, columns: Sequence[int]):
+        """``columns``: how many a series may have."""
+        self._columns = columns
+
     def read(self, given: Any, where: str) -> Any:
         x = _numbers(given, where, missing=True)
         if x.ndim not in (1, 2) or 0 in x.shape:
             raise DataError(
                 f"{where} has the shape {x.shape}; a series has (time, columns) with at least one step."
             )
-        return x.reshape(-1, 1) if x.ndim == 1 else x
+        x = x.reshape(-1, 1) if x.ndim == 1 else x
+        if x.shape[1] not in self._columns:
+            known = " or ".join(map(str, self._columns))
+            raise DataError(
+                f"{where} has {x.shape[1]} columns, and the model was trained on {known}; give the same."
+            )
+        return x
 
     def upload(self, content: bytes, where: str) -> Any:
         if not content.startswith(b"\x93NUMPY"):
@@ -257,7 +271,9 @@ def reader_for(estimator: Any) -> Reader:
     if command == "transcribe":
         return Sound(estimator.ear_.rate) if estimator.ear_.kind == "audio" else Vectors("rows")
     if command == "forecast":
-        return Series()
+        columns = estimator.columns_
+        shorter = () if s.horizon else (len(columns.others),)  # an aligned forecaster needs no targets
+        return Series(sorted({len(columns.names), *shorter}))
     picture = Picture(estimator.size)
     if command == "caption":
         return picture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -47,3 +47,130 @@ class QuestionInput(BaseModel):
     picture: PictureInput
     question: str
     choices: list[str] | None = Field(None, description="The answers to choose among; all if not given.")
+
+
+class Classified(BaseModel):
+    """A label (several, or a number) with the probability of every class."""
+
+    label: str | int | float | bool | list[str]
+    probabilities: dict[str, float]
+
+
+class Ranked(BaseModel):
+    """One of the most probable, asked for with ``top``."""
+
+    label: str | None = None
+    answer: str | None = None
+    probability: float
+
+
+class Tagged(BaseModel):
+    """The words of a sentence, the tag of each, and how probable it is."""
+
+    words: list[str]
+    tags: list[str | int | float | list[str]]
+    probabilities: list[float]
+
+
+class Read(BaseModel):
+    """log p of a line in nats, over so many symbols."""
+
+    text: str
+    log_prob: float
+    symbols: int
+    perplexity: float
+
+
+class Written(BaseModel):
+    """A text with its score."""
+
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+
+
+class Word(BaseModel):
+    """A word of a transcript, with its times in seconds."""
+
+    model_config = {"extra": "allow"}
+
+
+class Transcribed(BaseModel):
+    """A transcript with the times of its words."""
+
+    text: str
+    words: list[Word]
+    score: float
+    log_prob: float
+
+
+class Answered(BaseModel):
+    """An answer and how probable it is."""
+
+    answer: str
+    probability: float
+
+
+class Forecast(BaseModel):
+    """Forecasts (steps, targets), and the interval that holds a value with probability ``level``."""
+
+    mean: list[list[float]]
+    low: list[list[float]]
+    high: list[list[float]]
+    level: float
+
+
+class Vector(BaseModel):
+    """The vector of an input, and how many symbols were read for it."""
+
+    vector: list[float]
+    read: int
+
+
+OUTPUTS: dict[str, Any] = {
+    "classify": str | int | float | bool | list[str] | Classified | list[Ranked],
+    "tag": list[str | int | float | list[str]] | Tagged,
+    "language": float | Read,
+    "translate": str | Written | list[Written],
+    "transcribe": str | Transcribed | list[Transcribed],
+    "caption": str | Written | list[Written],
+    "answer": str | Answered | list[Ranked],
+    "forecast": list[list[float]] | Forecast,
+    "embed": list[float] | Vector,
+}
+"""One output of each task: as it is, and with ``details``."""
+
+
+class Failure(BaseModel):
+    """Why a request was refused."""
+
+    error: str
+
+
+class InferTensor(BaseModel):
+    """A tensor; ``data`` may be flat or nested."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: list[Any] | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Infer(BaseModel):
+    """A request of the Open Inference Protocol; ``parameters`` are options of ``predict``."""
+
+    id: str | None = None
+    inputs: list[InferTensor]
+    outputs: list[dict[str, Any]] | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Inferred(BaseModel):
+    """An answer of the Open Inference Protocol."""
+
+    model_name: str
+    model_version: str
+    id: str | None = None
+    outputs: list[InferTensor]
