@@ -114,12 +114,12 @@ class Supervisor:
             shutil.rmtree(counts, ignore_errors=True)
 
     def _watch(self) -> int:
-        told = False
+        announced = False
         while self._workers:
             for key, _ in self._selector.select(timeout=0.1):
                 self._heard(key.data)
-            if not told and not self._ending and all(worker.ready for worker in self._workers):
-                told = True
+            if not announced and not self._ending and all(worker.ready for worker in self._workers):
+                announced = True
                 self._ready()
             for worker in [one for one in self._workers if one.process.poll() is not None]:
                 code = self._ended(worker)
