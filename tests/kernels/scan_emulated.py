@@ -33,23 +33,28 @@ _CHANGED = REPLACED | {
     "IN void put(float": "IN void put(float*&p,float v,L ahead,bool on){if(on)*p=v;p+=ahead;}",
     "IN void put(elem": "IN void put(elem*&p,float v,L ahead,bool on){if(on)*p=toe(v);p+=ahead;}",
     "IN void keep_known(": "IN void keep_known(L&v){}",
+    "IN float power(": "IN float power(float v){return exp2f(v);}",
     "IN void commit(){asm": "IN void commit(){groups_[me].push_back(open_[me]);open_[me].clear();}",
     "IN void await_group(){asm": "IN void await_group(){auto&g=groups_[me];while(g.size()>STAGES-2){"
     "for(auto&c:g.front())memcpy(c.to,c.from,16);g.pop_front();}}",
 }
 _LAUNCH = r"""
 extern "C" void launch(int grid,int threads,int memory,void**p,long long*n){
-  gridDim.x=grid;blockDim.x=threads;blocks.clear();blocks.resize(grid);fibres.clear();fibres.resize((size_t)grid*threads);groups_.clear();open_.clear();
-  for(auto&b:blocks){b.warps.resize(threads/32);b.memory.assign(memory+64,(char)0xFF);}
-  body=[&]{NAME(ARGUMENTS);};
-  for(size_t k=0;k<fibres.size();k++){Fibre&f=fibres[k];f.block.x=k/threads;f.thread.x=k%threads;f.stack.resize(1<<16);
-    getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
-  for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}
+  gridDim.x=grid;blockDim.x=threads;body=[&]{NAME(ARGUMENTS);};
+  for(int block=0;block<grid;block++){
+    blocks.clear();blocks.resize(grid);fibres.clear();fibres.resize(threads);groups_.clear();open_.clear();
+    blocks[block].warps.resize(threads/32);blocks[block].memory.assign(memory+64,(char)0xFF);
+    for(int k=0;k<threads;k++){Fibre&f=fibres[k];f.block.x=block;f.thread.x=k;f.stack.resize(1<<16);
+      getcontext(&f.context);f.context.uc_stack.ss_sp=f.stack.data();f.context.uc_stack.ss_size=f.stack.size();f.context.uc_link=&mainland;makecontext(&f.context,start_,0);}
+    for(bool more=true;more;){more=false;for(auto&f:fibres)if(!f.done){more=true;me=&f;swapcontext(&mainland,&f.context);}}
+  }
 }
 """
 
 
-class _Emulated:
+class Emulated:
+    """A kernel compiled as C++, its threads run as fibres."""
+
     def __init__(self, source: str, name: str, memory: int, threads: int, folder: Path):
         self.memory, self.threads = memory, threads
         lines = []
@@ -59,6 +64,7 @@ class _Emulated:
         text = "\n".join(lines).replace(
             "extern __shared__ __align__(16) char memory[];", "char*memory=memory_(blockIdx.x);"
         )
+        text = text.replace("__shared__ float ", "static thread_local float ")  # of the block at work
         head, body = text.split("typedef unsigned int u32;", 1)
         taken = body.split(f" {name}(")[1].split(") {", 1)[0].split(", ")
         pointers = [t.rpartition("*")[0].replace("__restrict__", "") + "*" for t in taken if "*" in t]
@@ -86,7 +92,7 @@ class EmulatedUnits(generated.GeneratedUnits):
     folder: Path
 
     def compiled(self, source: str, name: str, memory: int, threads: int, device: torch.device) -> Any:
-        return _Emulated(source, name, memory, threads, self.folder)
+        return Emulated(source, name, memory, threads, self.folder)
 
 
 def by_kernels(cell: Any, folder: Path) -> Any:

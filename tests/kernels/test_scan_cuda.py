@@ -18,7 +18,7 @@ from anaphora.kernels.recurrence.dispatch import force
 from anaphora.kernels.recurrence.front.units import cut_units
 
 I, H = 3, 70
-QUICK = ("readout", "spiral")  # between them: a map, a scan of two states, kept states, chunks
+QUICK = ("readout",)  # a map, a scan, a kept state; in one piece and in chunks
 LINEAR = ("MinGRU", "MinLSTM", "GILR", "QRNN", "SRU", "HGRN", "RGLRU", "LRU", "S4D", "S5", "IndRNN")
 
 

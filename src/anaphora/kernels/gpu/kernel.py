@@ -73,9 +73,16 @@ class Kernel:
     def _load(self, index: int, kind: int) -> tuple[Loaded, int]:
         facts = torch.cuda.get_device_properties(index)
         source = f"#define KIND {kind}\n{PRELUDE}{self._source}"
-        code = nvrtc.machine_code(source, f"sm_{facts.major}{facts.minor}", self._name)
-        with torch.cuda.device(index):
-            return Loaded(code, self._name, 0, self._threads, 1), facts.multi_processor_count * self._resident
+        found = loaded(source, self._name, 0, self._threads, torch.device("cuda", index))
+        return found, facts.multi_processor_count * self._resident
+
+
+def loaded(source: str, name: str, memory: int, threads: int, device: torch.device) -> Loaded:
+    """Kernel ``name`` of a source on a GPU: blocks of ``threads`` with ``memory`` bytes beside what the source declares."""
+    facts = torch.cuda.get_device_properties(device)
+    code = nvrtc.machine_code(source, f"sm_{facts.major}{facts.minor}", name)
+    with torch.cuda.device(device):
+        return Loaded(code, name, memory, threads, 1)
 
 
 def serves(*tensors: Tensor) -> bool:

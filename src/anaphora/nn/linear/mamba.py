@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from anaphora.kernels import selective
 from anaphora.nn.attention import masks
 from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
@@ -73,6 +74,8 @@ def selective_scan(
     rate = rate.to(kind)
     if scanning():
         return _looped(tuple(x.to(kind).transpose(0, 1) for x in (u, delta, b, c)), rate, state)
+    if selective.can_run(u, delta, rate, b, c, state):
+        return selective.selective_scan(u, delta, rate, b, c, state)
     recompute = torch.is_grad_enabled() and u.shape[1] > _CHUNK
     for at in range(0, u.shape[1], _CHUNK):
         some = [x.narrow(1, at, min(_CHUNK, u.shape[1] - at)).to(kind) for x in (u, delta, b, c)]

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels import invariant
-from anaphora.kernels.gpu.kernel import KINDS
+from anaphora.kernels.gpu.kernel import KINDS, loaded
 from anaphora.kernels.recurrence.backends.scan.source_cuda import Program, generate, steps_of
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients, real_steps
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
 from anaphora.kernels.recurrence.precision import recurrent_precision
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.driver import Loaded
 
 MOST_COLUMNS, FEWEST_COLUMNS = 128, 32  # of a row that a block takes
 BUSY = 0.9  # share of the SMs that have a block, at least, where columns are enough
@@ -162,9 +160,7 @@ class GeneratedUnits:
 
     def compiled(self, source: str, name: str, memory: int, threads: int, device: torch.device) -> Launches:
         """A kernel of a source on a device."""
-        facts = torch.cuda.get_device_properties(device)
-        code = nvrtc.machine_code(source, f"sm_{facts.major}{facts.minor}", "scan")
-        return Loaded(code, name, memory, threads, 1)
+        return loaded(source, name, memory, threads, device)
 
     # ------------------------------------------------------------------ products
     def multiply(self, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Tensor:
