@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all fuzz lint format bench browser page clean help
+.PHONY: demo test test-all test-foreign fuzz lint format bench browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -40,6 +40,10 @@ test: lint browser ## lint, types, layers, and every test that is not slow
 
 test-all: lint browser ## the same with the slow suites, and every process started anew
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
+
+test-foreign: $(READY) ## models of others: installs transformers and CTranslate2, and compares with them
+	@$(PIP) -e '.[foreign]'
+	@$(BIN)/python -m pytest -q tests/foreign
 
 fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300) --cases $(or $(CASES),0)

@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 from lock import BY_SOURCE, normal
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_PINNED = {"bench"}
-"""Extras of peers that only benchmarks compare with."""
+NOT_PINNED = {"bench", "foreign"}
+"""Extras of peers that only benchmarks and tests/foreign compare with."""
 LICENCES = re.compile(
     r"apache|\bbsd\b|bsd-|\bmit\b|\bmit-|\bisc\b|\bpsf\b|python software foundation|mpl|mozilla public|"
     r"unlicense|zlib|\b0bsd\b|public domain|cnri-python|lgpl",

@@ -23,6 +23,7 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
@@ -42,6 +43,7 @@ GROUPS: dict[type[Settings], str] = {
     RecurrentSettings: "Recurrent layers",
     DirectionSettings: "Recurrent layers",
     TransformerSettings: "Transformer",
+    VariantSettings: "Transformer",
     AttentionSettings: "Decoder",
     DecoderSettings: "Decoder",
     Seq2SeqSettings: "Decoder",

@@ -16,7 +16,8 @@ from typing import Any
 
 from tokenizers import Tokenizer as Engine
 
-from anaphora.data.symbols import EOS, SPELLINGS, UNK
+from anaphora.data.numbering import Numbering
+from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer, sound_text
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
@@ -25,6 +26,7 @@ from anaphora.settings.own import Part
 
 OWN = len(SPELLINGS)  # the first symbol that is not a special one
 _LARGEST = 1 << 28  # bytes of a tokenizer file
+_MOST_SYMBOLS = 1 << 24
 Cut = Callable[[str], Sequence[str]]
 
 
@@ -77,26 +79,46 @@ class CutTokenizer(Tokenizer):
 
 
 class EngineTokenizer(Tokenizer):
-    """A tokenizer of the `tokenizers` library, its symbols numbered from 4 on."""
+    """A tokenizer of the `tokenizers` library, its symbols numbered from 4 on.
 
-    def __init__(self, engine: Engine, lowercase: bool, raw: bool):
+    ``numbering``: those that have the place of our special symbols are not numbered again, and there may be more symbols
+    than the tokenizer makes, since tables of vectors are often longer than they need to be.
+    """
+
+    def __init__(self, engine: Engine, lowercase: bool, raw: bool, numbering: Numbering | None = None):
         engine.no_padding()
         engine.no_truncation()
         self._engine = engine
         size = 1 + max(engine.get_vocab().values(), default=-1)
         if not size:
             raise DataError("The tokenizer has no symbols; train it first.")
-        spellings = [*SPELLINGS, *(engine.id_to_token(i) or "" for i in range(size))]
-        self._spell(spellings, "tokenizers", lowercase, raw)
+        self.numbering = numbering or Numbering(size, (None, None, None, None))
+        if self.numbering.size < size:
+            raise DataError(f"The tokenizer has {size} symbols, but the model {self.numbering.size}.")
+        rest = self.numbering.order[OWN:]
+        self._spell(
+            [*SPELLINGS, *(engine.id_to_token(i) or "" for i in rest if i is not None)],
+            "tokenizers",
+            lowercase,
+            raw,
+        )
+
+    @property
+    def engine(self) -> Engine:
+        """The tokenizer of the library."""
+        return self._engine
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         given = [text.lower() if self.lowercase else text for text in texts]
-        return [[i + OWN for i in ids] for ids in super().encode_batch(given)]
+        ours = self.numbering.numbers
+        return [[ours[i] for i in ids] for ids in super().encode_batch(given)]
 
     def decode(self, ids: Sequence[int]) -> str:
         kept = [int(i) for i in takewhile(lambda i: i != EOS, ids)]
-        if UNK not in kept:
-            return str(self._engine.decode([i - OWN for i in kept if i >= OWN], skip_special_tokens=False))
+        if UNK not in kept or self.numbering.special[UNK] is not None:
+            found = (self.numbering.order[i] for i in kept if i not in (PAD, BOS))
+            theirs = [i for i in found if i is not None]
+            return str(self._engine.decode(theirs, skip_special_tokens=False))
         place = kept.index(UNK)
         parts = (self.decode(kept[:place]), "<unk>", self.decode(kept[place + 1 :]))
         return " ".join(part for part in parts if part)
@@ -114,7 +136,9 @@ class EngineTokenizer(Tokenizer):
         return ids[0]
 
     def to_json(self) -> str:
-        facts = {"own": "tokenizers", "lowercase": self.lowercase, "raw": self.raw}
+        facts: dict[str, Any] = {"own": "tokenizers", "lowercase": self.lowercase, "raw": self.raw}
+        if any(i is not None for i in self.numbering.special):
+            facts |= {"size": self.numbering.size, "special": list(self.numbering.special)}
         return json.dumps(
             {**facts, "engine": parse_json(self._engine.to_str(), numbers=False)}, ensure_ascii=False
         )
@@ -166,7 +190,15 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
                     "The tokenizer has patterns of its own, which are run on every text; allow them with trust=True "
                     "(--trust-parts) if you trust the run."
                 )
-            return EngineTokenizer(_engine(json.dumps(found["engine"]), "tokenizer"), **flags)
+            numbering = None
+            if "special" in found:
+                if not 0 < checked(int, found["size"]) <= _MOST_SYMBOLS:
+                    raise ValueError(f"size: {found['size']} symbols are too many")
+                ids = checked(tuple[int | None, int | None, int | None, int | None], found["special"])
+                numbering = Numbering(checked(int, found["size"]), ids)
+            return EngineTokenizer(
+                _engine(json.dumps(found["engine"]), "tokenizer"), **flags, numbering=numbering
+            )
         reason = f"own = {own!r} is unknown"
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         reason = str(error)

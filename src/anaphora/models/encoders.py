@@ -5,6 +5,7 @@ The embedding is any module that gives vectors ``(batch, S, width)``, so a sourc
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -86,7 +87,12 @@ class WindowEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Embedding plus positions, dropout, and a stack of self-attentive layers; ``causal`` ones look back only."""
+    """Embedding plus positions, dropout, and a stack of self-attentive layers; ``causal`` ones look back only.
+
+    With ``types`` every place gets the first of so many learned vectors, which tell the parts of a pair of texts apart
+    (BERT); ``norm`` normalises the sum of the three, of width ``embedding``, and a linear map brings it to that of the stack
+    where they differ (ELECTRA).
+    """
 
     def __init__(
         self,
@@ -96,6 +102,9 @@ class TransformerEncoder(nn.Module):
         positions: Sinusoidal | Learned | None = None,
         dropout: float = 0.0,
         causal: bool = False,
+        types: int = 0,
+        norm: nn.Module | None = None,
+        project: nn.Linear | None = None,
     ):
         super().__init__()
         self.embedding = embedding
@@ -104,9 +113,26 @@ class TransformerEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.causal = causal
         self.width = stack.width
+        self.norm, self.project = norm, project
+        self.types = nn.Parameter(torch.zeros(types, int(embedding.width))) if types else None  # type: ignore[arg-type]
 
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """source ``(batch, S)``, lengths ``(batch,)``."""
         mask = masks.padding(lengths, source.shape[1])
-        x = self.dropout(self.positions(self.embedding(source)))
-        return Memory(self.stack(x, mask, causal=self.causal), mask)
+        return Memory(self.stack(self.enter(source), mask, causal=self.causal), mask)
+
+    def enter(self, symbols: Tensor, place: int = 0) -> Tensor:
+        """What the stack reads of symbols ``(batch, time)``, the first of which stands at ``place``: ``(batch, time, width)``."""
+        return self.placed(self.positions(self.vectors(symbols), place))
+
+    def vectors(self, symbols: Tensor) -> Tensor:
+        """The vectors of symbols ``(…)`` before their positions are added, ``(…, width)``."""
+        x: Tensor = self.embedding(symbols)
+        return x if self.types is None else x + self.types[0]
+
+    def placed(self, x: Tensor) -> Tensor:
+        """What the stack reads of vectors with their positions, ``(…, width)``."""
+        if self.norm is not None:
+            x = self.norm(x)
+        x = self.dropout(x)
+        return x if self.project is None else self.project(x)

@@ -136,8 +136,7 @@ class TransformerBody(TransformerEncoder):
 
     def read(self, symbols: Tensor, carried: Window | None = None) -> Reading:
         """Symbols ``(rows, time)`` from the first position on; nothing is carried between windows."""
-        x = self.dropout(self.positions(self.embedding(symbols)))
-        return Reading(self.stack(x, causal=True), None)
+        return Reading(self.stack(self.enter(symbols), causal=True), None)
 
     def prepare(self, length: int) -> None:
         """Have the positions of windows of this length at hand."""
@@ -158,8 +157,7 @@ class TransformerBody(TransformerEncoder):
 
     def _advance(self, symbols: Tensor, past: Past | None) -> tuple[Tensor, Past]:
         place = 0 if past is None else past.length
-        x = self.dropout(self.positions(self.embedding(symbols[:, None]), place))
-        return self.stack.step(x.squeeze(1), past)
+        return self.stack.step(self.enter(symbols[:, None], place).squeeze(1), past)
 
 
 class Language(nn.Module):

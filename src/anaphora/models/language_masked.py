@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -36,22 +37,42 @@ def hide(symbols: Tensor, share: float, vocabulary: int) -> Hidden:
     return Hidden(shown, counted)
 
 
+class Transform(nn.Module):
+    """N(f(W x + b)), ``(…, width)`` -> ``(…, outputs)``: what BERT has before its output layer."""
+
+    def __init__(self, width: int, outputs: int, *, activation: Callable[[Tensor], Tensor], norm: nn.Module):
+        super().__init__()
+        self.linear = nn.Linear(width, outputs)
+        self.activation = activation
+        self.norm = norm
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.activation(self.linear(x)))
+        return out
+
+
 class MaskedLanguage(nn.Module):
     """p(x_t | the other symbols) at every place, from a body that sees both sides.
 
-    A row begins with <s>, whose state stands for the whole row as [CLS] does in BERT.
+    A row begins with <s>, whose state stands for the whole row as [CLS] does in BERT. ``transform`` lies between the body and
+    the output layer.
     """
 
-    def __init__(self, body: TransformerEncoder, output: Output, *, context: int):
+    def __init__(
+        self, body: TransformerEncoder, output: Output, *, context: int, transform: nn.Module | None = None
+    ):
         super().__init__()
         self.body = body
+        self.transform = nn.Identity() if transform is None else transform
         self.output = output
         self.context = context
 
     def read(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         """Symbols ``(rows, time)`` -> what enters the output layer ``(rows, time, width)``."""
-        annotations: Tensor = self.body(symbols, lengths).annotations
-        return annotations
+        entering: Tensor = self.transform(self.body(symbols, lengths).annotations)
+        return entering
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         """Logits of the symbol at every place ``(rows, time, symbols)``."""

@@ -14,7 +14,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.kernels.paged import attend_pages
 from anaphora.models.language import TransformerBody
 from anaphora.nn.attention.multihead import MultiHead
-from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal, rotated
+from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
 
 PAGE = 16
@@ -207,14 +207,13 @@ class PagedBody:
         return _Places(symbols, position, into, torch.from_numpy(table).to(device))
 
     def _read(self, pool: Pool, at: _Places) -> Tensor:
-        x = self._positioned(self.body.embedding(at.symbols), at)
+        x = self.body.placed(self._positioned(self.body.vectors(at.symbols), at))
         for layer, kept in zip(self.layers, pool.kept, strict=True):
 
             def look_back(y: Tensor, own: MultiHead = layer.attention, kept: Tensor = kept) -> Tensor:
                 return self._attend(y, own, kept, at)
 
-            x = layer.around_attention(x, look_back)
-            x = layer.around_feedforward(x, layer.feedforward)
+            x = layer.sublayers(x, look_back)
         found: Tensor = self.body.stack.norm(x)
         return found
 
@@ -222,7 +221,7 @@ class PagedBody:
         positions: Any = self.body.positions
         if isinstance(positions, Sinusoidal):
             return x + positions.table(self.context, x)[at.position]
-        return x + positions.weight[at.position] if isinstance(positions, Learned) else x
+        return x + positions.weight[positions.first + at.position] if isinstance(positions, Learned) else x
 
     def _attend(self, y: Tensor, own: MultiHead, kept: Tensor, at: _Places) -> Tensor:
         """``(places, width)``; keys and values of the new places are written first, so that they see each other."""
@@ -230,8 +229,8 @@ class PagedBody:
         slopes = None
         if isinstance(own.positions, Rotary):
             each = own.width // own.heads
-            cos, sin = (t[at.position, None] for t in own.positions._cos_sin(self.context, each, y))
-            q, k = (rotated(t.unflatten(-1, (-1, each)), cos, sin).flatten(-2) for t in (q, k))
+            cos, sin = (t[at.position, None] for t in own.positions.angles(self.context, each, y))
+            q, k = (own.positions.turn(t.unflatten(-1, (-1, each)), cos, sin).flatten(-2) for t in (q, k))
         elif isinstance(own.positions, Alibi):
             slopes = torch.tensor(own.positions.slopes, device=y.device, dtype=y.dtype)
         kept.view(-1, kept.shape[-1])[at.written] = torch.cat((k, v), -1).to(kept.dtype)

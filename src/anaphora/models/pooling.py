@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +30,20 @@ class FirstState(nn.Module):
 
     def forward(self, memory: Memory) -> Tensor:
         return memory.annotations[:, 0]
+
+
+class FirstThrough(nn.Module):
+    """f(W h_1 + b): the state of the first place through a layer of its own (BERT's pooler has f = tanh)."""
+
+    def __init__(self, width: int, activation: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.activation = activation
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, memory: Memory) -> Tensor:
+        return self.activation(self.linear(memory.annotations[:, 0]))
 
 
 class Mean(nn.Module):

@@ -51,7 +51,8 @@ class StaticTransformer:
         decoder = model.decoder
         if not (isinstance(model.encoder, TransformerEncoder) and isinstance(decoder, TransformerDecoder)):
             return False
-        return PackedTransformer.fits(decoder) and isinstance(decoder.positions, Sinusoidal | None)
+        plain = isinstance(decoder.positions, Sinusoidal | None) and decoder.norm is None
+        return PackedTransformer.fits(decoder) and plain
 
     @staticmethod
     def numbers(model: Seq2Seq, rows: int, capacity: int) -> int:

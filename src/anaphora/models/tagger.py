@@ -52,8 +52,15 @@ class SpelledWords(Embedding):
     leaves as ``(…, width)``. Each spelling is read once, however often it occurs in the batch.
     """
 
-    def __init__(self, symbols: int, width: int, spelling: RecurrentSpelling | ConvolvedSpelling):
-        super().__init__(symbols, width, scaled=True)
+    def __init__(
+        self,
+        symbols: int,
+        width: int,
+        spelling: RecurrentSpelling | ConvolvedSpelling,
+        *,
+        scaled: bool = True,
+    ):
+        super().__init__(symbols, width, scaled=scaled)
         self.spelling = spelling
         self.width = width + spelling.width
 
@@ -81,8 +88,15 @@ class CorrectedWords(SpelledWords):
     as it helps.
     """
 
-    def __init__(self, symbols: int, width: int, spelling: RecurrentSpelling | ConvolvedSpelling):
-        super().__init__(symbols, width, spelling)
+    def __init__(
+        self,
+        symbols: int,
+        width: int,
+        spelling: RecurrentSpelling | ConvolvedSpelling,
+        *,
+        scaled: bool = True,
+    ):
+        super().__init__(symbols, width, spelling, scaled=scaled)
         self.width = width
         self.correction = nn.Linear(spelling.width, width, bias=False)
         nn.init.zeros_(self.correction.weight)

@@ -65,10 +65,14 @@ class TooLongError(DataError, ValueError):
 
 
 class Learned(nn.Module):
-    """A vector for each of the first ``maximum`` positions, learned like an embedding."""
+    """A vector for each of the first ``maximum`` positions, learned like an embedding.
 
-    def __init__(self, width: int, maximum: int):
+    The first place of a sequence is position ``first``: RoBERTa and OPT count from 2.
+    """
+
+    def __init__(self, width: int, maximum: int, *, first: int = 0):
         super().__init__()
+        self.first = first
         self.weight = nn.Parameter(torch.empty(maximum, width))
         self.reset_parameters()
 
@@ -77,13 +81,18 @@ class Learned(nn.Module):
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
-        end, maximum = offset + x.shape[-2], self.weight.shape[0]
+        end, maximum = offset + x.shape[-2], self.places
         if not scanning() and end > maximum:
             raise TooLongError(
                 f"Learned positions end at {maximum}, but the sequence has {end} places: shorten it or train with "
                 f"a larger maximum (Sinusoidal positions have none)"
             )
-        return x + self.weight[offset:end]
+        return x + self.weight[self.first + offset : self.first + end]
+
+    @property
+    def places(self) -> int:
+        """How many places a sequence may have."""
+        return self.weight.shape[0] - self.first
 
 
 class Rotary(nn.Module):
@@ -91,14 +100,17 @@ class Rotary(nn.Module):
 
         (x_2i, x_2i+1) at position p  ->  rotated by p / base^(2i/d)
 
-    Applied to queries and keys, q · k then depends on the contents and on the distance, not on the places.
+    Applied to queries and keys, q · k then depends on the contents and on the distance, not on the places. With a
+    ``share`` below 1 only so many of the features, the first ones, turn (GPT-NeoX).
     """
 
     _derived = ("_turns",)
 
-    def __init__(self, *, base: float = 10000.0):
+    def __init__(self, *, base: float = 10000.0, share: float = 1.0):
         super().__init__()
-        self.base = base
+        if not 0 < share <= 1:
+            raise ValueError(f"Rotary turns a share of the features above 0 and at most 1, not {share}")
+        self.base, self.share = base, share
         self._turns = torch.empty(0, 0, 2)
 
     def _cos_sin(self, length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,16 +129,26 @@ class Rotary(nn.Module):
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(…, time, width)`` with the positions ``offset``, ``offset + 1``, …"""
-        width = x.shape[-1]
+        width = int(self.share * x.shape[-1])
         if width % 2:
             raise ValueError(
                 f"Rotary positions turn pairs of features, so heads must have even width, not {width}"
             )
         if scanning():
             angles = _angles(x.shape[-2], width, self.base, offset)
-            return rotated(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+            return self.turn(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
         cos, sin = self._cos_sin(offset + x.shape[-2], width, x)
-        return rotated(x, cos[offset:], sin[offset:])
+        return self.turn(x, cos[offset:], sin[offset:])
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """x ``(…, width)``, its first features rotated by angles whose cosines and sines are given, ``(…, features / 2)``."""
+        width = 2 * cos.shape[-1]
+        first = rotated(x[..., :width], cos, sin)
+        return first if width == x.shape[-1] else torch.cat((first, x[..., width:]), -1)
+
+    def angles(self, length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines for the first places of heads of that width, each ``(length, rotated features / 2)``."""
+        return self._cos_sin(length, int(self.share * width), like)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -190,7 +190,7 @@ def _positions(model: nn.Module, length: int) -> dict[str, Array]:
             width = module.width
         elif isinstance(module, Learned):
             width = module.weight.shape[1]
-            length = min(length, len(module.weight))
+            length = min(length, module.places)
         else:
             continue
         device = next(model.parameters()).device

@@ -11,6 +11,7 @@ from anaphora.settings.network import (
     RecurrentSettings,
     StackSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.pictures import PictureSettings
 from anaphora.settings.pretrained import PretrainedSettings
@@ -36,5 +37,6 @@ __all__ = [
     "TextSettings",
     "TrainingSettings",
     "TransformerSettings",
+    "VariantSettings",
     "build",
 ]

@@ -119,6 +119,10 @@ class LanguageSettings(TextSettings, NetworkSettings, HoldoutSettings, TrainingS
         lt=1,
         description="Share of the symbols that are hidden and to be guessed from both sides (BERT).",
     )
+    output_transform: bool = Field(
+        False,
+        description="A layer with an activation and a norm before the output layer of a masked language model (BERT).",
+    )
     valid_symbols: int = Field(
         0, ge=0, description="Most dev symbols read at each evaluation while training; 0 = all of them."
     )

@@ -212,10 +212,10 @@ class TransformerSettings(Settings):
         "to all.",
     )
     feedforward: int = Field(1024, ge=1, description="Width inside the Transformer's feed-forward layers.")
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = Field(
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = Field(
         "relu",
-        description="Inside the feed-forward layers: relu as published, gelu (BERT, GPT), silu, or swiglu, which is gated "
-        "(Shazeer 2020) and has three matrices instead of two.",
+        description="Inside the feed-forward layers: relu as published, gelu (BERT), gelu-tanh (GPT-2), silu, or swiglu and "
+        "geglu, which are gated (Shazeer 2020) and have three matrices instead of two.",
     )
     norm_first: bool = Field(
         True, description="LayerNorm before each sublayer (steadier) instead of after it (as published)."
@@ -236,11 +236,76 @@ class TransformerSettings(Settings):
         return None
 
 
+class VariantSettings(Settings):
+    """Variants of Transformer blocks, with which models of others are built."""
+
+    norm: Literal["layer", "rms"] = Field(
+        "layer",
+        description="How a Transformer normalises: LayerNorm, or RMSNorm, which neither centres nor shifts (Llama).",
+    )
+    norm_eps: float = Field(
+        1e-5, gt=0, allow_inf_nan=False, description="ε under the root of a Transformer's norms."
+    )
+    biases: Literal["all", "attention", "queries", "none"] = Field(
+        "all",
+        description="Which linear maps of a Transformer's layers have a bias: all, those of attention only, those that make "
+        "queries, keys and values (Qwen), or none (Llama). Gated feed-forward layers never have one.",
+    )
+    parallel: bool = Field(
+        False,
+        description="Attention and feed-forward layer side by side instead of one after the other (GPT-NeoX).",
+    )
+    rotary_base: float = Field(
+        10000.0, gt=1, allow_inf_nan=False, description="What the slowest of rotary positions follows from."
+    )
+    rotary_share: float = Field(
+        1.0, gt=0, le=1, description="Share of the features of each head that rotary positions turn."
+    )
+    embedding_scale: bool = Field(
+        True,
+        description="Multiply the symbols' vectors of a Transformer by √hidden before positions are added.",
+    )
+    embedding_norm: bool = Field(
+        False,
+        description="Normalise the sum of symbols' vectors and positions before the first layer (BERT).",
+    )
+    token_types: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Learned vectors for the parts of a pair of texts (BERT); every text here is the first.",
+    )
+    max_positions: int = Field(
+        0, ge=0, description="How many positions = learned has; 0 = as many as the longest training input."
+    )
+    first_position: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="Which of the learned positions the first symbol has (RoBERTa and OPT: 2).",
+    )
+
+    @classmethod
+    def problem(cls, s: Any) -> str | None:
+        if s.parallel and not s.norm_first:
+            return "parallel = true needs norm_first = true"
+        moving = s.rotary_share * s.hidden / s.heads
+        if s.positions == "rotary" and (int(moving) % 2 or not int(moving)):
+            return (
+                f"rotary_share = {s.rotary_share} turns {int(moving)} of the {s.hidden // s.heads} features of a head, but "
+                "positions = 'rotary' turns pairs: choose another share"
+            )
+        if (s.max_positions or s.first_position) and s.positions != "learned":
+            key = "max_positions" if s.max_positions else "first_position"
+            return f"{key} = {getattr(s, key)} is for positions = 'learned', not for '{s.positions}'"
+        return None
+
+
 class RecurrentStack(RecurrentSettings, StackSettings):
     """What recurrent layers are made of."""
 
 
-class TransformerStack(TransformerSettings, StackSettings):
+class TransformerStack(VariantSettings, TransformerSettings, StackSettings):
     """What a Transformer is made of."""
 
 

@@ -195,10 +195,37 @@ class TransformerKeywords(TypedDict, total=False):
     """Each place attends to so many places on either side of it (a model that looks back: before it); 0 = to all. Default: 0."""
     feedforward: int
     """Width inside the Transformer's feed-forward layers. Default: 1024."""
-    activation: Literal["relu", "gelu", "silu", "swiglu"]
-    """Inside the feed-forward layers: relu as published, gelu (BERT, GPT), silu, or swiglu, which is gated (Shazeer 2020) and has three matrices instead of two. Default: 'relu'."""
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"]
+    """Inside the feed-forward layers: relu as published, gelu (BERT), gelu-tanh (GPT-2), silu, or swiglu and geglu, which are gated (Shazeer 2020) and have three matrices instead of two. Default: 'relu'."""
     norm_first: bool
     """LayerNorm before each sublayer (steadier) instead of after it (as published). Default: True."""
+
+
+class VariantKeywords(TypedDict, total=False):
+    """Variant; a preset may change the defaults."""
+
+    norm: Literal["layer", "rms"]
+    """How a Transformer normalises: LayerNorm, or RMSNorm, which neither centres nor shifts (Llama). Default: 'layer'."""
+    norm_eps: float
+    """ε under the root of a Transformer's norms. Default: 1e-05."""
+    biases: Literal["all", "attention", "queries", "none"]
+    """Which linear maps of a Transformer's layers have a bias: all, those of attention only, those that make queries, keys and values (Qwen), or none (Llama). Gated feed-forward layers never have one. Default: 'all'."""
+    parallel: bool
+    """Attention and feed-forward layer side by side instead of one after the other (GPT-NeoX). Default: False."""
+    rotary_base: float
+    """What the slowest of rotary positions follows from. Default: 10000.0."""
+    rotary_share: float
+    """Share of the features of each head that rotary positions turn. Default: 1.0."""
+    embedding_scale: bool
+    """Multiply the symbols' vectors of a Transformer by √hidden before positions are added. Default: True."""
+    embedding_norm: bool
+    """Normalise the sum of symbols' vectors and positions before the first layer (BERT). Default: False."""
+    token_types: int
+    """Learned vectors for the parts of a pair of texts (BERT); every text here is the first. Default: 0."""
+    max_positions: int
+    """How many positions = learned has; 0 = as many as the longest training input. Default: 0."""
+    first_position: int
+    """Which of the learned positions the first symbol has (RoBERTa and OPT: 2). Default: 0."""
 
 
 class SmoothingKeywords(TypedDict, total=False):
@@ -437,7 +464,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -462,13 +489,13 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
-    pooling: Literal["last", "max", "mean", "attention", "concat", "first"]
-    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]). Default: 'last'."""
+    pooling: Literal["last", "max", "mean", "attention", "concat", "first", "first-tanh", "first-relu", "first-gelu"]
+    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that activation (first-tanh is BERT's pooler). Default: 'last'."""
     kernel: int
     """Widest window of a convolution; windows from 3 symbols up to it are used. Default: 5."""
     word_dropout: float
@@ -491,7 +518,7 @@ LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mingru", "m
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool
@@ -532,6 +559,8 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """β: adds β · mean((y_t − y_{t−1})²) of the last layer's outputs to the loss, for states that change slowly (TAR). Default: 0.0."""
     masked_share: float
     """Share of the symbols that are hidden and to be guessed from both sides (BERT). Default: 0.15."""
+    output_transform: bool
+    """A layer with an activation and a norm before the output layer of a masked language model (BERT). Default: False."""
     valid_symbols: int
     """Most dev symbols read at each evaluation while training; 0 = all of them. Default: 100000."""
     compile: Literal["auto", "off"]
@@ -548,7 +577,7 @@ TaggerModel = Literal["hmm", "mlp", "conv", "lstm", "bilstm", "bilstm-crf", "min
 """The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -585,7 +614,7 @@ ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru"
 """The presets of `an.Forecaster`, or a model of your own."""
 
 
-class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, total=False):
+class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, total=False):
     """The settings of `an.Forecaster`; ``help(an.Forecaster)`` shows the defaults."""
 
     loss: Literal["mse", "mae"] | Callable[..., Any]
@@ -632,7 +661,7 @@ TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attenti
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int
@@ -663,7 +692,7 @@ CaptionerModel = Literal["lstm", "lstm-attention", "lstm-hard", "transformer"] |
 """The presets of `an.Captioner`, or a model of your own."""
 
 
-class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
+class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PictureKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Captioner`; ``help(an.Captioner)`` shows the defaults."""
 
     max_length: int
@@ -692,7 +721,7 @@ AnswererModel = Literal["lstm-attention", "transformer", "question-only"] | Call
 """The presets of `an.Answerer`, or a model of your own."""
 
 
-class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, TokenizerKeywords, TextKeywords, total=False):
+class AnswererKeywords(TrainingKeywords, HoldoutKeywords, PictureKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
 
     tokens: Literal["char", "word", "bpe"]
@@ -719,7 +748,7 @@ EmbedderModel = Literal["bow", "bilstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Embedder`, or a model of your own."""
 
 
-class EmbedderKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, PooledKeywords, FrameKeywords, TokenizerKeywords, TextKeywords, LikenessKeywords, EncoderKeywords, total=False):
+class EmbedderKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, PooledKeywords, FrameKeywords, TokenizerKeywords, TextKeywords, LikenessKeywords, EncoderKeywords, total=False):
     """The settings of `an.Embedder`; ``help(an.Embedder)`` shows the defaults."""
 
     batch_tokens: int

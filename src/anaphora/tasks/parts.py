@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -71,7 +73,14 @@ _CELLS: dict[str, tuple[type[Cell], dict[str, Any]]] = {
 ENDS = 2
 """Places of a sequence besides its symbols: a beginning and an end."""
 _BETWEEN: dict[str, Connections] = {"residual": "residual", "highway": "highway", "dense": "dense"}
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+_GATED = {"swiglu": F.silu, "geglu": ACTIVATIONS["gelu-tanh"]}
 
 
 def make_cell(s: RecurrentStack, inputs: int, hidden: int | None = None) -> Cell:
@@ -140,33 +149,52 @@ def make_positions(s: TransformerStack, places: int) -> Sinusoidal | Learned | N
     """What is added to vectors to say where they are; ``places``: how many there are at most."""
     if s.positions == "sinusoidal":
         return Sinusoidal(s.hidden)
-    return Learned(s.hidden, places) if s.positions == "learned" else None
+    if s.positions != "learned":
+        return None
+    return Learned(s.hidden, (s.max_positions or places) + s.first_position, first=s.first_position)
 
 
 def self_attention(s: TransformerStack) -> MultiHead:
     """Attention of a sequence to itself, which may know distances and be narrowed to a window."""
     within: Rotary | Alibi | None = None
     if s.positions in ("rotary", "alibi"):
-        within = Rotary() if s.positions == "rotary" else Alibi(s.heads)
+        within = (
+            Rotary(base=s.rotary_base, share=s.rotary_share) if s.positions == "rotary" else Alibi(s.heads)
+        )
     return MultiHead(
         s.hidden,
         s.heads,
         positions=within,
         window=s.attention_window or None,
-        kv_heads=s.kv_heads or None,
+        **_attention_options(s),
     )
 
 
 def cross_attention(s: TransformerStack) -> MultiHead:
     """Attention to another sequence or to the places of a picture, which know by themselves where they are."""
-    return MultiHead(s.hidden, s.heads, kv_heads=s.kv_heads or None)
+    return MultiHead(s.hidden, s.heads, **_attention_options(s))
+
+
+def _attention_options(s: TransformerStack) -> dict[str, Any]:
+    return {
+        "kv_heads": s.kv_heads or None,
+        "bias": s.biases != "none",
+        "outward_bias": s.biases in ("all", "attention"),
+    }
 
 
 def make_feedforward(s: TransformerStack) -> nn.Module:
     """The position-wise network that ``activation`` names."""
-    if s.activation == "swiglu":
-        return transformer.SwiGLU(s.hidden, s.feedforward)
-    return transformer.FeedForward(s.hidden, s.feedforward, activation=_ACTIVATIONS[s.activation])
+    if s.activation in _GATED:
+        return transformer.SwiGLU(s.hidden, s.feedforward, activation=_GATED[s.activation])
+    return transformer.FeedForward(
+        s.hidden, s.feedforward, activation=ACTIVATIONS[s.activation], bias=s.biases == "all"
+    )
+
+
+def make_norm(s: TransformerStack) -> transformer.Norm:
+    """What normalises, as ``norm`` and ``norm_eps`` say."""
+    return transformer.norm_of(s.norm, s.norm_eps)
 
 
 def encoder_layer(s: TransformerStack, *, grid: bool = False) -> transformer.EncoderLayer:
@@ -179,6 +207,8 @@ def encoder_layer(s: TransformerStack, *, grid: bool = False) -> transformer.Enc
         make_feedforward(s),
         dropout=s.dropout,
         norm_first=s.norm_first,
+        norm=make_norm(s),
+        parallel=s.parallel,
     )
 
 
@@ -190,6 +220,7 @@ def decoder_layer(s: TransformerStack) -> transformer.DecoderLayer:
         make_feedforward(s),
         dropout=s.dropout,
         norm_first=s.norm_first,
+        norm=make_norm(s),
     )
 
 
@@ -232,8 +263,18 @@ def transformer_encoder(
     there are at most so many ``places``."""
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     return TransformerEncoder(
-        embedding, stack, positions=make_positions(s, places), dropout=s.dropout, causal=causal
+        embedding,
+        stack,
+        positions=make_positions(s, places),
+        dropout=s.dropout,
+        causal=causal,
+        **entrance(s),
     )
+
+
+def entrance(s: TransformerStack) -> dict[str, Any]:
+    """What else a Transformer has before its first layer, for `TransformerEncoder`."""
+    return {"types": s.token_types, "norm": make_norm(s)(s.hidden) if s.embedding_norm else None}
 
 
 def frame_network(s: FrameSettings, features: int, width: int) -> DenseFrames | ConvolvedFrames | None:

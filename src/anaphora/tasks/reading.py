@@ -18,14 +18,29 @@ from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, VectorInput
 from anaphora.models.encoders import RecurrentEncoder
-from anaphora.models.pooling import AttentionPooling, Concatenated, FirstState, LastState, Maximum, Mean
+from anaphora.models.pooling import (
+    AttentionPooling,
+    Concatenated,
+    FirstState,
+    FirstThrough,
+    LastState,
+    Maximum,
+    Mean,
+)
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.embedding import Embedding
 from anaphora.settings.own import Part
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.learnt import learn_tokenizer, read_inputs, reading_learnt, write_inputs
-from anaphora.tasks.parts import ENDS, frame_network, make_reader, own_encoder, transformer_encoder
+from anaphora.tasks.parts import (
+    ACTIVATIONS,
+    ENDS,
+    frame_network,
+    make_reader,
+    own_encoder,
+    transformer_encoder,
+)
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import context_reader
 from anaphora.training.run import RunFolder
@@ -50,7 +65,9 @@ def sequence_encoder(
     if s.model == "transformer":
         room = s.hidden - sum(one.width for one in context)
         wide: Any = (
-            (frames or VectorInput(features, s.hidden)) if features else Embedding(symbols, room, scaled=True)
+            (frames or VectorInput(features, s.hidden))
+            if features
+            else Embedding(symbols, room, scaled=s.embedding_scale)
         )
         if context:
             wide = ContextualWords(wide, [context_reader(one, symbols) for one in context])
@@ -84,6 +101,8 @@ def sequence_pooling(s: Any, width: int) -> nn.Module:
         return Mean()
     if s.pooling == "attention":
         return AttentionPooling(width)
+    if s.pooling.startswith("first-"):
+        return FirstThrough(width, ACTIVATIONS[s.pooling.removeprefix("first-")])
     kinds = {"last": LastState, "max": Maximum, "mean": Mean, "first": FirstState, "concat": Concatenated}
     return kinds[s.pooling]()
 

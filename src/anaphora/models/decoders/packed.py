@@ -62,7 +62,11 @@ class PackedTransformer(Decoder):
             a for layer in decoder_layers(decoder) for a in (layer.attention, layer.cross_attention)
         ]
         return all(
-            type(a) is MultiHead and a.positions is None and a.window is None and a.kv_heads == a.heads
+            type(a) is MultiHead
+            and a.positions is None
+            and a.window is None
+            and a.kv_heads == a.heads
+            and a.inward.bias is not None
             for a in attentions
         )
 

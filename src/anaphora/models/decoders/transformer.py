@@ -14,7 +14,7 @@ from anaphora.nn.transformer import TransformerDecoder as Stack
 
 
 class TransformerDecoder(Decoder):
-    """Embedding plus positions, dropout, a stack of decoder layers, and the output layer."""
+    """Embedding plus positions, a ``norm`` if there is one, dropout, a stack of decoder layers, and the output layer."""
 
     def __init__(
         self,
@@ -24,13 +24,15 @@ class TransformerDecoder(Decoder):
         *,
         positions: Sinusoidal | Learned | None = None,
         dropout: float = 0.0,
+        norm: nn.Module | None = None,
     ):
         super().__init__()
         self.embedding = embedding
         self.positions = positions
-        self.places = positions.weight.shape[0] if isinstance(positions, Learned) else None
+        self.places = positions.places if isinstance(positions, Learned) else None
         self.stack = stack
         self.output = output
+        self.norm = norm
         self.dropout = nn.Dropout(dropout)
 
     @property
@@ -67,4 +69,6 @@ class TransformerDecoder(Decoder):
         x = self.embedding(symbols)
         if self.positions is not None:
             x = self.positions(x, offset)
+        if self.norm is not None:
+            x = self.norm(x)
         return self.dropout(x)  # type: ignore[no-any-return]

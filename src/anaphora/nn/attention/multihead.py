@@ -43,7 +43,7 @@ class MultiHead(nn.Module):
     with ``window`` a place sees only so many places on either side of it, and time and memory grow with the
     window instead of the length. Both are for self-attention only.
     With fewer ``kv_heads`` each head of keys and values serves a group of query heads (Ainslie et al. 2023; 1 is
-    multi-query, Shazeer 2019): smaller caches for decoding.
+    multi-query, Shazeer 2019): smaller caches for decoding. ``bias`` is that of Q, K and V, ``outward_bias`` that of W^O.
     Notes ``weights`` ``(batch, heads, queries, keys)``; while they are neither recorded nor requested, PyTorch's
     fused kernel computes the same result without them.
     """
@@ -57,6 +57,8 @@ class MultiHead(nn.Module):
         positions: Rotary | Alibi | None = None,
         window: int | None = None,
         kv_heads: int | None = None,
+        bias: bool = True,
+        outward_bias: bool = True,
     ):
         super().__init__()
         if heads < 1 or width % heads:
@@ -74,8 +76,10 @@ class MultiHead(nn.Module):
             raise ValueError(f"MultiHead: kv_heads must divide the {heads} heads, but is {kv_heads}")
         self.width, self.heads, self.dropout = width, heads, dropout
         self.kv_width = width // heads * self.kv_heads
-        self.inward = nn.Linear(width, width + 2 * self.kv_width)  # W^Q, W^K, W^V of all heads, in this order
-        self.outward = nn.Linear(width, width)  # W^O
+        self.inward = nn.Linear(
+            width, width + 2 * self.kv_width, bias
+        )  # W^Q, W^K, W^V of all heads, in this order
+        self.outward = nn.Linear(width, width, outward_bias)  # W^O
         self.positions = positions
         self.window = window
         self.reset_parameters()
@@ -83,8 +87,9 @@ class MultiHead(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.inward.weight)
         nn.init.xavier_uniform_(self.outward.weight)
-        nn.init.zeros_(self.inward.bias)
-        nn.init.zeros_(self.outward.bias)
+        for part in (self.inward, self.outward):
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
 
     def forward(
         self,
@@ -126,18 +131,22 @@ class MultiHead(nn.Module):
             raise ValueError(
                 "MultiHead with positions or a window attends to its own sequence only: give it no keys"
             )
-        weight, bias, w = self.inward.weight, self.inward.bias, self.width
+        w = self.width
         if values is None:
-            k, v = F.linear(keys, weight[w:], bias[w:]).chunk(2, -1)
+            k, v = self._part(keys, slice(w, None)).chunk(2, -1)
             return KeyValues(self._split(k), self._split(v))
         end = w + self.kv_width
-        k = F.linear(keys, weight[w:end], bias[w:end])
-        v = F.linear(values, weight[end:], bias[end:])
+        k, v = self._part(keys, slice(w, end)), self._part(values, slice(end, None))
         return KeyValues(self._split(k), self._split(v))
 
     def project_query(self, query: Tensor) -> Tensor:
         """``(batch, queries, width)`` -> ``(batch, heads, queries, width/heads)``."""
-        return self._split(F.linear(query, self.inward.weight[: self.width], self.inward.bias[: self.width]))
+        return self._split(self._part(query, slice(self.width)))
+
+    def _part(self, x: Tensor, rows: slice) -> Tensor:
+        """Some rows of W^Q, W^K, W^V: ``(batch, time, width)`` -> ``(batch, time, rows)``."""
+        bias = self.inward.bias
+        return F.linear(x, self.inward.weight[rows], None if bias is None else bias[rows])
 
     @contextmanager
     def silenced(self, head: int) -> Iterator[None]:

@@ -41,7 +41,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.width = layer.width
         self.layers = nn.ModuleList(fresh_copies(layer, layers))
-        self.norm = nn.LayerNorm(layer.width) if layer.norm_first else nn.Identity()
+        self.norm = layer.make_norm(layer.width) if layer.norm_first else nn.Identity()
 
     def _layers(self) -> Iterator[EncoderLayer]:
         return (cast(EncoderLayer, layer) for layer in self.layers)

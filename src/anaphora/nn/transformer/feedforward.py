@@ -18,10 +18,11 @@ class FeedForward(nn.Module):
         *,
         activation: Callable[[Tensor], Tensor] = F.relu,
         dropout: float = 0.0,
+        bias: bool = True,
     ):
         super().__init__()
-        self.first = nn.Linear(width, inner)
-        self.second = nn.Linear(inner, width)
+        self.first = nn.Linear(width, inner, bias)
+        self.second = nn.Linear(inner, width, bias)
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
         self.reset_parameters()
@@ -29,7 +30,8 @@ class FeedForward(nn.Module):
     def reset_parameters(self) -> None:
         for part in (self.first, self.second):
             nn.init.xavier_uniform_(part.weight)
-            nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.second(self.dropout(self.activation(self.first(x))))

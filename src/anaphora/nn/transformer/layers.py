@@ -4,55 +4,88 @@ Each sublayer f is wrapped in a residual connection and a LayerNorm:
 
     as published (post-norm)   x <- LayerNorm(x + dropout(f(x)))
     norm first (pre-norm)      x <- x + dropout(f(LayerNorm(x)))
+
+Side by side (``parallel``, GPT-NeoX) both sublayers of a norm-first layer read the same x: x <- x + f(N(x)) + g(N'(x)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 from torch import Tensor, nn
 
 from anaphora.nn.attention.multihead import KeyValues, MultiHead
 
+Norm = Callable[[int], nn.Module]
+"""Makes what normalises vectors of a width."""
+
+
+def norm_of(kind: Literal["layer", "rms"], eps: float) -> Norm:
+    """LayerNorm, or RMSNorm x / √(mean(x²) + ε) ∘ γ, which neither centres nor shifts (Zhang & Sennrich 2019)."""
+    return partial(nn.LayerNorm, eps=eps) if kind == "layer" else partial(nn.RMSNorm, eps=eps)
+
 
 class Sublayer(nn.Module):
-    """The residual connection and LayerNorm around a sublayer, in either order."""
+    """The residual connection and norm around a sublayer, in either order."""
 
-    def __init__(self, width: int, dropout: float, norm_first: bool):
+    def __init__(self, width: int, dropout: float, norm_first: bool, norm: Norm = nn.LayerNorm):
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = norm(width)
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm_first:
-            return x + self.dropout(f(self.norm(x)))  # type: ignore[no-any-return]
+            return x + self.added(x, f)
         return self.norm(x + self.dropout(f(x)))  # type: ignore[no-any-return]
+
+    def added(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        """What a norm-first sublayer adds to x."""
+        out: Tensor = self.dropout(f(self.norm(x)))
+        return out
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in its `Sublayer`."""
+    """Self-attention, then a feed-forward network, each in its `Sublayer`; or both side by side."""
 
     def __init__(
-        self, attention: MultiHead, feedforward: nn.Module, *, dropout: float = 0.0, norm_first: bool = False
+        self,
+        attention: MultiHead,
+        feedforward: nn.Module,
+        *,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+        norm: Norm = nn.LayerNorm,
+        parallel: bool = False,
     ):
         super().__init__()
-        self.width, self.norm_first = attention.width, norm_first
+        if parallel and not norm_first:
+            raise ValueError("EncoderLayer: sublayers side by side are norm-first; set norm_first=True")
+        self.width, self.norm_first, self.make_norm = attention.width, norm_first, norm
+        self.parallel = parallel
         self.attention = attention
         self.feedforward = feedforward
-        self.around_attention = Sublayer(self.width, dropout, norm_first)
-        self.around_feedforward = Sublayer(self.width, dropout, norm_first)
+        self.around_attention = Sublayer(self.width, dropout, norm_first, norm)
+        self.around_feedforward = Sublayer(self.width, dropout, norm_first, norm)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """x ``(batch, time, width)``; mask ``(batch, time)`` or ``(batch, time, time)``, True = real."""
-        x = self.around_attention(x, lambda y: self.attention(y, mask=mask, causal=causal)[0])
-        return self.around_feedforward(x, self.feedforward)  # type: ignore[no-any-return]
+        return self.sublayers(x, lambda y: self.attention(y, mask=mask, causal=causal)[0])
 
     def step(self, x: Tensor, past: KeyValues | None) -> tuple[Tensor, KeyValues]:
         """The next place of a causal sequence, x ``(rows, 1, width)``, after the places in ``past``."""
         grown: list[KeyValues] = []
-        x = self.around_attention(x, lambda y: _keep(self.attention.step(y, past), grown))
-        return self.around_feedforward(x, self.feedforward), grown[0]
+        return self.sublayers(x, lambda y: _keep(self.attention.step(y, past), grown)), grown[0]
+
+    def sublayers(self, x: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        """The whole layer with ``attend`` as its attention: ``(…, width)`` -> ``(…, width)``."""
+        if self.parallel:
+            attended = self.around_attention.added(x, attend)
+            return x + attended + self.around_feedforward.added(x, self.feedforward)
+        x = self.around_attention(x, attend)
+        return self.around_feedforward(x, self.feedforward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -66,15 +99,16 @@ class DecoderLayer(nn.Module):
         *,
         dropout: float = 0.0,
         norm_first: bool = False,
+        norm: Norm = nn.LayerNorm,
     ):
         super().__init__()
-        self.width, self.norm_first = attention.width, norm_first
+        self.width, self.norm_first, self.make_norm = attention.width, norm_first, norm
         self.attention = attention
         self.cross_attention = cross_attention
         self.feedforward = feedforward
-        self.around_attention = Sublayer(self.width, dropout, norm_first)
-        self.around_cross_attention = Sublayer(self.width, dropout, norm_first)
-        self.around_feedforward = Sublayer(self.width, dropout, norm_first)
+        self.around_attention = Sublayer(self.width, dropout, norm_first, norm)
+        self.around_cross_attention = Sublayer(self.width, dropout, norm_first, norm)
+        self.around_feedforward = Sublayer(self.width, dropout, norm_first, norm)
 
     def forward(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor | None = None, mask: Tensor | None = None

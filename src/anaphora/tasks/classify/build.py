@@ -72,7 +72,7 @@ def build_classifier(
         outputs=outputs,
         binary=binary,
         dropout=s.dropout,
-        begin=BOS if s.pooling == "first" and symbols else begin,
+        begin=BOS if s.pooling.startswith("first") and symbols else begin,
         end=end,
     )
 
@@ -91,13 +91,13 @@ def _looking(
         grid = GridEncoder(s.patch, channels, s.hidden, layers, dropout=s.dropout)
         return SequenceClassifier(grid, sequence_pooling(s, grid.width), width=grid.width, **ends)
     if s.model == "vit":
-        places = -(-size[0] // s.patch) * -(-size[1] // s.patch) + (s.pooling == "first")
+        places = -(-size[0] // s.patch) * -(-size[1] // s.patch) + s.pooling.startswith("first")
         encoder = PatchEncoder(
             s.patch,
             channels,
             TransformerEncoder(encoder_layer(s, grid=True), s.layers),
             positions=make_positions(s, places) or NoPositions(),
-            first=s.pooling == "first",
+            first=s.pooling.startswith("first"),
             dropout=s.dropout,
         )
         return SequenceClassifier(encoder, sequence_pooling(s, encoder.width), width=encoder.width, **ends)

@@ -18,6 +18,7 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
@@ -94,11 +95,14 @@ class ClassifierSettings(
     TrainingSettings,
 ):
     model: Annotated[str, Own()] = Field("lstm", description="The preset: `anaphora models` lists them.")
-    pooling: Literal["last", "max", "mean", "attention", "concat", "first"] = Field(
+    pooling: Literal[
+        "last", "max", "mean", "attention", "concat", "first", "first-tanh", "first-relu", "first-gelu"
+    ] = Field(
         "last",
         description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
         "their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model "
-        "of init is read by), or the state of a <s> put first (BERT's [CLS]).",
+        "of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that "
+        "activation (first-tanh is BERT's pooler).",
     )
     kernel: int = Field(
         5,
@@ -152,9 +156,9 @@ class ClassifierSettings(
             raise ValueError(
                 "vit reads a grid: positions = 'learned', 'sinusoidal' or 'none', and attention_window = 0"
             )
-        if self.pooling == "first" and (self.model not in ("transformer", "vit") or self.causal):
+        if self.pooling.startswith("first") and (self.model not in ("transformer", "vit") or self.causal):
             raise ValueError(
-                "pooling = 'first' asks the first place about the whole, but only a Transformer that is not causal "
+                f"pooling = '{self.pooling}' asks the first place about the whole, but only a Transformer that is not causal "
                 "sees the whole from there"
             )
         return self
@@ -273,6 +277,7 @@ _PRESETS = (
             *_READING,
             StackSettings,
             TransformerSettings,
+            VariantSettings,
             FrameSettings,
             "pooling",
             "init",

@@ -16,6 +16,7 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
@@ -62,7 +63,7 @@ _PRESETS = (
         "transformer",
         "Self-attention only, mean of the states (Reimers 2019); without pairs it is SimCSE (Gao 2021).",
         {**_TRAINED, "hidden": 128, "layers": 2, "feedforward": 512, "pooling": "mean", "lr": 1e-3},
-        (*_READING, StackSettings, TransformerSettings, FrameSettings, "pooling"),
+        (*_READING, StackSettings, TransformerSettings, VariantSettings, FrameSettings, "pooling"),
     ),
 )
 

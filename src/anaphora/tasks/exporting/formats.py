@@ -33,6 +33,13 @@ FORMATS: dict[str, Format] = {
     "onnx": Format(
         "anaphora.tasks.exporting.onnx:write", "graphs of a network, and what anaphora.runtime needs"
     ),
+    "hf": Format("anaphora.tasks.exporting.hf:write", "a Transformer as a folder of `transformers`"),
+    "ctranslate2": Format(
+        "anaphora.tasks.exporting.ctranslate2:write", "a Transformer that writes, for the CTranslate2 engine"
+    ),
+    "torch": Format(
+        "anaphora.tasks.exporting.archive:write", "a network as an archive of torch.export (.pt2)"
+    ),
     "arpa": Format("anaphora.tasks.exporting.classical:write_arpa", "the n-grams of a language model"),
     "word2vec": Format(
         "anaphora.tasks.exporting.classical:write_word2vec",

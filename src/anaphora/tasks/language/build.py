@@ -15,12 +15,20 @@ from anaphora.models.classical.ngram.files import ARRAYS
 from anaphora.models.classical.ngram.table import BackoffTable
 from anaphora.models.classical.ngram.text import Words
 from anaphora.models.language import Language, RecurrentBody, TransformerBody
-from anaphora.models.language_masked import MaskedLanguage
+from anaphora.models.language_masked import MaskedLanguage, Transform
 from anaphora.models.language_window import WindowBody
 from anaphora.nn import transformer
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.settings.language import LanguageSettings
-from anaphora.tasks.parts import encoder_layer, make_positions, make_reader, transformer_encoder
+from anaphora.tasks.parts import (
+    ACTIVATIONS,
+    encoder_layer,
+    entrance,
+    make_norm,
+    make_positions,
+    make_reader,
+    transformer_encoder,
+)
 
 
 def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLanguage:
@@ -68,18 +76,28 @@ def _window(s: LanguageSettings, symbols: int) -> Language:
 
 
 def _transformer(s: LanguageSettings, symbols: int) -> Language:
-    embedding = Embedding(symbols, s.hidden, scaled=True)
+    embedding = Embedding(symbols, s.hidden, scaled=s.embedding_scale)
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     body = TransformerBody(
-        embedding, stack, positions=make_positions(s, s.context), dropout=s.dropout, context=s.context
+        embedding,
+        stack,
+        positions=make_positions(s, s.context),
+        dropout=s.dropout,
+        context=s.context,
+        **entrance(s),
     )
     return _with_output(s, body, embedding)
 
 
 def _masked(s: LanguageSettings, symbols: int) -> MaskedLanguage:
-    embedding = Embedding(symbols, s.hidden, scaled=True)
+    embedding = Embedding(symbols, s.hidden, scaled=s.embedding_scale)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
-    return MaskedLanguage(transformer_encoder(s, embedding, places=s.context + 1), output, context=s.context)
+    transform = None
+    if s.output_transform:
+        act = ACTIVATIONS[s.activation]
+        transform = Transform(s.hidden, s.hidden, activation=act, norm=make_norm(s)(s.hidden))
+    body = transformer_encoder(s, embedding, places=s.context + 1)
+    return MaskedLanguage(body, output, context=s.context, transform=transform)
 
 
 def _with_output(

@@ -8,6 +8,7 @@ from anaphora.settings import (
     StackSettings,
     TrainingSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.language import LanguageSettings, ReadOptions
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
@@ -23,7 +24,7 @@ _READER: Uses = (
     *("embedding_dropout", "input_dropout", "weight_dropout", "variational"),
     *("activation_penalty", "temporal_penalty"),
 )
-_ATTENTIVE: Uses = (StackSettings, TransformerSettings, "context", "compile")
+_ATTENTIVE: Uses = (StackSettings, TransformerSettings, VariantSettings, "context", "compile")
 
 _RECURRENT = {
     "embedding": 128,
@@ -117,7 +118,7 @@ _PRESETS = (
             "valid_every": 400,
             "valid_symbols": 50_000,
         },
-        (*_ALWAYS, *_TRAINED, *_ATTENTIVE, "masked_share"),
+        (*_ALWAYS, *_TRAINED, *_ATTENTIVE, "masked_share", "output_transform"),
     ),
 )
 

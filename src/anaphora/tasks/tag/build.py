@@ -100,7 +100,8 @@ def _words(s: TaggerSettings, words: int, letters: int, context: Sequence[Contex
         beside = spelling.width if spelling and not begun else 0
         room = s.hidden - beside - sum(one.width for one in context)
     spelled = CorrectedWords if begun else SpelledWords
-    own = spelled(words, room, spelling) if spelling else Embedding(words, room, scaled=True)
+    scaled = s.model != "transformer" or s.embedding_scale
+    own = spelled(words, room, spelling, scaled=scaled) if spelling else Embedding(words, room, scaled=scaled)
     return ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
 
 

@@ -17,6 +17,7 @@ from anaphora.settings import (
     StackSettings,
     TrainingSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
@@ -235,7 +236,7 @@ _PRESETS = (
             "lr": 1e-3,
             "warmup": 200,
         },
-        (*_BEGUN, FrameSettings, TransformerSettings, "causal"),
+        (*_BEGUN, FrameSettings, TransformerSettings, VariantSettings, "causal"),
     ),
 )
 

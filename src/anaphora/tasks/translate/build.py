@@ -13,6 +13,7 @@ from anaphora.nn.embedding import Embedding, Output
 from anaphora.tasks.parts import (
     ENDS,
     decoder_stack,
+    make_norm,
     make_positions,
     make_recurrent,
     own_encoder,
@@ -86,6 +87,7 @@ def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int
         _output(s, target, width=s.hidden),
         positions=make_positions(s, most),
         dropout=s.dropout,
+        norm=make_norm(s)(s.hidden) if s.embedding_norm else None,
     )
     return Seq2Seq(encoder, decoder)
 
@@ -93,10 +95,11 @@ def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int
 def _embeddings(
     s: TranslatorSettings, source_symbols: int, target_symbols: int, width: int
 ) -> tuple[Embedding, Embedding]:
-    source = Embedding(source_symbols, width, scaled=True)
+    scaled = s.model != "transformer" or s.embedding_scale
+    source = Embedding(source_symbols, width, scaled=scaled)
     if s.tie and s.joint:
         return source, source
-    return source, Embedding(target_symbols, width, scaled=True)
+    return source, Embedding(target_symbols, width, scaled=scaled)
 
 
 def _output(s: TranslatorSettings, target: Embedding, *, width: int) -> Output:

@@ -17,6 +17,7 @@ from anaphora.settings import (
     StackSettings,
     TrainingSettings,
     TransformerSettings,
+    VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.network import in_blocks
@@ -135,7 +136,7 @@ _PRESETS = (
             "ema": 0.998,
             "joint": True,
         },
-        (*_ALWAYS, TransformerSettings, "coverage"),
+        (*_ALWAYS, TransformerSettings, VariantSettings, "coverage"),
     ),
 )
 

@@ -1,0 +1,24 @@
+"""One table per architecture, by the ``model_type`` of its config."""
+
+from anaphora.foreign.architectures.bert import BERT
+from anaphora.foreign.architectures.distilbert import DISTILBERT
+from anaphora.foreign.architectures.electra import ELECTRA
+from anaphora.foreign.architectures.gpt2 import GPT2
+from anaphora.foreign.architectures.gpt_neox import GPT_NEOX
+from anaphora.foreign.architectures.llama import LLAMA, MISTRAL, QWEN2
+from anaphora.foreign.architectures.marian import MARIAN
+from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
+from anaphora.foreign.architectures.opt import OPT
+from anaphora.foreign.architectures.pegasus import PEGASUS
+from anaphora.foreign.architectures.roberta import ROBERTA
+from anaphora.foreign.mapping import Architecture
+
+ARCHITECTURES: dict[str, Architecture] = {
+    one.model_type: one
+    for one in (
+        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL),
+        *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
+        *(MARIAN, PEGASUS),
+    )
+}
+"""In the order in which an export looks for one that has a run's form."""

@@ -1,0 +1,108 @@
+"""``--to ctranslate2``: language models and translators for the CTranslate2 engine, by way of a `transformers` folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from anaphora.data.symbols import BOS, EOS, SPELLINGS, UNK
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import AnaphoraError
+from anaphora.tasks.exporting import hf
+
+NEEDED = ("ctranslate2", "transformers")
+_ROTARY_BASE = 10000.0
+
+
+def write(m: Any, place: Path) -> None:
+    """Write a folder that ``ctranslate2.Generator`` or ``ctranslate2.Translator`` opens, with the tokenizers beside it.
+
+    It takes and gives the symbols as they are spelled: ``tokenizer.json`` of the `tokenizers` library makes them.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise AnaphoraError(
+            f"an export to CTranslate2 needs {', '.join(missing)}; install it with `pip install 'anaphora[foreign]'`."
+        )
+    if m.command not in ("language", "translate") or m.settings_.model == "masked":
+        raise AnaphoraError(
+            f"CTranslate2 writes texts, but a {type(m).__name__} ({m.settings_.model}) does not; export it to hf or onnx."
+        )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "hf"
+        hf.write(m, folder)
+        spec = _specification(m, folder)
+        with hf.export_folder(place, {"to": "ctranslate2", "task": m.command}) as out:
+            spec.validate()
+            spec.optimize(quantization=None)
+            spec.save(str(out))
+            for one in ("tokenizer.json", "target/tokenizer.json"):
+                if (folder / one).is_file():
+                    (out / one).parent.mkdir(exist_ok=True)
+                    (out / one).write_bytes((folder / one).read_bytes())
+
+
+def _specification(m: Any, folder: Path) -> Any:
+    """The model as CTranslate2 describes it. Its own loaders assume the vocabularies of the models they were written for, so
+    only their weights are taken."""
+    import ctranslate2.converters.transformers as theirs
+    import transformers
+
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
+    model = getattr(transformers, kind).from_pretrained(folder).eval()
+    if m.command == "language":
+        loader = theirs._MODEL_LOADERS.get(type(model.config).__name__)
+        if loader is None:
+            raise AnaphoraError(f"CTranslate2 does not know {kind}; export to onnx instead.")
+        if m.settings_.positions == "rotary" and m.settings_.rotary_base != _ROTARY_BASE:
+            raise AnaphoraError(
+                f"CTranslate2 reads this model with rotary_base = {_ROTARY_BASE:.0f} only, but it was trained with "
+                f"{m.settings_.rotary_base}; export to hf or onnx."
+            )
+        if kind == "GPTNeoXForCausalLM":  # where it looks for them; transformers 5 has them elsewhere
+            model.config.rotary_pct, model.embed_out = m.settings_.rotary_share, model.get_output_embeddings()
+        spec = loader.get_model_spec(model)
+        spec.register_vocabulary(_spelled(m.tokenizer_))
+        special = SPELLINGS if hf.numbering_of(m.tokenizer_).special == (0, 1, 2, 3) else None
+        names = special or _names(m.tokenizer_)
+        spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = (
+            names[BOS],
+            names[EOS],
+            names[UNK],
+        )
+        spec.config.layer_norm_epsilon = m.settings_.norm_eps
+        return spec
+    model.config.normalize_before, model.config.normalize_embedding = m.settings_.norm_first, False
+    spec = theirs.BartLoader().get_model_spec(model)
+    size = model.config.vocab_size
+    spec.register_source_vocabulary(_filled(_spelled(m.tokenizer_.source), size))
+    spec.register_target_vocabulary(_filled(_spelled(m.tokenizer_.target), size))
+    spec.config.bos_token = spec.config.decoder_start_token = SPELLINGS[BOS]
+    spec.config.eos_token, spec.config.unk_token = SPELLINGS[EOS], SPELLINGS[UNK]
+    spec.config.layer_norm_epsilon = m.settings_.norm_eps
+    spec.config.add_source_eos = False  # the caller gives it, as `tokenizer.json` does
+    return spec
+
+
+def _spelled(tokenizer: Tokenizer) -> list[str]:
+    """The symbols by their ids in the folder, each spelled otherwise than all others."""
+    numbering = hf.numbering_of(tokenizer)
+    own = tokenizer.spellings
+    engine = getattr(tokenizer, "engine", None)
+    theirs = [
+        own[i] if engine is None else (engine.id_to_token(n) or "") for n, i in enumerate(numbering.numbers)
+    ]
+    return [one if one else f"<unused {i}>" for i, one in enumerate(theirs)]
+
+
+def _names(tokenizer: Any) -> list[str]:
+    """How the special symbols of a tokenizer of others are spelled; what it lacks, as its </s>."""
+    found = [None if i is None else tokenizer.engine.id_to_token(i) for i in tokenizer.numbering.special]
+    return [one or found[EOS] or "" for one in found]
+
+
+def _filled(symbols: list[str], size: int) -> list[str]:
+    return [*symbols, *(f"<unused {i}>" for i in range(len(symbols), size))]
