@@ -6,111 +6,139 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from anaphora.kernels.matrix_scan.parts import decays, log_decays, narrow, power, summed, until_end
+from anaphora.kernels.matrix_scan.parts import (
+    NEVER,
+    beside,
+    decays,
+    log_decays,
+    masked,
+    narrow,
+    place_of,
+    power,
+    start_of,
+    summed_twice,
+    until_end,
+)  # fmt: skip
 
 
 @triton.jit
 def values(
-    K, G, M, A, DY, DS, DV, T, N, D, E, kb, kt, kn, gb, gt, gn, yb, yt, yn,
+    K, V, G, M, A, DY, DS, DV, DA, T, N, D, E, kb, kt, kn, vb, vt, vn, gb, gt, gn, yb, yt, yn,
     C: tl.constexpr, LEVELS: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, BY_HEAD: tl.constexpr,
     HALF: tl.constexpr,
 ):  # fmt: skip
-    """A block ``(C, BE)`` of dv_j = Σ_{i≥j} A_ij dy_i + dSᵀ (k_j ∘ w_{j+1}⋯w_C)."""
-    blocks, chunks = tl.cdiv(E, BE), tl.cdiv(T, C)
-    block, place = tl.program_id(0) % blocks, (tl.program_id(0) // blocks).to(tl.int64)
-    row, chunk = place // chunks, place % chunks
-    b, n = row // N, row % N
-    square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)[None, :]
-    t = chunk * C + tl.arange(0, C)
+    """A block ``(C, BE)`` of dv_j = Σ_{i≥j} A_ij dy_i + dSᵀ (k_j ∘ w_{j+1}⋯w_C), and dA = dy vᵀ, both triangles alike."""
+    block, place, b, n, first = place_of(T, N, E, C, BE)
+    i = tl.arange(0, C)
     e = block * BE + tl.arange(0, BE)
-    K += b * kb + n * kn
-    G += b * gb + n * gn
-    live_e = (t < T)[:, None] & (e < E)[None, :]
-    dy = tl.load(DY + b * yb + n * yn + t[:, None] * yt + e[None, :], mask=live_e, other=0.0)
+    square = i[:, None] * C + i[None, :]
+    real = i < T - first
+    K = start_of(K, b, first, n, kb, kt, kn)
+    G = start_of(G, b, first, n, gb, gt, gn)
+    DY = start_of(DY, b, first, n, yb, yt, yn)
+    live_e = real[:, None] & (e < E)[None, :]
+    dy = tl.load(DY + i[:, None] * yt + e[None, :], mask=live_e, other=0.0)
+    if block == 0:
+        V = start_of(V, b, first, n, vb, vt, vn)
+        da = tl.zeros((C, C), tl.float32)
+        for e0 in range(0, E, BE):
+            more = real[:, None] & (e0 + e < E)[None, :]
+            x = tl.load(DY + i[:, None] * yt + e0 + e[None, :], mask=more, other=0.0)
+            v = tl.load(V + i[:, None] * vt + e0 + e[None, :], mask=more, other=0.0)
+            da = tl.dot(narrow(x, HALF), tl.trans(narrow(v, HALF)), da, input_precision="tf32x3")
+        da = tl.where(i[:, None] >= i[None, :], da, tl.trans(da))
+        tl.store(DA + place * C * C + square, narrow(da, HALF))
     scores = narrow(tl.load(A + place * C * C + square), HALF)
     dv = tl.dot(tl.trans(scores), narrow(dy, HALF), input_precision="tf32x3")
     if BY_HEAD:
-        decay = until_end(log_decays(G + t * gt, t < T), C)[:, None]
+        decay = until_end(log_decays(G + i * gt, real), C)[:, None]
     else:
         ones = tl.load(M + (LEVELS + 1) * C * C + square)
     for d0 in range(0, D, BD):
         d = d0 + tl.arange(0, BD)
-        live = (t < T)[:, None] & (d < D)[None, :]
-        k = tl.load(K + t[:, None] * kt + d[None, :], mask=live, other=0.0).to(tl.float32)
+        live = real[:, None] & (d < D)[None, :]
+        k = tl.load(K + i[:, None] * kt + d[None, :], mask=live, other=0.0).to(tl.float32)
         at = DS + place * D * E + d[:, None] * E + e[None, :]
         after = tl.load(at, mask=(d < D)[:, None] & (e < E)[None, :], other=0.0)
         if BY_HEAD:
             kept = k * decay
         else:
-            kept = k * decays(ones, log_decays(G + t[:, None] * gt + d[None, :], live), HALF)
+            kept = k * decays(ones, log_decays(G + i[:, None] * gt + d[None, :], live), HALF)
         dv = tl.dot(narrow(kept, HALF), narrow(after, HALF), dv, input_precision="tf32x3")
-    tl.store(DV + ((b * T + t[:, None]) * N + n) * E + e[None, :], dv.to(DV.dtype.element_ty), mask=live_e)
+    DV = start_of(DV, b, first, n, T * N * E, N * E, E)
+    tl.store(DV + i[:, None] * (N * E) + e[None, :], dv.to(DV.dtype.element_ty), mask=live_e)
 
 
 @triton.jit
 def keys(
-    R, K, V, G, M, MB, S, DY, DS, DR, DK, DG, T, N, D, E,
+    R, K, V, G, M, MB, S, DA, DY, DS, DR, DK, DG, T, N, D, E,
     rb, rt, rn, kb, kt, kn, vb, vt, vn, gb, gt, gn, yb, yt, yn,
-    C: tl.constexpr, LEVELS: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr,
-    HALF: tl.constexpr,
+    C: tl.constexpr, LEVELS: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
     """A block ``(C, BD)`` of dr, dk and dlog w; decays by channel.
 
-    Each sum of logarithms X = M log w of the forward pass has dX = r ∘ dr (or k ∘ dk) of its own terms, and
-    dlog w = Σ Mᵀ dX: no difference of long sums here either.
+    Each sum of logarithms X = M log w of the forward pass has dX = r ∘ dr or k ∘ dk of its own terms, and dlog w = Σ Mᵀ dX.
+    Within a chunk that is Σ_{i≥s} (r_i ∘ dr_i − k_i ∘ dk_i) and a share of the last state. Both are made of the same
+    rounded factors, so that what cancels does so but for float32's rounding, and no sum runs over more than one chunk.
     """
-    blocks, chunks = tl.cdiv(D, BD), tl.cdiv(T, C)
-    block, place = tl.program_id(0) % blocks, (tl.program_id(0) // blocks).to(tl.int64)
-    row, chunk = place // chunks, place % chunks
-    b, n = row // N, row % N
+    block, place, b, n, first = place_of(T, N, D, C, BD)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    square, apart = i * C + j, i ^ j
-    t = chunk * C + tl.arange(0, C)
-    d = block * BD + tl.arange(0, BD)
-    DY += b * yb + n * yn
-    V += b * vb + n * vn
-    ds = tl.zeros((C, C), tl.float32)  # of the scores
+    square = i * C + j
+    real = i < T - first
+    d = (block * BD + tl.arange(0, BD))[None, :]
+    DY = start_of(DY, b, first, n, yb, yt, yn)
+    V = start_of(V, b, first, n, vb, vt, vn)
+    S += place * D * E + tl.trans(d) * E
+    DS += place * D * E + tl.trans(d) * E
     dr = tl.zeros((C, BD), tl.float32)
     dk = tl.zeros((C, BD), tl.float32)
     through = tl.zeros((BD,), tl.float32)  # Σ_e of the state before times the gradient of the state after
     for e0 in range(0, E, BE):
-        e = e0 + tl.arange(0, BE)
-        live_e = (t < T)[:, None] & (e < E)[None, :]
-        real = (d < D)[:, None] & (e < E)[None, :]
-        at = place * D * E + d[:, None] * E + e[None, :]
-        dy = narrow(tl.load(DY + t[:, None] * yt + e[None, :], mask=live_e, other=0.0), HALF)
-        v = narrow(tl.load(V + t[:, None] * vt + e[None, :], mask=live_e, other=0.0), HALF)
-        before = narrow(tl.load(S + at, mask=real, other=0.0), HALF)
-        after = narrow(tl.load(DS + at, mask=real, other=0.0), HALF)
-        ds = tl.dot(dy, tl.trans(v), ds, input_precision="tf32x3")
+        e = (e0 + tl.arange(0, BE))[None, :]
+        inside = tl.trans(d < D) & (e < E)
+        dy = narrow(tl.load(DY + i * yt + e, mask=real & (e < E), other=0.0), HALF)
+        v = narrow(tl.load(V + i * vt + e, mask=real & (e < E), other=0.0), HALF)
+        before = narrow(tl.load(S + e, mask=inside, other=0.0), HALF)
+        after = narrow(tl.load(DS + e, mask=inside, other=0.0), HALF)
         dr = tl.dot(dy, tl.trans(before), dr, input_precision="tf32x3")
         dk = tl.dot(v, tl.trans(after), dk, input_precision="tf32x3")
         through += tl.sum(before.to(tl.float32) * after.to(tl.float32), 1)
-    live = (t < T)[:, None] & (d < D)[None, :]
-    r = tl.load(R + b * rb + n * rn + t[:, None] * rt + d[None, :], mask=live, other=0.0)
-    k = tl.load(K + b * kb + n * kn + t[:, None] * kt + d[None, :], mask=live, other=0.0)
-    log_w = log_decays(G + b * gb + n * gn + t[:, None] * gt + d[None, :], live)
-    dg = tl.zeros((C, BD), tl.float32) + (through * power(tl.sum(log_w, 0)))[None, :]
-    dr *= decays(tl.load(M + LEVELS * C * C + square), log_w, HALF)
-    dg = summed(tl.trans(tl.load(MB + LEVELS * C * C + square)), r.to(tl.float32) * dr, dg, HALF)
+    live = real & (d < D)
+    r = tl.load(start_of(R, b, first, n, rb, rt, rn) + i * rt + d, mask=live, other=0.0)
+    k = tl.load(start_of(K, b, first, n, kb, kt, kn) + i * kt + d, mask=live, other=0.0)
+    log_w = log_decays(start_of(G, b, first, n, gb, gt, gn) + i * gt + d, live)
+    decay = decays(tl.load(M + LEVELS * C * C + square), log_w, HALF)
+    r, k = beside(r, decay), beside(k, decay)
+    dr *= decay
     dk *= decays(tl.load(M + (LEVELS + 1) * C * C + square), log_w, HALF)
-    dg = summed(tl.trans(tl.load(MB + (LEVELS + 1) * C * C + square)), k.to(tl.float32) * dk, dg, HALF)
-    own = tl.sum(tl.where(i == j, ds, 0.0), 1)[:, None]
-    dr += own * k.to(tl.float32)
-    dk += own * r.to(tl.float32)
-    ds = narrow(tl.where(i > j, ds, 0.0), HALF)
-    ds += tl.trans(ds)
+    kept = k * dk
+    shared = through * power(tl.sum(log_w, 0)) + tl.sum(kept, 0)
+    change = r * dr - kept
+    DA += place * C * C
+    own = tl.load(DA + i * (C + 1)).to(tl.float32)
+    dr += own * k
+    dk += own * r
+    da = narrow(tl.load(DA + square), HALF)
     for level in range(LEVELS):
-        right = ((i >> level) & 1) == 1
+        right = ((i >> level) & 1).to(tl.float32)
+        left = 1.0 - right
         decay = decays(tl.load(M + level * C * C + square), log_w, HALF)
-        half = narrow(tl.where(right, r, k).to(tl.float32) * decay, HALF)
-        paired = tl.where((apart >> level) == 1, ds, 0.0)  # in different halves of one block
+        half = narrow(tl.where(right > 0.5, r, k) * decay, HALF)
+        paired = masked(da, tl.load(MB + (LEVELS + 2 + level) * C * C + square), HALF)
         dhalf = tl.dot(paired, half, input_precision="tf32x3")
-        dg = summed(tl.trans(tl.load(MB + level * C * C + square)), dhalf * half.to(tl.float32), dg, HALF)
+        change += dhalf * half.to(tl.float32) * (right - left)
         dhalf *= decay
-        dr += tl.where(right, dhalf, 0.0)
-        dk += tl.where(right, 0.0, dhalf)
-    at = ((b * T + t[:, None]) * N + n) * D + d[None, :]
+        dr += dhalf * right
+        dk += dhalf * left
+    at = i * (N * D) + d
+    DR = start_of(DR, b, first, n, T * N * D, N * D, D)
+    DK = start_of(DK, b, first, n, T * N * D, N * D, D)
+    DG = start_of(DG, b, first, n, T * N * D, N * D, D)
     tl.store(DR + at, dr.to(DR.dtype.element_ty), mask=live)
     tl.store(DK + at, dk.to(DK.dtype.element_ty), mask=live)
+    dg = tl.zeros((C, BD), tl.float32) + shared[None, :]
+    dg = summed_twice(tl.trans(tl.load(MB + LEVELS * C * C + square)), change, dg, HALF)
+    # Read again: kept in registers it would crowd out the loop.
+    log_w = log_decays(start_of(G, b, first, n, gb, gt, gn) + i * gt + d, live)
+    dg = tl.where(log_w <= NEVER, 0.0, dg)
     tl.store(DG + at, dg.to(DG.dtype.element_ty), mask=live)

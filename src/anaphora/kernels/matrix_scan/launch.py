@@ -23,7 +23,7 @@ DEVICES = {"cuda"}
 # Most of a state's sides in a block, and how a program is compiled: measured by benchmarks/linear_gpu.py
 TILES: dict[str, tuple[int, int, dict[str, int]]] = {
     "states": (64, 64, {"num_warps": 4}),
-    "outputs": (64, 128, {"num_warps": 4, "num_stages": 2}),
+    "outputs": (64, 128, {"num_warps": 4, "num_stages": 1}),
     "values": (64, 128, {"num_warps": 4, "num_stages": 2}),
     "keys": (32, 64, {"num_warps": 4, "num_stages": 2}),
 }
@@ -76,8 +76,8 @@ class _MatrixScan(torch.autograd.Function):
         dy = torch.zeros_like(v) if dy is None else _rows(dy)
         with _on(v):
             afters, first = _states(r, log_w, dy, dlast, v.dtype, reverse=True)
-            dv = _values(k, v, log_w, scores, dy, afters)
-            dr, dk, dlog_w = _keys(r, k, v, log_w, befores, dy, afters)
+            dv, dscores = _values(k, v, log_w, scores, dy, afters)
+            dr, dk, dlog_w = _keys(r, k, v, log_w, befores, dscores, dy, afters)
         return dr, dk, dv, dlog_w, None if ctx.state is None else first.to(ctx.state)
 
 
@@ -111,19 +111,28 @@ def _outputs(
     return y, scores
 
 
-def _values(k: Tensor, v: Tensor, log_w: Tensor, scores: Tensor, dy: Tensor, afters: Tensor) -> Tensor:
+def _values(
+    k: Tensor, v: Tensor, log_w: Tensor, scores: Tensor, dy: Tensor, afters: Tensor
+) -> tuple[Tensor, Tensor]:
     B, T, N, D, E = *k.shape, v.shape[3]
-    dv = v.new_empty(B, T, N, E)
+    dv, dscores = v.new_empty(B, T, N, E), torch.empty_like(scores)
     bd, be, how = _tile("values", D, E, v.dtype)
     _programs("backward").values[(B * N * afters.shape[1] * -(-E // be),)](
-        k, log_w, masks(CHUNK, v.device)[0], scores, dy, afters, dv, T, N, D, E,
-        *_strides(k, log_w, dy), CHUNK, LEVELS, bd, be, BY_HEAD=log_w.dim() == 3, **how,
+        k, v, log_w, masks(CHUNK, v.device)[0], scores, dy, afters, dv, dscores, T, N, D, E,
+        *_strides(k, v, log_w, dy), CHUNK, LEVELS, bd, be, BY_HEAD=log_w.dim() == 3, **how,
     )  # fmt: skip
-    return dv
+    return dv, dscores
 
 
 def _keys(
-    r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, befores: Tensor, dy: Tensor, afters: Tensor
+    r: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_w: Tensor,
+    befores: Tensor,
+    dscores: Tensor,
+    dy: Tensor,
+    afters: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     B, T, N, D, E = *k.shape, v.shape[3]
     dr, dk = (x.new_empty(B, T, N, D) for x in (r, k))
@@ -132,7 +141,7 @@ def _keys(
     by_head = log_w.dim() == 3
     dlog_w = log_w.new_empty(B, T, N, blocks, dtype=torch.float32) if by_head else log_w.new_empty(B, T, N, D)
     _programs("by_head" if by_head else "backward").keys[(B * N * afters.shape[1] * blocks,)](
-        r, k, v, log_w, *masks(CHUNK, v.device), befores, dy, afters, dr, dk, dlog_w, T, N, D, E,
+        r, k, v, log_w, *masks(CHUNK, v.device), befores, dscores, dy, afters, dr, dk, dlog_w, T, N, D, E,
         *_strides(r, k, v, log_w, dy), CHUNK, LEVELS, bd, be, **how,
     )  # fmt: skip
     return dr, dk, dlog_w.sum(3).to(log_w.dtype) if by_head else dlog_w
@@ -152,12 +161,12 @@ def _stored(kind: torch.dtype) -> torch.dtype:
 
 
 def _block(size: int, most: int) -> int:
-    return min(most, max(16, 1 << (size - 1).bit_length()))
+    return min(most, max(32, 1 << (size - 1).bit_length()))  # 16 gave wrong addresses on an H200
 
 
 def _rows(x: Tensor) -> Tensor:
-    """The tensor with neighbours along its last axis; other strides are free, and so are those of ``(B, T, N)``."""
-    return x if x.dim() == 3 or x.stride(3) == 1 else x.contiguous()
+    """The tensor with neighbours along its last axis; other strides are free, but 32 bits count a chunk's steps."""
+    return x if x.stride(1) < 1 << 24 and (x.dim() == 3 or x.stride(3) == 1) else x.contiguous()
 
 
 def _strides(*tensors: Tensor) -> tuple[int, ...]:

@@ -9,10 +9,11 @@ from torch import Tensor
 
 
 def masks(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ones and zeros ``(levels + 2, chunk, chunk)`` in float16 and in bfloat16.
+    """Ones and zeros ``(2·levels + 2, chunk, chunk)`` in float16 and in bfloat16.
 
     ``[level, i, s]``: whether step s lies between step i and the middle of its block of 2·2^level steps (after the middle up
-    to i itself, or after i up to the middle); then s ≤ i, and s > i.
+    to i itself, or after i up to the middle); then s ≤ i, and s > i; then for each level whether i and s are in different
+    halves of one such block.
     """
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return _made(chunk, device)  # what a graph allocates is the graph's own
@@ -33,5 +34,6 @@ def _made(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
     for level in range(chunk.bit_length() - 1):
         right = ((i >> level) & 1).bool()
         found.append((((i ^ s) >> level) == 0) & torch.where(right, s <= i, s > i))
-    table = torch.stack([*found, s <= i, s > i])
+    halves = [((i ^ s) >> level) == 1 for level in range(len(found))]
+    table = torch.stack([*found, s <= i, s > i, *halves])
     return table.half(), table.bfloat16()

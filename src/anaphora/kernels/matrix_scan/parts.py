@@ -17,6 +17,22 @@ INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)  # without libdevice
 
 
 @triton.jit
+def place_of(T, N, WIDTH, C: tl.constexpr, BLOCK: tl.constexpr):
+    """Of a program for each block of a side, chunk, head and row, in this order: the block, the number of the chunk among
+    those of all heads, the row, the head, and the chunk's first step."""
+    blocks, chunks = tl.cdiv(WIDTH, BLOCK), tl.cdiv(T, C)
+    block, place = tl.program_id(0) % blocks, (tl.program_id(0) // blocks).to(tl.int64)
+    both = place // chunks
+    return block, place, both // N, both % N, (place % chunks).to(tl.int32) * C
+
+
+@triton.jit
+def start_of(X, b, first, n, xb, xt, xn):
+    """Where step ``first`` of a row and head lies: from there 32 bits count the steps of a chunk."""
+    return X + b * xb + first.to(tl.int64) * xt + n * xn
+
+
+@triton.jit
 def log_decays(at, mask):
     """log₂ w of a block; NEVER for −∞. NaN stays."""
     x = tl.load(at, mask=mask, other=0.0).to(tl.float32) * LOG2_E
@@ -51,12 +67,39 @@ def decays(ones, log_w, HALF: tl.constexpr):
 
 
 @triton.jit
+def beside(x, decay):
+    """x in float32, laid out over the threads like ``decay``: else a loop would move it through shared memory each time.
+    A decay is never negative, which the compiler does not know."""
+    return tl.where(decay < 0.0, 0.0, x.to(tl.float32))
+
+
+@triton.jit
+def masked(x, ones, HALF: tl.constexpr):
+    """x where ones, else 0."""
+    if HALF and not INTERPRETED:  # which multiplies bfloat16 as whole numbers
+        return x * ones.to(tl.bfloat16)
+    else:
+        return narrow(x.to(tl.float32) * ones.to(tl.float32), HALF)
+
+
+@triton.jit
 def summed(ones, x, total, HALF: tl.constexpr):
     """total + Σ_s ones[i, s] x[s, d]: ``(i, d)``."""
     if HALF:
         return tl.dot(ones.to(tl.bfloat16), x.to(tl.bfloat16), total)
     else:
         return tl.dot(ones.to(tl.float32), x, total, input_precision="tf32x3")
+
+
+@triton.jit
+def summed_twice(ones, x, total, HALF: tl.constexpr):
+    """The same with 16 bits of x's fraction beside bfloat16, for sums in which terms cancel."""
+    if HALF:
+        high = x.to(tl.bfloat16)
+        total = tl.dot(ones.to(tl.bfloat16), (x - high.to(tl.float32)).to(tl.bfloat16), total)
+        return tl.dot(ones.to(tl.bfloat16), high, total)
+    else:
+        return summed(ones, x, total, HALF)
 
 
 @triton.jit

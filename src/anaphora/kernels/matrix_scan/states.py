@@ -6,7 +6,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from anaphora.kernels.matrix_scan.parts import decays, log_decays, narrow, power, since_start, until_end
+from anaphora.kernels.matrix_scan.parts import (
+    decays,
+    log_decays,
+    narrow,
+    power,
+    since_start,
+    start_of,
+    until_end,
+)
 
 
 @triton.jit
@@ -30,7 +38,8 @@ def states(
     chunks = tl.cdiv(T, C)
     inside = (d < D)[:, None] & (e < E)[None, :]
     at = d[:, None] * E + e[None, :]
-    square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)[None, :]
+    i = tl.arange(0, C)
+    square = i[:, None] * C + i[None, :]
     if not BY_HEAD:
         ones = tl.load(M + (LEVELS if REVERSE else LEVELS + 1) * C * C + square)
     state = tl.zeros((BD, BE), tl.float32)
@@ -39,17 +48,22 @@ def states(
     for step in range(chunks):
         chunk = chunks - 1 - step if REVERSE else step
         tl.store(S + (row * chunks + chunk) * D * E + at, state.to(S.dtype.element_ty), mask=inside)
-        t = (chunk * C + tl.arange(0, C)).to(tl.int64)
-        live_d = (t < T)[:, None] & (d < D)[None, :]
-        live_e = (t < T)[:, None] & (e < E)[None, :]
-        x = tl.load(X + b * xb + n * xn + t[:, None] * xt + d[None, :], mask=live_d, other=0.0)
-        z = tl.load(Z + b * zb + n * zn + t[:, None] * zt + e[None, :], mask=live_e, other=0.0)
+        first = chunk * C
+        real = i < T - first
+        live_d, live_e = real[:, None] & (d < D)[None, :], real[:, None] & (e < E)[None, :]
+        x = tl.load(
+            start_of(X, b, first, n, xb, xt, xn) + i[:, None] * xt + d[None, :], mask=live_d, other=0.0
+        )
+        z = tl.load(
+            start_of(Z, b, first, n, zb, zt, zn) + i[:, None] * zt + e[None, :], mask=live_e, other=0.0
+        )
+        g = start_of(G, b, first, n, gb, gt, gn)
         if BY_HEAD:
-            log_w = log_decays(G + b * gb + n * gn + t * gt, t < T)
+            log_w = log_decays(g + i * gt, real)
             decay = (since_start(log_w, C) if REVERSE else until_end(log_w, C))[:, None]
             state *= power(tl.sum(log_w, 0))
         else:
-            log_w = log_decays(G + b * gb + n * gn + t[:, None] * gt + d[None, :], live_d)
+            log_w = log_decays(g + i[:, None] * gt + d[None, :], live_d)
             decay = decays(ones, log_w, HALF)
             state *= power(tl.sum(log_w, 0))[:, None]
         x = narrow(x.to(tl.float32) * decay, HALF)
