@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -99,3 +104,23 @@ def test_on_a_cpu_a_row_is_computed_alone(name):
         for row in range(33):
             assert torch.equal(function(x[row : row + 1])[0], together[row])
     torch.testing.assert_close(together, function(x), atol=1e-5, rtol=1e-5)
+
+
+def test_the_triton_program_computes_the_same():
+    pytest.importorskip("triton", reason="Triton is not installed")
+    program = Path(__file__).with_name("paged_interpreted.py")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, str(program)], check=True, env=environment, timeout=300)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("heads", "kept", "d"), [(4, 4, 6), (4, 2, 5), (12, 12, 64), (2, 1, 128)])
+def test_on_a_gpu(heads, kept, d):
+    query, pages, table = pasts(heads, kept, d)
+    wanted = attend_pages(query, pages, table, heads=heads)
+    on = [tensor.cuda() for tensor in (query, pages, table)]
+    found = attend_pages(*on, heads=heads)
+    torch.testing.assert_close(found.cpu(), wanted, atol=1e-5, rtol=1e-5)
+    for row in range(len(LENGTHS)):
+        alone = attend_pages(on[0][row : row + 1], on[1], on[2][row : row + 1].contiguous(), heads=heads)
+        assert torch.equal(alone[0], found[row])

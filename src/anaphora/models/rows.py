@@ -65,8 +65,19 @@ class LanguageRows:
     def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
         """log p of every next symbol ``(rows, symbols)`` after one more ``(rows,)``, and what is carried on."""
         with rows_alone(self.device):
-            y, state = self.body.step(symbols, state)
+            y, state = self._stepped(symbols, state)
             return self._log_probs(y), state
+
+    def _stepped(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        rows = len(symbols)
+        room = 1 << (rows - 1).bit_length()
+        if self.device.type != "cuda" or room == rows or not isinstance(self.body, RecurrentBody):
+            y, state = self.body.step(symbols, state)
+            return y, state
+        # A GPU captures the step once for each number of rows: let there be few of these.
+        filled = torch.arange(room, device=self.device).clamp(max=rows - 1)
+        y, state = self.body.step(symbols[filled], state.select(filled))
+        return y[:rows], state.select(filled[:rows])
 
     @torch.no_grad()
     def extend(

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
-from anaphora.search._candidates import check_greatest, check_shape
+from anaphora.search._candidates import check_shape
+from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import Hypothesis, NBest, Step, lengths_of, normalised
+from anaphora.search._picking import Pick, Picked, Wanted, pick
 from anaphora.search._running import Choose, Running
-
-Floats = NDArray[np.float64]
-_FIRST_LOOK = 64  # symbols ranked at first; a flatter distribution makes the filters look at eight times more
 
 
 @torch.no_grad()
@@ -67,13 +64,22 @@ def drawing(logits: bool = False) -> Choose[Draws]:
 
     def choose(scores: Tensor, groups: Sequence[Draws]) -> list[list[int]]:
         log_probs = scores.float().log_softmax(-1) if logits else scores
-        table = _on_host(log_probs, sum(len(group.symbols) for group in groups))
-        parents, at = [], 0
+        wanted: list[Wanted] = []
+        withheld, row = [], 0
         for group in groups:
-            end = at + len(group.symbols)
-            parents.append(group.extend(table[at:end]))
-            at = end
-        return parents
+            wanted += [
+                Wanted(row + draw.row, draw.chance, group.filters, group.alternatives) for draw in group.live
+            ]
+            if group.short:
+                withheld += [(place, group.eos) for place in range(row, row + len(group.symbols))]
+            row += len(group.symbols)
+        check_shape(log_probs, row)
+        if withheld:
+            log_probs = log_probs.clone()
+            rows, ends = zip(*withheld, strict=True)
+            log_probs[list(rows), list(ends)] = -math.inf
+        picks = iter(pick(log_probs, wanted))
+        return [group.take([next(picks) for _ in group.live]) for group in groups]
 
     return choose
 
@@ -105,10 +111,17 @@ class Draws:
         self.live = list(self.draws)
         self.symbols = [start]
 
-    def extend(self, log_probs: Floats) -> list[int]:
-        """One more symbol of each draw, from log p ``(rows, V)``; and the row that each of the next rows goes on from."""
-        for draw in self.live:
-            draw.extend(self._allowed(log_probs[draw.row], draw), self.filters, self.eos, self.alternatives)
+    @property
+    def short(self) -> bool:
+        """Whether EOS may not come yet."""
+        return bool(self.live) and len(self.live[0].steps) + 1 < self.min_length
+
+    def take(self, picks: Sequence[Picked]) -> list[int]:
+        """One more symbol of each live draw, in order; and the row that each of the next rows goes on from."""
+        for draw, picked in zip(self.live, picks, strict=True):
+            if isinstance(picked, AnaphoraError):
+                raise picked
+            draw.take(picked, self.eos)
             self.drawn(draw)
         self.live = [draw for draw in self.live if not draw.done]
         self.symbols = [draw.tokens[-1] for draw in self.live]
@@ -118,14 +131,7 @@ class Draws:
         return parents
 
     def drawn(self, draw: Draw) -> None:
-        """Called when ``draw`` has one more symbol; it may end it."""
-
-    def _allowed(self, log_probs: Floats, draw: Draw) -> Floats:
-        if len(draw.steps) + 1 < self.min_length:
-            log_probs = log_probs.copy()
-            log_probs[self.eos] = -math.inf
-        check_greatest(float(log_probs.max()))
-        return log_probs
+        """Called when ``draw`` has one more symbol, which may end it."""
 
 
 class Draw:
@@ -140,24 +146,18 @@ class Draw:
         self.alternatives: list[list[tuple[int, float]]] = []
         self.done = self.finished = False
 
-    def extend(self, log_probs: Floats, filters: Filters, eos: int, alternatives: int = 0) -> None:
-        """One more symbol by inversion: the first whose cumulated q exceeds a uniform number."""
-        if log_probs.max() == -math.inf:  # every symbol is forbidden
+    def take(self, picked: Pick | None, eos: int) -> None:
+        """One more symbol; None: every symbol is forbidden."""
+        if picked is None:
             self.done = True
             return
-        symbols, q = filters(log_probs)
-        cumulated = np.cumsum(q)
-        place = int(np.searchsorted(cumulated, self.chance.random() * cumulated[-1], side="right"))
-        place = min(place, len(q) - 1)  # the product may round up to the whole mass
-        symbol = int(symbols[place])
-        self.steps.append(min(float(log_probs[symbol]), 0.0))
-        self.sampled.append(math.log(q[place]))
-        if alternatives:
-            best = ranked(log_probs, alternatives)
-            self.alternatives.append([(int(i), min(float(log_probs[i]), 0.0)) for i in best])
-        self.finished = symbol == eos
+        self.steps.append(picked.log_prob)
+        self.sampled.append(math.log(picked.q))
+        if picked.alternatives:
+            self.alternatives.append(picked.alternatives)
+        self.finished = picked.symbol == eos
         if not self.finished:
-            self.tokens.append(symbol)
+            self.tokens.append(picked.symbol)
         self.done = self.finished or len(self.steps) == self.limit
 
     def hypothesis(self, length_penalty: float = 1.0) -> Hypothesis:
@@ -166,79 +166,8 @@ class Draw:
         return Hypothesis(self.tokens, score, log_prob, self.steps, self.finished, self.sampled)
 
 
-def _on_host(log_probs: Tensor, rows: int) -> Floats:
-    """The rows in double precision, where sums run in the same order whatever the batch and the device."""
-    check_shape(log_probs, rows)
-    table: Floats = log_probs.cpu().double().numpy()
-    return table
-
-
 def _seeds(seeds: Sequence[int] | Tensor, items: int) -> list[int]:
     numbers = [int(seed) for seed in (seeds.tolist() if isinstance(seeds, Tensor) else seeds)]
     if len(numbers) != items or not all(0 <= seed < 2**64 for seed in numbers):
         raise AnaphoraError(f"seeds must be {items} whole numbers from 0 to 2⁶⁴ − 1, one for each item.")
     return numbers
-
-
-@dataclass(frozen=True)
-class Filters:
-    """q(i) ∝ p(i) for the symbols i that pass every filter, 0 for the others, where p(i) ∝ exp(log pᵢ / T).
-
-    With the symbols ranked by p (equal ones: the smaller symbol first), the one at rank r = 0, 1, … passes
-
-        top_k   if r < k                       (0: every rank)
-        top_p   if Σ_{s<r} p(s) < top_p        (the smallest set that holds at least that much; 1: all)
-        min_p   if p(r) ≥ min_p · p(0)         (0: all)
-
-    All three look at the same p, so their order does not matter. T = 0 is the limit: the best symbol alone.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < np.inf:
-            raise AnaphoraError(f"temperature must be a number from 0 on, but is {self.temperature}.")
-        if self.top_k < 0:
-            raise AnaphoraError(f"top_k must be at least 0 (0 keeps every symbol), but is {self.top_k}.")
-        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1):
-            raise AnaphoraError(
-                f"top_p must lie in (0, 1] and min_p in [0, 1], but they are {self.top_p} and {self.min_p}."
-            )
-
-    def __call__(self, log_probs: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """The symbols that pass, of one row (V,) with a finite maximum, and q of each."""
-        with np.errstate(over="ignore"):  # a tiny temperature sends all but the best symbol to −∞
-            scaled = (log_probs - log_probs.max()) / (self.temperature or 1.0)
-        top_k = 1 if self.temperature == 0 else self.top_k
-        if not top_k and self.top_p == 1 and self.min_p == 0:
-            symbols = np.flatnonzero(np.exp(scaled))
-        else:
-            symbols = self._passing(scaled, top_k or len(scaled))
-        mass = np.exp(scaled[symbols])
-        return symbols, mass / mass.sum()
-
-    def _passing(self, scaled: Floats, top_k: int) -> NDArray[np.intp]:
-        """Each filter keeps the ranks before some point; only as many ranks are sorted as it takes."""
-        total = np.exp(scaled).sum() if self.top_p < 1 else np.inf
-        looked_at = _FIRST_LOOK
-        while True:
-            symbols = ranked(scaled, min(looked_at, top_k))
-            p = np.exp(scaled[symbols])
-            before = np.cumsum(p) - p
-            passes = (p > 0) & (before < self.top_p * total) & (p >= self.min_p * p[0])
-            kept = len(symbols) if passes.all() else int(passes.argmin())
-            if kept < looked_at or looked_at >= min(top_k, len(scaled)):
-                return symbols[:kept]
-            looked_at *= 8
-
-
-def ranked(values: Floats, count: int) -> NDArray[np.intp]:
-    """The places of the `count` greatest, greatest first, equal ones by lower place."""
-    places: NDArray[Any] = np.arange(len(values))
-    if count < len(values):
-        places = np.flatnonzero(values >= np.partition(values, -count)[-count])
-    order = np.argsort(-values[places], kind="stable")
-    return places[order][:count]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from anaphora.search._sample import Filters
+from anaphora.search._filters import Filters
 from anaphora.serving.generation.asked import Asked, stops_of
 from anaphora.serving.generation.engine import Engine
 from anaphora.serving.generation.request import Generation, Piece, Token

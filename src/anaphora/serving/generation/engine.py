@@ -22,8 +22,9 @@ from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.models.paged import PAGE
 from anaphora.models.rows import CHUNK, LanguageRows, Rows, language_rows
 from anaphora.search import join_rows, select_rows
+from anaphora.search._filters import ranked
 from anaphora.search._running import Running
-from anaphora.search._sample import drawing, ranked
+from anaphora.search._sample import drawing
 from anaphora.serving.generation.request import Generation, Piece, Token, Writing
 from anaphora.serving.refusals import busy, leaving, unusable
 from anaphora.tasks.language.inference import forbidden_symbols, without

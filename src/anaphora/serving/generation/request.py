@@ -9,7 +9,9 @@ from anaphora.data.growing import GrowingText
 from anaphora.data.symbols import EOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError
-from anaphora.search._sample import Draw, Draws, Filters, Floats
+from anaphora.search._filters import Filters
+from anaphora.search._picking import Picked
+from anaphora.search._sample import Draw, Draws
 from anaphora.serving.generation.stopping import Stops
 
 
@@ -77,10 +79,10 @@ class Writing(Draws):
         self._written = [0] * request.n
         self._pieces: list[Piece] = []
 
-    def extend(self, log_probs: Floats) -> list[int]:
-        """As `Draws.extend`; numbers that cannot be drawn from end this request alone."""
+    def take(self, picks: Sequence[Picked]) -> list[int]:
+        """As `Draws.take`; numbers that cannot be drawn from end this request alone."""
         try:
-            return super().extend(log_probs)
+            return super().take(picks)
         except AnaphoraError as error:
             self.error, self.symbols, self.live = error, [], []
             return []

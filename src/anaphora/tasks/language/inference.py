@@ -15,9 +15,10 @@ from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.rows import language_rows, read_prompt
 from anaphora.search import Hypothesis
+from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import Step
 from anaphora.search._running import Running
-from anaphora.search._sample import Draws, Filters, drawing
+from anaphora.search._sample import Draws, drawing
 from anaphora.tasks.result import Result
 
 Listen = Callable[[str], None]
