@@ -64,6 +64,34 @@ def test_two_processes_follow_the_curve_of_one_also_after_a_crash(place):
     assert finish(place, "predict", "two", "dev.tsv").count("\n") >= 8
 
 
+BLOCKS = {
+    "model": "transformer",
+    "layers": 2,
+    "heads": 2,
+    "hidden": 16,
+    "steps": 16,
+    "save_every": 8,
+    "dropout": 0.0,
+}
+
+
+def test_a_divided_transformer_follows_the_curve_and_goes_on_whole(place):
+    finish(place, *order("plain", **BLOCKS))
+    divided = {**BLOCKS, "shard": "full", "checkpoint_activations": True}
+    codes, output = end_group(
+        start_group(["-m", "anaphora", *order("divided", **{**divided, "steps": 8})], 2, place)
+    )
+    assert codes == [0, 0], output
+    config = place / "divided" / "config.json"
+    config.write_text(config.read_text().replace('"shard": "full"', '"shard": "none"'))
+    finish(place, "resume", "divided", "--steps", "16")
+    expected, found = dict(curve(place / "plain")), dict(curve(place / "divided"))
+    assert found.keys() >= expected.keys()
+    assert [found[step] for step in range(1, 8)] == pytest.approx(
+        [expected[step] for step in range(1, 8)], abs=1e-5
+    )
+
+
 @pytest.mark.parametrize("launcher", ["store", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_a_mistake_in_the_data_ends_both_and_is_printed_once(place, launcher):
     (place / "bad.tsv").write_text("a\tA\nb\n")

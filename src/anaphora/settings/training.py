@@ -10,7 +10,7 @@ from anaphora.settings.base import Settings
 from anaphora.settings.own import Own, OwnMany
 
 HARMLESS = frozenset(
-    {"accumulate", "batch_invariant", "device", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "threads"}
+    {"accumulate", "batch_invariant", "checkpoint_activations", "device", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "shard", "threads"}
 )  # fmt: skip
 """Settings that decide how something is computed and kept, not what is learnt: where they have no effect, that is a warning."""
 
@@ -34,6 +34,16 @@ class TrainingSettings(Settings):
         1,
         ge=1,
         description="Work through each batch in this many parts, to save memory; the result is the same.",
+    )
+    checkpoint_activations: bool = Field(
+        False,
+        description="Keep only the input of each block (of a Transformer, or a linear recurrence) for the backward pass and compute "
+        "the block again there: less memory, about a third more time, the same gradients.",
+    )
+    shard: Literal["none", "full"] = Field(
+        "none",
+        description="full: each process of torchrun keeps a part of the weights, gradients and optimizer state (FSDP2), "
+        "instead of all of them (DDP). Checkpoints are then one file per process, and resume on any number of them.",
     )
     optimizer: Annotated[Literal["adam", "adamw", "sgd"], Own()] = Field(
         "adamw",

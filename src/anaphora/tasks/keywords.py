@@ -62,6 +62,10 @@ class TrainingKeywords(TypedDict, total=False):
     """Passes over the training data to train for, instead of `steps`, which are then counted from the data; 0 = as `steps` says. Default: 0."""
     accumulate: int
     """Work through each batch in this many parts, to save memory; the result is the same. Default: 1."""
+    checkpoint_activations: bool
+    """Keep only the input of each block (of a Transformer, or a linear recurrence) for the backward pass and compute the block again there: less memory, about a third more time, the same gradients. Default: False."""
+    shard: Literal["none", "full"]
+    """full: each process of torchrun keeps a part of the weights, gradients and optimizer state (FSDP2), instead of all of them (DDP). Checkpoints are then one file per process, and resume on any number of them. Default: 'none'."""
     optimizer: Literal["adam", "adamw", "sgd"] | Callable[..., Any]
     """How weights follow gradients; or your own: a class called with (groups, lr=…), or a function of the parameter groups. Default: 'adamw'."""
     lr: float

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.settings import TrainingSettings
+from anaphora.training.sharding import like
 
 
 class WeightAverage(ABC):
@@ -36,7 +37,7 @@ class WeightAverage(ABC):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         for name, value in self.tensors.items():
-            value.copy_(tensors[name])
+            value.copy_(like(value, tensors[name]))
 
     @contextlib.contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[None]:

@@ -75,7 +75,8 @@ class BadSteps:
 
     def _diagnosis(self, batch: Any, number: int, lr: float) -> Diagnosis:
         learner = self.learner
-        rerun = lambda: learner.stepper.repeat(batch, number)  # noqa: E731
+        # weights that are divided cannot be gathered by those processes alone that get so far
+        rerun = (lambda: None) if learner.stepper.sharded else lambda: learner.stepper.repeat(batch, number)
         found = learner.group.gather(diagnose(learner.model, learner.settings, lr, learner.precision, rerun))
         # the process whose part of the batch is bad knows the layer; the others see the shared gradient only
         return min(found, key=lambda d: d.place == "the loss" or d.place.startswith("the gradient"))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ from anaphora.files.schemas import problem
 from anaphora.training import faults
 from anaphora.training.durable import sync_folder, write_synced, writing
 from anaphora.training.schemas import ExportFacts, Manifest, State
+from anaphora.training.sharding import joined
 from anaphora.training.weights import canonical, first_not_finite, unpack
 
 FORMAT = 1
 _LARGEST_JSON = 1 << 26
 STATE_FORMAT = 1
 MANIFEST = "manifest.json"
+_PART = re.compile(r"([a-z]+)-(\d+)-of-(\d+)")  # what one of several processes wrote
 
 
 class Unusable(Exception):  # noqa: N818  (not an error for users: a reason to take the one before)
@@ -73,14 +76,33 @@ class CheckpointFolder:
 
         ``files`` yields (name, content) one at a time, so that only one has to be in memory.
         """
+        aside = self.begin()
+        return self.complete(aside, step, files, {}, keep=keep, also=also)
+
+    def begin(self) -> Path:
+        """A folder in which a checkpoint is written aside."""
         with writing(self.path, kept=self.kept()):
             if not is_folder(self.path):
                 self.path.mkdir()
                 sync_folder(self.path.parent)
             aside = self.path / f".tmp-{uuid.uuid4().hex}"
+            aside.mkdir()
+        return aside
+
+    def complete(
+        self,
+        aside: Path,
+        step: int,
+        files: Iterable[tuple[str, bytes]],
+        listed: Mapping[str, Any],
+        *,
+        keep: int,
+        also: Collection[int] = frozenset(),
+    ) -> Path:
+        """`save` what is in ``aside`` already, as ``listed``, with ``files`` in addition."""
+        with writing(self.path, kept=self.kept()):
             try:
-                aside.mkdir()
-                self._fill(aside, step, files)
+                self._fill(aside, step, files, listed)
                 final = self.path_of(step)
                 if os.path.lexists(
                     final
@@ -121,13 +143,13 @@ class CheckpointFolder:
                 with contextlib.suppress(ValueError):
                     yield int(path.name.removeprefix("step-")), path
 
-    def _fill(self, aside: Path, step: int, files: Iterable[tuple[str, bytes]]) -> None:
-        listed = {}
+    def _fill(
+        self, aside: Path, step: int, files: Iterable[tuple[str, bytes]], listed: Mapping[str, Any]
+    ) -> None:
+        everything = dict(listed)
         for name, content in files:
-            write_synced(aside / name, content)
-            listed[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            faults.point("checkpoint.file")
-        manifest = {"format": FORMAT, "step": step, "files": listed}
+            everything |= write_listed(aside, name, content)
+        manifest = {"format": FORMAT, "step": step, "files": everything}
         manifest["sha256"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
         write_synced(aside / MANIFEST, canonical(manifest).encode())
         faults.point("checkpoint.manifest")
@@ -177,6 +199,13 @@ def remove(entry: Path) -> None:
             entry.unlink()
 
 
+def write_listed(folder: Path, name: str, content: bytes) -> dict[str, Any]:
+    """Write a file of a checkpoint; what the manifest says of it, by its name."""
+    write_synced(folder / name, content)
+    faults.point("checkpoint.file")
+    return {name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
+
+
 def name_of(step: int) -> str:
     return f"step-{step:08d}"
 
@@ -193,11 +222,18 @@ def read(path: Path) -> Checkpoint:
         if reason := problem(ExportFacts, facts):
             raise Unusable(f"best.safetensors: facts.{reason}")
     tensors = {}
+    divided: dict[str, dict[tuple[int, int], tuple[dict[str, Tensor], Any]]] = {}
     for name, content in files.items():
-        part = name.removesuffix(".safetensors")
-        tensors[part], facts = _unpacked(name, content)
+        found, facts = _unpacked(name, content)
         if facts.get("step") != step:
             raise Unusable(f"{name} is not that of step {step}")
+        part = name.removesuffix(".safetensors")
+        if of := _PART.fullmatch(part):
+            divided.setdefault(of[1], {})[int(of[2]), int(of[3])] = found, facts.get("shapes")
+        else:
+            tensors[part] = found
+    for part, pieces in divided.items():
+        tensors[part] = _whole(part, pieces)
     if not {"model", "optimizer"} <= set(tensors):
         raise Unusable("the model's or the optimizer's file is missing")
     for part, values in tensors.items():
@@ -205,6 +241,18 @@ def read(path: Path) -> Checkpoint:
         if bad is not None:
             raise Unusable(f"{part}.safetensors: {bad} holds NaN or infinity")
     return Checkpoint(path, step, state, tensors, best)
+
+
+def _whole(part: str, pieces: Mapping[tuple[int, int], tuple[dict[str, Tensor], Any]]) -> dict[str, Tensor]:
+    """The tensors of which each process wrote its rows."""
+    world = next(iter(pieces))[1]
+    if sorted(pieces) != [(rank, world) for rank in range(world)]:
+        raise Unusable(f"files of {part} are missing: there are {len(pieces)} of {world}")
+    ordered = [pieces[rank, world] for rank in range(world)]
+    try:
+        return joined([tensors for tensors, _ in ordered], ordered[0][1])
+    except (ValueError, LookupError, TypeError, RuntimeError) as error:
+        raise Unusable(f"the files of {part} do not fit together ({str(error).splitlines()[0]})") from None
 
 
 def _state(content: bytes) -> dict[str, Any]:

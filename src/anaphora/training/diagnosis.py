@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.settings import TrainingSettings
+from anaphora.training.sharding import local
 from anaphora.training.weights import first_not_finite
 
 LARGE = 1e4  # no trained weight is near it
@@ -31,7 +32,8 @@ def diagnose(
     Looked for in this order: the weights, the inputs of the model, the output of each layer as it is
     computed, the gradients (from the output backwards, as they are computed).
     """
-    values = dict(model.named_parameters())
+    values = {name: local(p.detach()) for name, p in model.named_parameters()}
+    gradients = {name: local(p.grad) for name, p in model.named_parameters() if p.grad is not None}
     bad = first_not_finite(values)
     if bad is not None:
         return Diagnosis(f"the weights {bad}", _too_far(lr))
@@ -41,13 +43,9 @@ def diagnose(
             f"the input of {place}", "the examples themselves hold NaN or infinity; clean the data"
         )
     if place is None:
-        broken = [
-            name
-            for name, p in values.items()
-            if p.grad is not None and not bool(torch.isfinite(p.grad).all())
-        ]
+        broken = [name for name, grad in gradients.items() if not bool(torch.isfinite(grad).all())]
         place = f"the gradient of {broken[-1]}" if broken else "the loss"
-    largest, name = max((float(p.detach().abs().max()), name) for name, p in values.items() if p.numel())
+    largest, name = max((float(p.abs().max()), name) for name, p in values.items() if p.numel())
     if largest > LARGE:
         return Diagnosis(place, f"{name} has grown to {largest:.1g}: {_too_far(lr)}")
     if precision == "fp16":

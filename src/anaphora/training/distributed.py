@@ -134,13 +134,17 @@ def join(device: str = "auto") -> Group:
     if world == 1 or "RANK" not in os.environ:
         return Group(0, 1, chosen)
     if chosen.type == "cuda":
-        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        chosen = torch.device("cuda", local % there)
         torch.cuda.set_device(chosen)
     global _joined
     if _joined is None:
         if not dist.is_initialized():
-            # gloo in addition to NCCL, for Python objects: waiting for them keeps no GPU busy
-            _start("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+            # gloo in addition to NCCL, for Python objects: waiting for them keeps no GPU busy. NCCL has no two
+            # processes on one GPU.
+            shared = chosen.type == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > there
+            on_gpu = "cpu:gloo,cuda:gloo" if shared else "cpu:gloo,cuda:nccl"
+            _start(on_gpu if chosen.type == "cuda" else "gloo")
         rank, world = dist.get_rank(), dist.get_world_size()
         pulse = Pulse(rank, world, Group(rank, world, chosen).share, exits=chosen.type == "cuda")
         _joined = Group(rank, world, chosen, pulse)
@@ -172,10 +176,11 @@ class LossModule(nn.Module):
         super().__init__()
         self.model = model
         self.objective = objective
+        self.idle: Callable[[], Tensor] | None = None
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor | int]:
         loss = self.objective.loss(self.model, batch)
-        return loss.total, loss.count
+        return loss.total if self.idle is None else loss.total + self.idle(), loss.count
 
 
 def wrap(loss: LossModule, group: Group) -> nn.Module:
@@ -184,7 +189,7 @@ def wrap(loss: LossModule, group: Group) -> nn.Module:
         return loss
     # A batch may leave parameters out (sampling, conditional parts); DDP would otherwise wait for them. Where none
     # is left out it warns on stderr, past Python's warnings and in every process: give it one that always is.
-    loss.register_parameter("idle", nn.Parameter(torch.zeros((), device=group.device)))
+    loss.register_parameter("unused", nn.Parameter(torch.zeros((), device=group.device)))
     with group.guarded():
         shared = DistributedDataParallel(loss, find_unused_parameters=True)
     shared.broadcast_buffers = False  # every process computes its own; as an argument torch 2.13 calls it old

@@ -20,6 +20,7 @@ from torch import Tensor
 from anaphora.settings import TrainingSettings
 from anaphora.training import saving
 from anaphora.training.background import Background
+from anaphora.training.distributed import Group
 from anaphora.training.journal import Journal
 from anaphora.training.resuming import Resumed
 from anaphora.training.run import RunFolder
@@ -63,6 +64,17 @@ class Keeper:
             self._saved.append((state.step, path))
 
         self._do(lambda: copied_state(state(marks)), lambda: state(marks), write)
+
+    def save_parts(self, group: Group, state: Callable[[dict[str, Any]], TrainingState]) -> None:
+        """`save` where the weights are divided among the processes of ``group``: each writes its own files. All must call this."""
+        marks = {name: journal.mark() for name, journal in self.journals.items()}
+        if group.main:
+            for journal in self.journals.values():
+                journal.sync()
+        whole = replace(state(marks), exported=self._exported)
+        path = saving.save_parts(self.run, whole, group, keep=self.keep)
+        if group.main:
+            self._saved.append((whole.step, path))
 
     def _do(self, copy: Callable[[], Any], present: Callable[[], Any], write: Callable[[Any], None]) -> None:
         if self._background is None:

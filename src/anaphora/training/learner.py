@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -24,6 +25,7 @@ from anaphora.training.own import group_numbers, unsaved
 from anaphora.training.precision import Precision, autocast, choose_precision, fallback
 from anaphora.training.schedules import Progress, learning_rate
 from anaphora.training.seeding import seed_everything
+from anaphora.training.sharding import Sharded, check, like
 from anaphora.training.state import Standing, TrainingState, made_with
 from anaphora.training.step import Stepper
 from anaphora.training.weights import snapshot
@@ -42,6 +44,8 @@ class Learner:
     ):
         self.objective, self.batches, self.settings, self.group = objective, batches, settings, group
         self.precision: Precision = choose_precision(settings.precision, group.device)
+        if settings.shard == "full":
+            check(settings)
         self.model = model.to(group.device)
         self.stepper = Stepper(self.model, objective, settings, group, self.precision)
         self.average = average_of(self.model, settings)
@@ -68,12 +72,35 @@ class Learner:
         """Inside, the model has the averaged weights, where there is an average."""
         return self.average.in_place_of(self.model) if self.average else contextlib.nullcontext()
 
-    def measure(self) -> tuple[dict[str, float], list[dict[str, str]]]:
-        """The dev metrics and sample outputs of the (averaged) weights."""
+    @property
+    def sharded(self) -> Sharded | None:
+        """The processes' parts of the weights, where those are divided."""
+        return self.stepper.sharded
+
+    def gathered(self) -> dict[str, Tensor] | None:
+        """The whole (averaged) weights in the first process, where they are divided. All processes must call this."""
+        if self.sharded is None:
+            return None
+        with self.averaged():
+            return self.sharded.gathered()
+
+    def measure(
+        self, weights: Mapping[str, Tensor] | None = None
+    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+        """The dev metrics and sample outputs of the (averaged) weights; ``weights``: what `gathered` gave."""
         seed_everything(self.settings.seed, self.standing.step, "evaluate")
-        self.model.eval()
-        with self.averaged(), torch.no_grad(), autocast(self.group.device, self.precision):
-            measured = dict(self.objective.evaluate(self.model)), list(self.objective.samples(self.model))
+        if self.sharded is not None and weights is not None:
+            try:
+                return self._measured(self.sharded.whole(weights))
+            finally:
+                self.sharded.put_away()
+        with self.averaged():
+            return self._measured(self.model)
+
+    def _measured(self, model: nn.Module) -> tuple[dict[str, float], list[dict[str, str]]]:
+        model.eval()
+        with torch.no_grad(), autocast(self.group.device, self.precision):
+            measured = dict(self.objective.evaluate(model)), list(self.objective.samples(model))
         check_kernels()
         return measured
 
@@ -175,7 +202,10 @@ class Learner:
     def restore(self, state: TrainingState, now: TrainingState) -> None:
         """Continue from ``state``; ``now`` is this training before its first step."""
         self._restore_own(state, now)
-        self.model.load_state_dict(state.tensors["model"])
+        ours = self.model.state_dict()
+        self.model.load_state_dict(
+            {name: like(ours[name], value) for name, value in state.tensors["model"].items()}
+        )
         restore_optimizer(self.model, self.stepper.optimizer, state.tensors["optimizer"])
         if self.average:
             self.average.restore(state.tensors["ema"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from anaphora.errors import RunError, TrainingError
 from anaphora.settings import TrainingSettings
@@ -266,10 +266,11 @@ class Trainer:
 
     def _evaluate(self) -> None:
         learner, step = self.learner, self.learner.standing.step
-        metrics, samples = self.group.on_main(learner.measure)
+        weights = learner.gathered()
+        metrics, samples = self.group.on_main(lambda: learner.measure(weights))
         best = learner.evaluated(metrics)
         if best:
-            self.group.on_main(lambda: self._export("best"))
+            self.group.on_main(lambda: self._export("best", weights))
         findings = learner.health.evaluated(step, samples)
         self._call("on_validation")
         if not self.group.main:
@@ -282,22 +283,33 @@ class Trainer:
         self._found(findings)
         self._note_time(event="evaluate")
 
-    def _export(self, chosen: Literal["best", "last"]) -> None:
-        """Write the present (averaged, where there is an average) weights as the run's ``model.safetensors``."""
+    def _export(self, chosen: Literal["best", "last"], weights: dict[str, Tensor] | None) -> None:
+        """Write the present (averaged, where there is an average) weights as the run's ``model.safetensors``; ``weights``:
+        what `gathered` gave."""
+        facts = self.learner.facts(chosen)
+        if weights is not None:
+            self.keeper.export(weights, facts)
+            return
         with self.learner.averaged():
-            self.keeper.export(snapshot(self.learner.model), self.learner.facts(chosen))
+            self.keeper.export(snapshot(self.learner.model), facts)
 
     def _save(self) -> None:
         learner = self.learner
         self._call("on_checkpoint")
         carried = learner.carried()
 
+        last = learner.standing.best is None
+        weights = learner.gathered() if last else None
+
         def write() -> None:
-            if learner.standing.best is None:
-                self._export("last")
-            self.keeper.save(lambda marks: learner.state(carried, marks, None))
+            if last:
+                self._export("last", weights)
+            if not learner.sharded:
+                self.keeper.save(lambda marks: learner.state(carried, marks, None))
 
         self.group.on_main(write)
+        if learner.sharded:
+            self.keeper.save_parts(self.group, lambda marks: learner.state(carried, marks, None))
         self._report_saved()
 
     def _finish_saving(self) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.own import own_optimizer, packed, unpacked
+from anaphora.training.sharding import like
 
 # β₂ = 0.98 as in Vaswani et al. 2017: with the usual 0.999 a rare word's first gradient moves its vector by 3 lr.
 BETAS = (0.9, 0.98)
@@ -140,16 +141,21 @@ def restore_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
     """Give the optimizer back what ``optimizer_tensors`` named."""
+    parameters = dict(model.named_parameters())
     by_parameter: dict[str, dict[str, Any]] = {}
     for key, value in tensors.items():
         name, _, quantity = key.rpartition("/")
         quantity, kept = unpacked(quantity, value)
         by_parameter.setdefault(name, {})[quantity] = kept
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    for name, state in by_parameter.items():  # a process has its rows alone, where weights are divided
+        for quantity, kept in state.items():
+            if isinstance(kept, Tensor) and name in parameters:
+                state[quantity] = like(parameters[name], kept)
+    names = {id(parameter): name for name, parameter in parameters.items()}
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state = {
+    numbered = {
         number: by_parameter[names[id(parameter)]]
         for number, parameter in enumerate(ordered)
         if names[id(parameter)] in by_parameter
     }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict({"state": numbered, "param_groups": optimizer.state_dict()["param_groups"]})

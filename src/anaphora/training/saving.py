@@ -14,9 +14,19 @@ from anaphora.errors import RunError, TrainingError
 from anaphora.files import read_bytes
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.training.averaging import with_average
-from anaphora.training.checkpoint import Checkpoint, CheckpointFolder, Skipped, Unusable, read
+from anaphora.training.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    Skipped,
+    Unusable,
+    read,
+    remove,
+    write_listed,
+)
+from anaphora.training.distributed import Group
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.run import RunFolder
+from anaphora.training.sharding import parts
 from anaphora.training.state import TrainingState
 from anaphora.training.weights import first_not_finite, mismatch, pack, unpack
 
@@ -40,6 +50,33 @@ def save(
 
     best = {int(one["step"]) for one in state.standing["ranked"]}
     return CheckpointFolder(run.checkpoints).save(state.step, files(), keep=keep, also=best)
+
+
+def save_parts(run: RunFolder, state: TrainingState, group: Group, *, keep: int) -> Path:
+    """`save` where tensors are divided: process r of R writes ``model-r-of-R.safetensors`` and so on; the first one the rest,
+    and the manifest last. All processes must call this; an error of one is raised in all."""
+    folder = CheckpointFolder(run.checkpoints)
+    aside = group.on_main(folder.begin)
+    listed: dict[str, Any] = {}
+    error: Exception | None = None
+    try:
+        with writing(run.checkpoints, kept=folder.kept()):
+            for file in _part_files(run, state, group):
+                listed |= write_listed(aside, *file)
+    except Exception as problem:
+        error = problem
+    found = group.gather((listed, None if error is None else (group.rank, str(error))))
+    failed = next((one for _, one in found if one), None)
+
+    def complete() -> Path:
+        everything = {name: facts for files, _ in found for name, facts in files.items()}
+        best = {int(one["step"]) for one in state.standing["ranked"]}
+        return folder.complete(aside, state.step, _other_files(state), everything, keep=keep, also=best)
+
+    if failed:
+        group.on_main(lambda: remove(aside))
+        raise error or RunError(f"rank {failed[0]}: {failed[1]}")
+    return group.on_main(complete)
 
 
 def export(run: RunFolder, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bytes:
@@ -143,11 +180,30 @@ def last_good(run: RunFolder) -> str:
     return f" (the checkpoint of step {max(steps)} is good)" if steps else ""
 
 
+def _part_files(run: RunFolder, state: TrainingState, group: Group) -> Iterator[tuple[str, bytes]]:
+    for part, tensors in state.tensors.items():
+        mine, shapes = parts(tensors, group.main)
+        if shapes:
+            finite = _finite(run, mine, part, state.step)
+            facts = {"step": state.step, "shapes": shapes}
+            yield f"{part}-{group.rank}-of-{group.world}.safetensors", pack(finite, facts=facts)
+        elif group.main and (tensors or part in ("model", "optimizer")):
+            yield (
+                f"{part}.safetensors",
+                pack(_finite(run, mine, part, state.step), facts={"step": state.step}),
+            )
+
+
 def _files(run: RunFolder, state: TrainingState) -> Iterator[tuple[str, bytes]]:
     for part, tensors in state.tensors.items():
         if tensors or part in ("model", "optimizer"):
             finite = _finite(run, tensors, part, state.step)
             yield f"{part}.safetensors", pack(finite, facts={"step": state.step})
+    yield from _other_files(state)
+
+
+def _other_files(state: TrainingState) -> Iterator[tuple[str, bytes]]:
+    """The best weights so far, and all that is no tensor."""
     if state.exported is not None:
         yield "best.safetensors", state.exported
     # not sorted: the order in which a task names its metrics is kept

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,9 @@ from anaphora.training.distributed import Group, LossModule, local_gradients, wr
 from anaphora.training.objective import Objective
 from anaphora.training.optimizers import build_optimizer, plain_step, set_learning_rate, step_of_gpu
 from anaphora.training.precision import LossScale, Precision, autocast
+from anaphora.training.recomputing import recompute
 from anaphora.training.seeding import seed_everything
+from anaphora.training.sharding import Sharded, local
 from anaphora.training.sums import Numbers, Sums
 
 
@@ -74,20 +77,24 @@ class Stepper:
         self.group, self.precision = group, precision
         self.parts = settings.accumulate
         """In how many parts the last batch was worked through: more where it did not fit into memory."""
+        if settings.checkpoint_activations:
+            recompute(model)
+        loss = LossModule(model, objective)
+        self.sharded = Sharded(loss, group) if settings.shard == "full" else None
+        self.loss: nn.Module = self.sharded.loss if self.sharded else wrap(loss, group)
         self.optimizer = build_optimizer(model, settings)
-        self.loss = wrap(LossModule(model, objective), group)
         self.scale = LossScale(enabled=precision == "fp16")
         own = isinstance(settings.optimizer, Part)
         fused = not own and all(g.get("fused") for g in self.optimizer.param_groups)
         self._groups = clip_groups(model) if settings.clip_by == "group" and settings.clip else []
-        self._ahead = fused and group.device.type == "cuda" and not self._groups
+        self._ahead = fused and group.device.type == "cuda" and not self._groups and not self.sharded
         # Apple's GPUs have no float64
         self._wide = torch.float32 if group.device.type == "mps" else torch.float64
         # Looked for once: a walk through all modules takes longer than a small kernel.
         self._parameters = list(model.parameters())
         # A model of recurrent layers waits for its host most. Others may be compiled, and such weights are not theirs.
         recurrent = any(isinstance(module, Recurrent) for module in model.modules())
-        alone = group.world == 1 and group.device.type == "cuda"
+        alone = group.world == 1 and group.device.type == "cuda" and not self.sharded
         self._cast = Weights(model) if recurrent and alone else None
         model.train()
 
@@ -106,7 +113,7 @@ class Stepper:
         self.parts = self.settings.accumulate
         while (sums := self._in_parts(batch, number, weight)) is None:
             self.parts *= 2
-        numbers = sums.of_all(self.group, asked, self._norm())
+        numbers = sums.of_all(self.group, asked, self._length(self._parameters))
         if self._ahead and not numbers.nothing:
             self._run_ahead(numbers, expected, lr)
         total, count, stop, norm = numbers.read()
@@ -133,10 +140,15 @@ class Stepper:
         sums = Sums(self._wide)
         try:
             for part in range(self.parts):
-                with local_gradients(self.loss, local=part < self.parts - 1):
+                last = part == self.parts - 1
+                if self.sharded:
+                    self.sharded.synchronised(last)
+                with local_gradients(self.loss, local=not last):
                     self._backward(batch, number, part, weight, sums)
+            if self.sharded:
+                self.sharded.sum_numbers()
         except (MemoryError, RuntimeError) as error:
-            alone = self.group.world == 1 and not hasattr(self.objective, "state_dict")
+            alone = self.group.world == 1 and not self.sharded and not hasattr(self.objective, "state_dict")
             if not alone or self.parts >= len(batch) or not out_of_memory(error):
                 raise
         else:
@@ -184,11 +196,16 @@ class Stepper:
         finite = True
         for part in range(self.parts):
             shard = batch.shard(*self._share(part))
-            if len(shard):
+            empty = len(shard) == 0
+            if empty and self.sharded:  # the others gather weights with this process
+                shard = batch.shard(0, max(1, len(batch)))
+            if not empty or self.sharded:
                 self._seed(number, part)
                 with autocast(self.group.device, precision or self.precision):
                     total, _ = self._module()(shard)
-                finite = finite and bool(torch.isfinite(total))
+                finite = finite and (empty or bool(torch.isfinite(total)))
+        if self.sharded:
+            self.sharded.reshard()
         return finite
 
     def fall_back(self, precision: Precision) -> None:
@@ -198,7 +215,7 @@ class Stepper:
     def _backward(self, batch: Any, number: int, part: int, weight: float, sums: Sums) -> None:
         shard, empty = batch.shard(*self._share(part)), False
         if len(shard) == 0:
-            if self.group.world == 1 or part < self.parts - 1:
+            if (self.group.world == 1 or part < self.parts - 1) and not self.sharded:
                 return
             # The others wait for this process's gradient: give them zeros, computed from any one row.
             shard, empty = batch.shard(0, max(1, len(batch))), True
@@ -226,28 +243,29 @@ class Stepper:
         return self.group.rank * self.parts + part, self.group.world * self.parts
 
     def _module(self) -> nn.Module:
-        inner = getattr(self.loss, "module", self.loss)
+        inner = self.loss if self.sharded else getattr(self.loss, "module", self.loss)
         return inner if isinstance(inner, nn.Module) else self.loss
 
     def _gradients(self) -> list[Tensor]:
-        return [p.grad for p in self._parameters if p.grad is not None]
+        """What this process has of the gradients."""
+        return [local(p.grad) for p in self._parameters if p.grad is not None]
+
+    def _length(self, parameters: Iterable[nn.Parameter]) -> Tensor:
+        """‖g‖₂ over these parameters together: the root of the sum of squares, not the sum of squares."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        if self.sharded:
+            return self.sharded.norm(gradients)
+        if not gradients:
+            return torch.zeros((), device=self.group.device)
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        return norm
 
     def _clip_groups(self, most: float) -> bool:
         """Scale each group of gradients longer than ``most`` back to it; whether there was one."""
         clipped = False
         for group in self._groups:
-            gradients = [p.grad for p in group if p.grad is not None]
-            if gradients:
-                norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
-                if norm > most:
-                    torch._foreach_mul_(gradients, most / norm)
-                    clipped = True
+            norm = float(self._length(group))
+            if norm > most:
+                torch._foreach_mul_([local(p.grad) for p in group if p.grad is not None], most / norm)
+                clipped = True
         return clipped
-
-    def _norm(self) -> Tensor:
-        """‖g‖₂ over all parameters together: the root of the sum of squares, not the sum of squares."""
-        gradients = self._gradients()
-        if not gradients:
-            return torch.zeros((), device=self.group.device)
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        return norm
