@@ -283,7 +283,7 @@ class Trainer:
         self._found(findings)
         self._note_time(event="evaluate")
 
-    def _export(self, chosen: Literal["best", "last"], weights: dict[str, Tensor] | None) -> None:
+    def _export(self, chosen: Literal["best", "last"], weights: dict[str, Tensor] | None = None) -> None:
         """Write the present (averaged, where there is an average) weights as the run's ``model.safetensors``; ``weights``:
         what `gathered` gave."""
         facts = self.learner.facts(chosen)
