@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 from lock import BY_SOURCE, normal
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_PINNED = {"bench", "foreign"}
-"""Extras of peers that only benchmarks and tests/foreign compare with."""
+NOT_PINNED = {"bench", "foreign", "ray"}
+"""Extras of peers that only benchmarks and tests/foreign compare with; and Ray, whose version is that of the cluster."""
 LICENCES = re.compile(
     r"apache|\bbsd\b|bsd-|\bmit\b|\bmit-|\bisc\b|\bpsf\b|python software foundation|mpl|mozilla public|"
     r"unlicense|zlib|\b0bsd\b|public domain|cnri-python|lgpl",
@@ -76,6 +76,7 @@ def _hashes(root: Path) -> Iterator[str]:
 
 def _installs(root: Path) -> Iterator[str]:
     files = [root / "Makefile", *sorted((root / ".ci").glob("*")), *sorted(root.glob("*Dockerfile*"))]
+    files += sorted(root.glob("deploy/*Dockerfile*"))
     for path in (path for path in files if path.is_file()):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             where = f"{path.relative_to(root)}:{number}"
