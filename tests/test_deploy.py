@@ -16,7 +16,19 @@ from anaphora.serving.limits import Limits
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
 IMAGES = ["Dockerfile", "Dockerfile.cuda"]
-KNOWN = {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+KNOWN = {
+    "FROM",
+    "RUN",
+    "WORKDIR",
+    "COPY",
+    "ENV",
+    "USER",
+    "EXPOSE",
+    "STOPSIGNAL",
+    "HEALTHCHECK",
+    "ENTRYPOINT",
+    "CMD",
+}
 
 
 def instructions(name: str) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ Run folders and data must be on a disk that all machines see. Ray is imported wh
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def application(
     Raises a `SettingsError` for numbers that make no sense, an `AnaphoraError` for a folder that holds no run.
     """
     from anaphora.serving.limits import Limits
-    from anaphora.serving.runs import named_folders
+    from anaphora.serving.naming import named_folders
     from anaphora.tasks.config import read_config
 
     serve = _ray("serve")
