@@ -15,6 +15,7 @@ Run folders and data must be on a disk that all machines see. Ray is imported wh
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -171,9 +172,12 @@ def trainer(
         begun = (place / "config.json").is_file() and not force
         found = kind.resume(place) if begun else model.fit(data, valid=valid, out=place, force=force)
         result = found.result_
-        train.report(
-            {"steps": result.steps, **{f"dev_{name}": value for name, value in result.metrics.items()}}
-        )
+        metrics = {"steps": result.steps, **{f"dev_{name}": value for name, value in result.metrics.items()}}
+        with tempfile.TemporaryDirectory() as folder:
+            first = train.get_context().get_world_rank() == 0
+            if first:  # Ray keeps metrics with a checkpoint: the trained model alone
+                found.save(folder, force=True)
+            train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder) if first else None)
 
     scaling = train.ScalingConfig(
         num_workers=workers, use_gpu=gpus, resources_per_worker={"CPU": cpus, **({"GPU": 1} if gpus else {})}
