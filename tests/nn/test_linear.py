@@ -413,7 +413,7 @@ def test_states_are_never_narrow(dtype: torch.dtype) -> None:
 def test_values_inside_are_noted() -> None:
     with inside.record() as notes:
         made(linear.GLA)(torch.randn(1, 5, WIDTH, dtype=torch.float64))
-    assert [note.name for note in notes] == ["queries", "keys", "decay"]
+    assert [note.name for note in notes] == ["queries", "keys", "values", "log_decay"]
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -96,7 +96,15 @@ def test_a_budget_of_time(tmp_path, monkeypatch, capsys):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"line {n} of a small text" for n in range(60)))
     monkeypatch.setitem(study.STUDIES["budget"].__kwdefaults__, "models", ("gla", "deltanet"))
-    small = ["seconds=0.02", "hidden=8", "batch_tokens=128", "embedding=8", "layers=1", "valid_symbols=50"]
+    small = [
+        "seconds=0.02",
+        "hidden=8",
+        "batch_tokens=128",
+        "embedding=8",
+        "layers=1",
+        "valid_symbols=50",
+        "length=1",
+    ]
     options = [word for pair in small for word in ("--set", pair)]
     order = ["study", "budget", "--corpus", str(text), "-o", str(tmp_path / "out"), *options, "--json"]
     assert main.run(order) == 0

@@ -20,13 +20,14 @@ from anaphora.nn.positions import Learned, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.probe.gradients import input_gradients, jacobian_norms, state_gradients
 from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, weights_hash
+from anaphora.probe.recurrence import recurrence_arrays
 from anaphora.probe.trace import Array, Trace
 
 SOURCES = (Embedding, VectorInput, DenseFrames, ConvolvedFrames)
 """What puts out the vector of each place, with respect to which gradients are taken."""
 TOP = 20
 """How many of the most probable symbols are spelled at each place."""
-WHAT = ("gradients", "jacobians", "ablation")
+WHAT = ("gradients", "jacobians", "ablation", "recurrence")
 """What costs more than one run of the model, and is only looked at when it is asked for."""
 
 
@@ -43,7 +44,8 @@ def probe_reading(
 
     ``places`` names the symbols that were read. ``losses`` turns an output into one loss per place (or one in all),
     for ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time),
-    ``jacobians`` (singular values of ∂s_t/∂s_{t−1} and of their products) and ``ablation`` (how the loss changes when a head is silenced). Arrays as in `inner_arrays`, and ``positions``.
+    ``jacobians`` (singular values of ∂s_t/∂s_{t−1} and of their products), ``ablation`` (how the loss changes when a
+    head is silenced) and ``recurrence`` (`recurrence_arrays`: decays and effective weights of linear recurrences). Arrays as in `inner_arrays`, and ``positions``.
     """
     unknown = [name for name in what if name not in WHAT]
     if unknown:
@@ -59,6 +61,8 @@ def probe_reading(
         arrays |= _gradients(model, call, losses, len(places))
     if "jacobians" in what:
         arrays |= _jacobians(model, call, len(places))
+    if "recurrence" in what:
+        arrays |= recurrence_arrays(model, call, len(places))
     if "ablation" in what and losses is not None:
         tables["ablation"] = ablation(model, call, losses)
     arrays |= _positions(model, len(places))

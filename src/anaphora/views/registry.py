@@ -20,6 +20,7 @@ from anaphora.views import (
     markov,
     places,
     projector,
+    recurrences,
     samples,
     sampling,
     spectrogram,
@@ -126,6 +127,30 @@ VIEWS = {
             what=("ablation",),
             any_of=tuple(heads.KINDS),
             axis="head",
+        ),
+        View(
+            "spectrum",
+            recurrences.DECAY_TITLE,
+            (),
+            recurrences.DECAY_READING,
+            recurrences.DECAY_CAUTION,
+            "it holds no linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have one, and cells that are "
+            "scanned; a translator, a captioner and a transcriber do not show theirs.",
+            recurrences.spectrum,
+            what=("recurrence",),
+            any_of=("_spectrum",),
+        ),
+        View(
+            "weights",
+            recurrences.WEIGHTS_TITLE,
+            (),
+            recurrences.WEIGHTS_READING,
+            recurrences.WEIGHTS_CAUTION,
+            "it holds no weights of a linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have them, for inputs "
+            "of at most 512 symbols.",
+            recurrences.weights,
+            what=("recurrence",),
+            any_of=("_weights",),
         ),
         View(
             "positions",

@@ -41,7 +41,7 @@ class DeltaNet(LinearLayer):
         log_w = self.log_decay(x)
         kept = beta if log_w is None else beta * log_w.exp()
         nothing = beta.new_zeros(beta.shape) if log_w is None else log_w
-        y, matrix = self.scan(q, k, beta[..., None] * v, nothing, lengths, state[1], k, -kept[..., None] * k)
+        y, matrix = self.scan(q, beta[..., None] * k, v, nothing, lengths, state[1], k, -kept[..., None] * k)
         return self.finish(x, y), (past, matrix)
 
     def log_decay(self, x: Tensor) -> Tensor | None:

@@ -95,8 +95,10 @@ class LinearLayer(nn.Module, ABC):
             a = None if a is None else torch.where(live, a, 0.0)
             log_w = torch.where(live if log_w.dim() == 4 else live[..., 0], log_w, 0.0)
         if inside.recording():
-            for name, value in (("queries", r), ("keys", k), ("decay", log_w.exp())):
-                inside.note(self, name, value)
+            given = {"queries": r, "keys": k, "values": v, "log_decay": log_w, "removed": a, "put": b}
+            for name, value in given.items():
+                if value is not None:
+                    inside.note(self, name, value)
         return matrix_scan(r, k, v, log_w, a, b, state)
 
 

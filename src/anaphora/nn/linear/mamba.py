@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from anaphora.kernels import selective
+from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
@@ -59,6 +60,9 @@ class Mamba(LinearLayer):
         delta = F.softplus(self.step_size(low))
         if lengths is not None:  # no time passes where a row has ended
             delta = torch.where(masks.padding(lengths, x.shape[1])[..., None], delta, 0.0)
+        if inside.recording():
+            for name, value in (("step_size", delta), ("keys", b), ("queries", c), ("values", u)):
+                inside.note(self, name, value)
         y, h = selective_scan(u, delta, -self.rate.exp(), b, c, state[1])
         return self.output((y + self.skip * u) * F.silu(z)), (past, h)
 

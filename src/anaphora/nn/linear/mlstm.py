@@ -67,7 +67,7 @@ class MLSTM(LinearLayer):
         # A row of no steps has no largest gate: nothing is written there.
         log_w, written = log_w.nan_to_num(nan=0.0, neginf=-torch.inf), written.nan_to_num(nan=0.0)
         scale = (self.inner // self.heads) ** -0.5
-        y, matrix = self.scan(q, k * scale, written * value, log_w, lengths, matrix)
+        y, matrix = self.scan(q, k * scale * written, value.to(matrix.dtype), log_w, lengths, matrix)
         bound = torch.maximum(y[..., -1:].abs(), (-largest).exp()[..., None].to(y.dtype))
         h = rms((y[..., :-1] / bound).to(x.dtype)).flatten(-2)
         return self.output((h + self.skip * c) * F.silu(z)), (past, matrix, largest[:, -1])

@@ -26,6 +26,7 @@ SETTINGS: dict[str, Any] = {
     "batch_tokens": 2048,
     "dropout": 0.0,
     "valid_symbols": 20_000,
+    "length": 20,  # of the samples at each evaluation
     "patience": 0,
     "ema": 0.0,
     "threads": 1,
