@@ -55,6 +55,16 @@ def plain(r, k, v, log_w, state):
     return matrix_scan(r, k, v, log_w, state=state)
 
 
+def twice(given: list[Tensor | None]) -> float:
+    """How far second derivatives are from those of plain torch."""
+    seconds = []
+    for function in (lambda *x: fused.run(*x, plain), plain):
+        leaves = [None if x is None else x.detach().requires_grad_() for x in given]
+        first = torch.autograd.grad(function(*leaves)[0].square().sum(), leaves[:2], create_graph=True)
+        seconds.append(torch.autograd.grad(sum(x.square().sum() for x in first), leaves[:4]))
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(*seconds, strict=True))
+
+
 def main() -> None:
     triton_on_cpu.filled()
     fused.DEVICES.add("cpu")
@@ -64,9 +74,11 @@ def main() -> None:
             continue
         given = drawn(case, seed)
         assert fused.serves(*given)
-        ours = results(fused.run, given, seed)
+        ours = results(lambda *x: fused.run(*x, plain), given, seed)
         theirs = results(plain, [None if x is None else x.double() for x in given], seed)
         named = zip(("y", "last", "r", "k", "v", "log_w", "state"), ours, theirs, strict=False)
+        if seed < 2:
+            errors[f"{name}, twice differentiated"] = {"all": twice(given)}
         errors[name] = {
             what: float((a.detach().double() - b.detach()).norm() / (b.detach().norm() + 1e-30))
             for what, a, b in named

@@ -108,3 +108,15 @@ def test_what_the_kernels_do_not_take_runs_in_plain_torch() -> None:
     r, k, v, log_w, _ = given
     mapped = torch.func.vmap(lambda *x: scan(*[part[None] for part in x])[0][0])(r, k, v, log_w)
     torch.testing.assert_close(mapped, scan(r, k, v, log_w)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_second_derivatives_are_those_of_plain_torch() -> None:
+    r, k, v, log_w, _ = (x.requires_grad_() for x in drawn((1, 70, 1, 8, 8), torch.float32))
+    seconds = []
+    for chunk in (None, 16):  # the kernels choose chunks of their own
+        first = torch.autograd.grad(
+            matrix_scan(r, k, v, log_w, chunk=chunk)[0].square().sum(), (r, log_w), create_graph=True
+        )
+        seconds.append(torch.autograd.grad(sum(x.square().sum() for x in first), (k, v)))
+    for ours, theirs in zip(*seconds, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
-from torch.autograd.function import once_differentiable
+from torch.autograd import forward_ad
 
 from anaphora.kernels.matrix_scan.masks import masks
 
@@ -31,7 +32,7 @@ TILES: dict[str, tuple[int, int, dict[str, int]]] = {
 
 def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> bool:
     """Whether the programs take these: on a GPU with Triton, no double precision, states of at most 256 × 256, and neither
-    torch.compile nor functorch follows the operations."""
+    torch.compile, functorch, a trace nor forward-mode differentiation follows the operations."""
     given = [x for x in (r, k, v, log_w, state) if x is not None]
     return (
         all(x.device.type in DEVICES and x.dtype in KINDS for x in given)
@@ -39,46 +40,66 @@ def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None)
         and min(v.shape) > 0
         and k.shape[3] > 0
         and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
         and peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
         and _ready(v.device)
     )
 
 
-def run(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """r, k ``(B, T, N, D)``, log_w the same or ``(B, T, N)``, v ``(B, T, N, E)``, state ``(B, N, D, E)`` or None for zeros: y ``(B, T, N, E)`` in the
-    type of v, and the last state in float32. Gradients flow to every argument, once.
+def run(
+    r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None, plain: Callable[..., Any]
+) -> tuple[Tensor, Tensor]:
+    """r, k ``(B, T, N, D)``, log_w the same or ``(B, T, N)``, v ``(B, T, N, E)``, state ``(B, N, D, E)`` or None for zeros:
+    y ``(B, T, N, E)`` in the type of v, and the last state in float32. Gradients flow to every argument.
 
     Factors of products are bfloat16 where v is, else float32 in three pieces of ten bits (Triton's tf32x3: as exact as
-    float32 to 1e-6). Sums and states are float32.
+    float32 to 1e-6). Sums and states are float32. ``plain`` computes the same from the same arguments by torch's own
+    functions: gradients that are differentiated in turn are its.
     """
-    found: tuple[Tensor, Tensor] = _MatrixScan.apply(r, k, v, log_w, state)  # type: ignore[no-untyped-call]
+    found: tuple[Tensor, Tensor] = _MatrixScan.apply(r, k, v, log_w, state, plain)  # type: ignore[no-untyped-call]
     return found
 
 
 class _MatrixScan(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        r, k, v, log_w = (_rows(x) for x in (r, k, v, log_w))
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
+        *inputs, state, plain = given
+        r, k, v, log_w = (_rows(x) for x in inputs)
         with _on(v):
             befores, last = _states(k, log_w, v, state, v.dtype, reverse=False)
             y, scores = _outputs(r, k, v, log_w, befores, any(ctx.needs_input_grad))
-        ctx.save_for_backward(r, k, v, log_w, befores, scores)
-        ctx.state = None if state is None else state.dtype
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, state, befores, scores)
+        ctx.plain = plain
         return y, last
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast: Tensor | None) -> tuple[Tensor | None, ...]:
-        r, k, v, log_w, befores, scores = ctx.saved_tensors
+        *inputs, state, befores, scores = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            return *_plain_gradients(ctx.plain, [*inputs, state], (dy, dlast)), None
+        r, k, v, log_w = (_rows(x) for x in inputs)
         dy = torch.zeros_like(v) if dy is None else _rows(dy)
         with _on(v):
             afters, first = _states(r, log_w, dy, dlast, v.dtype, reverse=True)
             dv, dscores = _values(k, v, log_w, scores, dy, afters)
             dr, dk, dlog_w = _keys(r, k, v, log_w, befores, dscores, dy, afters)
-        return dr, dk, dv, dlog_w, None if ctx.state is None else first.to(ctx.state)
+        return dr, dk, dv, dlog_w, None if state is None else first.to(state.dtype), None
+
+
+def _plain_gradients(
+    plain: Callable[..., Any], inputs: list[Tensor | None], grads: tuple[Tensor | None, ...]
+) -> list[Tensor | None]:
+    """Gradients that can be differentiated: the recurrence once more, in plain torch."""
+    needed = [x for x in inputs if x is not None and x.requires_grad]
+    pairs = [pair for pair in zip(plain(*inputs), grads, strict=True) if pair[1] is not None]
+    found = iter(
+        torch.autograd.grad(
+            [y for y, _ in pairs], needed, [dy for _, dy in pairs], create_graph=True, allow_unused=True
+        )
+    )
+    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def _states(

@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels import matrix_scan as fused
-from anaphora.nn.exporting import loop, scanning
 
 BY_HEAD, BY_CHANNEL = 64, 16  # steps of a chunk: decays by channel need C·C·D numbers of each
 
@@ -46,15 +45,27 @@ def matrix_scan(
     """
     if (a is None) != (b is None):
         raise ValueError("matrix_scan: a and b belong together; give both or neither.")
-    time = v.shape[1]
-    if a is None and chunk is None and time > 1 and fused.serves(r, k, v, log_w, state):
-        return fused.run(r, k, v, log_w, state)
+    if a is None and chunk is None and v.shape[1] > 1 and fused.serves(r, k, v, log_w, state):
+        return fused.run(r, k, v, log_w, state, _plain)
+    return _plain(r, k, v, log_w, state, a, b, chunk)
+
+
+def _plain(
+    r: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_w: Tensor,
+    state: Tensor | None,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    chunk: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The same by torch's own functions."""
     dtype, kind = v.dtype, torch.promote_types(v.dtype, torch.float32)
     if state is None:
         state = v.new_zeros(v.shape[0], v.shape[2], k.shape[3], v.shape[3], dtype=kind)
+    time = v.shape[1]
     given = [None if x is None else x.to(kind) for x in (r, k, v, log_w, a, b)]
-    if scanning():
-        return _looped([None if x is None else x.transpose(0, 1) for x in given], state.to(kind))
     if time == 1:
         first = [None if x is None else x[:, 0] for x in given]
         y, state = matrix_step(*first, state=state.to(kind))  # type: ignore[arg-type]
@@ -64,20 +75,6 @@ def matrix_scan(
     r, k, v, log_w, a, b = (None if x is None else _chunks(x, size) for x in given)  # type: ignore[assignment]
     y, state = _run(r, k, v, log_w, a, b, state.to(kind))
     return y.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :time].to(dtype), state
-
-
-def _looped(given: list[Tensor | None], state: Tensor) -> tuple[Tensor, Tensor]:
-    """One step after the other, everything ``(T, B, …)``, as an exported graph has it."""
-    there = [x is not None for x in given]
-
-    def step(states: tuple[Tensor, ...], here: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
-        values = iter(here)
-        r, k, v, log_w, a, b = (next(values) if found else None for found in there)
-        y, new = matrix_step(r, k, v, log_w, a, b, state=states[0])  # type: ignore[arg-type]
-        return (new,), y
-
-    (last,), y = loop(step, (state,), tuple(x for x in given if x is not None))
-    return y.transpose(0, 1), last
 
 
 def matrix_step(
