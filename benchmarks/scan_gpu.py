@@ -36,17 +36,18 @@ class Pairs(nn.Cell):
         return a * h + b
 
 
-def milliseconds(run: Callable[[], Any]) -> float:
-    """The least of some rounds, as a CUDA graph where the call can be captured."""
+def milliseconds(run: Callable[[], Any], capture: bool = True) -> float:
+    """The least of some rounds, as a CUDA graph where the call can be captured, if that is wanted."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
     call: Callable[[], Any] = run
     try:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            run()
-        call = graph.replay
+        if capture:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                run()
+            call = graph.replay
     except RuntimeError:
         torch.cuda.synchronize()
     best = float("inf")
@@ -60,9 +61,9 @@ def milliseconds(run: Callable[[], Any]) -> float:
     return best
 
 
-def tried(run: Callable[[], Any]) -> float | str:
+def tried(run: Callable[[], Any], capture: bool = True) -> float | str:
     try:
-        return milliseconds(run)
+        return milliseconds(run, capture)
     except Exception as error:  # a peer may fail in any way; it is named
         torch.cuda.synchronize()
         return f"{type(error).__name__}: {str(error)[:120]}"

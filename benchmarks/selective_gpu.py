@@ -44,7 +44,7 @@ def measured(batch: int, steps: int, width: int) -> dict[str, float | str]:
     given = (u, delta, rate, b, c, state)
     found: dict[str, float | str] = {}
 
-    def timed(name: str, scan: Any) -> None:
+    def timed(name: str, scan: Any, capture: bool = True) -> None:
         def forward() -> Any:
             with torch.no_grad():
                 return scan(*given)
@@ -52,15 +52,15 @@ def measured(batch: int, steps: int, width: int) -> dict[str, float | str]:
         def both() -> Any:
             return torch.autograd.grad(scan(*given), (u, delta, rate, b, c), dy)
 
-        found[f"{name} forward"] = tried(forward)
-        found[f"{name} forward and backward"] = tried(both)
+        found[f"{name} forward"] = tried(forward, capture)
+        found[f"{name} forward and backward"] = tried(both, capture)
 
     timed("ours", lambda *t: mamba.selective_scan(*t)[0])
     timed("reference", reference)
     own = selective.can_run
     selective.can_run = lambda *_: False
     try:
-        timed("chunks", lambda *t: mamba.selective_scan(*t)[0])
+        timed("chunks", lambda *t: mamba.selective_scan(*t)[0], capture=False)
     finally:
         selective.can_run = own
     try:
