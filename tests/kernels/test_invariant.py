@@ -49,6 +49,7 @@ CALLS = {
     "moments": lambda: torch.native_layer_norm(X, [40], None, None, 1e-5),
     "GroupNorm": lambda: GROUPS(PICTURE),
     "cross entropy": lambda: F.cross_entropy(X[0], torch.tensor([0, 3, 2, -100, 1]), reduction="none"),
+    "einsum of a state": lambda: torch.einsum("bnd,bnde->bne", QUERY[:, :, 0], KEYS[:, :, :20]),
     "sum of all": lambda: X.sum(),
     "sum in numpy's words": lambda: torch.sum(input=X, axis=1, keepdims=True),
     "sum over two": lambda: X.sum((1, 2)),

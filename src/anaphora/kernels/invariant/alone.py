@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from anaphora.kernels.invariant.arguments import contraction
 from anaphora.kernels.invariant.mode import watched
 
 
@@ -56,18 +57,11 @@ def _matmul(input: Tensor, other: Tensor) -> Tensor:
 
 def _einsum(equation: str, *operands: Any) -> Tensor:
     """Of two tensors, as a product of numbers and a sum: for single steps, where that is small."""
-    given, _, wanted = equation.replace(" ", "").partition("->")
-    axes = given.split(",")
-    if len(operands) != 2 or len(axes) != 2 or not wanted.isalpha() or not "".join(axes).isalpha():
+    parts = contraction(equation, operands)
+    if parts is None:
         return torch.einsum(equation, *operands)
-    order = wanted + "".join(sorted(set("".join(axes)) - set(wanted)))
-    placed = []
-    for names, operand in zip(axes, operands, strict=True):
-        there = [name for name in order if name in names]
-        value = operand.permute([names.index(name) for name in there])
-        placed.append(value[tuple(slice(None) if name in names else None for name in order)])
-    summed = tuple(range(len(wanted), len(order)))
-    product = placed[0] * placed[1]
+    left, right, summed, _ = parts
+    product = left * right
     found: Tensor = product.sum(summed) if summed else product
     return found
 

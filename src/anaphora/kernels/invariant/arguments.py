@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import Any
 
@@ -56,3 +57,23 @@ def dense(x: Tensor) -> Tensor:
 def readable(b: Tensor) -> Tensor:
     """b ``(Z, K, N)`` with neighbours along K or along N."""
     return b if 1 in b.stride()[1:] else b.contiguous()
+
+
+def contraction(
+    equation: str, operands: tuple[Any, ...]
+) -> tuple[Tensor, Tensor, tuple[int, ...], int] | None:
+    """The two tensors of an einsum with all axes in one order, which axes are summed, and how many numbers their product has;
+    None for an einsum of another kind."""
+    given, _, wanted = equation.replace(" ", "").partition("->")
+    axes = given.split(",")
+    if len(operands) != 2 or len(axes) != 2 or not wanted.isalpha() or not "".join(axes).isalpha():
+        return None
+    order = wanted + "".join(sorted(set("".join(axes)) - set(wanted)))
+    placed: list[Tensor] = []
+    sizes: dict[str, int] = {}
+    for names, operand in zip(axes, operands, strict=True):
+        sizes |= dict(zip(names, operand.shape, strict=True))
+        there = [name for name in order if name in names]
+        value = operand.permute([names.index(name) for name in there])
+        placed.append(value[tuple(slice(None) if name in names else None for name in order)])
+    return placed[0], placed[1], tuple(range(len(wanted), len(order))), math.prod(sizes.values())

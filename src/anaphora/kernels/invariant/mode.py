@@ -85,6 +85,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         **dict.fromkeys(("conv1d", "conv2d"), products.convolution),
         "linear": products.linear,
         "scaled_dot_product_attention": attention,
+        "einsum": rows.einsum,
         "sum": rows.total,
         "var": rows.variance,
     }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.invariant.arguments import dense, programs, serves, widened
+from anaphora.kernels.invariant.arguments import cast, contraction, dense, programs, serves, widened
 
 
 def softmax(x: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: torch.dtype | None = None) -> Any:
@@ -47,6 +47,18 @@ def total(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dty
     if not serves(x) or not x.dim():
         return NotImplemented
     return _sum(widened(x), dim, keepdim, dtype)
+
+
+def einsum(equation: str, *operands: Any) -> Any:
+    """Of two tensors one of which has all axes, as the steps of matrix-valued states have: a product of numbers and a sum."""
+    if not isinstance(equation, str) or not all(isinstance(o, Tensor) and serves(o) for o in operands):
+        return NotImplemented
+    parts = contraction(equation, tuple(cast(*operands)))
+    if parts is None or parts[3] > max(o.numel() for o in operands):
+        return NotImplemented
+    left, right, summed, _ = parts
+    product = left * right
+    return _sum(widened(product), summed, False, None).to(product.dtype) if summed else product
 
 
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
