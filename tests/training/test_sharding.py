@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from test_distributed import dev, end, losses, start
@@ -16,8 +18,9 @@ from anaphora.nn.transformer.feedforward import FeedForward
 from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer
 from anaphora.training import checkpoint
 from anaphora.training.checkpoint import Unusable
+from anaphora.training.distributed import Group
 from anaphora.training.recomputing import recompute
-from anaphora.training.sharding import joined
+from anaphora.training.sharding import joined, refuse_shared_gpu
 from anaphora.training.weights import load_weights, pack
 from warm_command import end_after_death
 
@@ -165,3 +168,12 @@ def test_blocks_computed_again_give_the_same_bits_and_keep_less():
     assert isinstance(model.encoder, EncoderLayer)
     with pytest.warns(UserWarning, match="checkpoint_activations has no effect"):
         recompute(ToyModel())
+
+
+def test_processes_that_share_a_gpu_are_refused(monkeypatch):
+    """There gloo serves CUDA, and crashes in FSDP2."""
+    group = Group(0, 2, torch.device("cuda", 0))
+    for config, refused in (("cpu:gloo,cuda:gloo", True), ("cpu:gloo,cuda:nccl", False)):
+        monkeypatch.setattr(torch.distributed, "get_backend_config", lambda config=config: config)
+        with pytest.raises(SettingsError, match="share one") if refused else nullcontext():
+            refuse_shared_gpu(group)

@@ -24,6 +24,15 @@ Rows = dict[str, list[int]]
 """Name → shape of the whole tensor."""
 
 
+def refuse_shared_gpu(group: Group) -> None:
+    """Raise SettingsError where several processes share a GPU: gloo, which they then use, crashes in FSDP2 (torch 2.11)."""
+    if group.world > 1 and group.device.type == "cuda" and "cuda:nccl" not in str(dist.get_backend_config()):
+        raise SettingsError(
+            f"shard=full divides weights among GPUs, and several of the {group.world} processes share one: start as many "
+            "processes as there are GPUs, or leave out shard."
+        )
+
+
 class Sharded:
     """A model whose weights are divided among the processes of ``group``; ``loss`` is what to call.
 
@@ -35,6 +44,7 @@ class Sharded:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
+        refuse_shared_gpu(group)
         self.group, self.model = group, loss.model
         self._whole = copy.deepcopy(loss.model).to("cpu") if group.main else None
         if not dist.is_initialized():  # one process, without torchrun
