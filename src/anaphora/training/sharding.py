@@ -28,8 +28,10 @@ def refuse_shared_gpu(group: Group) -> None:
     """Raise SettingsError where several processes share a GPU: gloo, which they then use, crashes in FSDP2 (torch 2.11)."""
     if group.world > 1 and group.device.type == "cuda" and "cuda:nccl" not in str(dist.get_backend_config()):
         raise SettingsError(
-            f"shard=full divides weights among GPUs, and several of the {group.world} processes share one: start as many "
-            "processes as there are GPUs, or leave out shard."
+            [
+                f"shard=full divides weights among GPUs, and several of the {group.world} processes share one: start as many "
+                "processes as there are GPUs, or leave out shard."
+            ]
         )
 
 
