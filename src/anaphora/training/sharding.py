@@ -1,7 +1,7 @@
 """``shard=full``: each process keeps its rows of every weight, gradient and optimizer state (FSDP2), and its files of a checkpoint.
 
 A weight of n rows is divided as ``torch.chunk`` does. Blocks of a stack are gathered one after the other while they are computed; the
-rest of the model, once per step.
+rest of the model, once per pass. Gradients are summed after every part of a batch: kept until the last, they would be whole.
 """
 
 from __future__ import annotations
@@ -66,10 +66,6 @@ class Sharded:
             (0.0 * p.sum() for p in self.model.parameters() if not divided(p) and p.requires_grad),
             torch.zeros((), device=self.group.device),
         )
-
-    def synchronised(self, at_end: bool) -> None:
-        """Whether the next backward pass sums gradients over the processes."""
-        self.loss.set_requires_gradient_sync(at_end)
 
     def sum_numbers(self) -> None:
         """Average the gradients of what is not divided."""

@@ -140,10 +140,7 @@ class Stepper:
         sums = Sums(self._wide)
         try:
             for part in range(self.parts):
-                last = part == self.parts - 1
-                if self.sharded:
-                    self.sharded.synchronised(last)
-                with local_gradients(self.loss, local=not last):
+                with local_gradients(self.loss, local=part < self.parts - 1):
                     self._backward(batch, number, part, weight, sums)
             if self.sharded:
                 self.sharded.sum_numbers()
