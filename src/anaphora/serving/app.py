@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from anaphora.errors import AnaphoraError
-from anaphora.serving import completions, health, openapi, pages, predicting
+from anaphora.serving import completions, health, listening, openapi, pages, predicting
 from anaphora.serving.guard import GONE, Guard, as_refusal
 from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
@@ -47,6 +47,7 @@ SECTIONS: list[Section] = [
     predicting.routes,
     protocol.routes,
     completions.routes,
+    listening.routes,
     openapi.routes,
     pages.routes,
 ]

@@ -29,10 +29,11 @@ class SoundSettings(Settings):
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
     hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
-    normalise: Literal["features", "means", "level"] = Field(
+    normalise: Literal["features", "means", "level", "none"] = Field(
         "features",
-        description="What is taken away from a recording: each feature's own mean and variance; each feature's mean; or one "
-        "mean and one variance of all, its level, which keeps what single short words sound like.",
+        description="What is taken away from a recording: each feature's own mean and variance; each feature's mean; one "
+        "mean and one variance of all, its level, which keeps what single short words sound like; or nothing, so that "
+        "sound can be read while it arrives.",
     )
     speed: float = Field(
         0.1,

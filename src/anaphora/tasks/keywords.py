@@ -407,8 +407,8 @@ class SoundKeywords(TypedDict, total=False):
     """Seconds of sound in one frame; frames overlap. Default: 0.025."""
     hop: float
     """Seconds from one frame to the next. Default: 0.01."""
-    normalise: Literal["features", "means", "level"]
-    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; or one mean and one variance of all, its level, which keeps what single short words sound like. Default: 'features'."""
+    normalise: Literal["features", "means", "level", "none"]
+    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like; or nothing, so that sound can be read while it arrives. Default: 'features'."""
     speed: float
     """While training, sound is played up to this share slower or quicker (and so lower or higher), as if others spoke. Default: 0.1."""
     warp: float

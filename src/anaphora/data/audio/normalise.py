@@ -11,7 +11,7 @@ LEAST = 1e-3
 """Least standard deviation that is divided by: a feature that never changes stays zero."""
 
 
-Normalisation = Literal["features", "means", "level"]
+Normalisation = Literal["features", "means", "level", "none"]
 
 
 def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisation = "features") -> Tensor:
@@ -20,12 +20,15 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
         "features"   (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
         "means"      x_tf − μ_f
         "level"      (x_tf − μ) / max(σ, 0.001),        μ, σ over all T·F numbers of the same utterance
+        "none"       x_tf
 
     The first takes away loudness and channel. But in a short utterance μ_f and σ_f are as much of the words in it as of
     the channel: of a single word "level" takes away its loudness alone. Frames after the end are zero. A row does not
     depend on the others.
     """
     real = _real(features, lengths).expand_as(features)
+    if how == "none":
+        return torch.where(real, features, features.new_zeros(()))
     over = (1, 2) if how == "level" else (1,)
     count = real.sum(over, keepdim=True).clamp_min(1)
     zero = features.new_zeros(())

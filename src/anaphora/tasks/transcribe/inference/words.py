@@ -143,14 +143,19 @@ def _grouped(
     if isinstance(h, WordHypothesis) and lexicon is not None:
         heard = [i for i, symbol in enumerate(h.tokens) if symbol != lexicon.separator]
         return list(zip(h.words, _spelled(h.words, h.tokens, heard, lexicon) or [], strict=False))
+    return spelled_words(h.tokens, tokenizer)
+
+
+def spelled_words(symbols: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[int]]]:
+    """The words that symbols spell, each with the places of its own."""
+    spelling = tokenizer.spellings
     groups: list[list[int]] = []
-    for place, symbol in enumerate(h.tokens):
+    for place, symbol in enumerate(symbols):
         if not groups or spelling[symbol].startswith(" "):
             groups.append([])
         if spelling[symbol] != " ":
             groups[-1].append(place)
-    groups = [group for group in groups if group]
-    return [(tokenizer.decode([h.tokens[i] for i in group]).strip(), group) for group in groups]
+    return [(tokenizer.decode([symbols[i] for i in group]).strip(), group) for group in groups if group]
 
 
 def _spelled(

@@ -1,0 +1,233 @@
+"""``/v1/listen``: a websocket to which sound is sent as it arrives, and which answers with words.
+
+The client begins with ``{"rate": 16000, "format": "pcm16"}`` (or ``float32``; with several runs ``"run": NAME``), then sends samples as binary
+messages and at last ``{"end": true}``. The server answers ``ready``, then ``words`` again and again, then ``final``; a mistake is an ``error``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from anaphora.errors import AnaphoraError
+from anaphora.kernels.invariant import batch_invariant
+from anaphora.serving.guard import as_refusal
+from anaphora.serving.refusals import Refusal, late, malformed, unusable
+from anaphora.tasks.transcribe.inference.streaming import (
+    HearingAgain,
+    HearingAsItArrives,
+    Update,
+    hears_as_it_arrives,
+)
+from anaphora.tasks.transcribe.inference.words import Transcript, Word
+
+if TYPE_CHECKING:
+    from anaphora.serving.app import Server
+    from anaphora.serving.served import Served
+
+EVERY = 0.5
+"""Seconds of new sound after which a model that hears as it arrives is asked again."""
+AGAIN = 1.0
+"""The same for one that hears all of its window again."""
+MESSAGE = 1 << 20
+"""Bytes of one message at most."""
+WINDOW = 30.0
+FORMATS = {"pcm16": "<i2", "float32": "<f4"}
+EXACT = "The final text is the one that predict gives of the whole recording."
+INEXACT = (
+    "This model needs to hear what comes later, so the last {window:g} seconds are heard again and again; the final "
+    "text may differ from the one that predict gives of the whole recording."
+)
+
+
+class Begin(BaseModel):
+    """The first message of a client."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    rate: int = Field(ge=1000, le=384_000)
+    format: str = "pcm16"
+    run: str | None = None
+    beam: int | None = Field(None, ge=1)
+
+
+def routes(server: Server) -> list[BaseRoute]:
+    """One websocket for all runs that transcribe sound."""
+
+    async def listen(socket: WebSocket) -> None:
+        await socket.accept()
+        try:
+            await _talk(socket, server)
+        except WebSocketDisconnect:
+            pass
+        except (Refusal, AnaphoraError, ValueError) as error:
+            await _end(socket, as_refusal(error), 1008)
+        except Exception as error:
+            await _end(socket, as_refusal(error), 1011)
+
+    return [WebSocketRoute("/v1/listen", listen)]
+
+
+async def _end(socket: WebSocket, refusal: Refusal, code: int) -> None:
+    try:
+        await _send(socket, {"type": "error", "error": refusal.sentence})
+        await socket.close(code)
+    except (RuntimeError, WebSocketDisconnect, OSError):
+        pass  # the client has left
+
+
+async def _send(socket: WebSocket, message: dict[str, Any]) -> None:
+    await socket.send_text(json.dumps(message, ensure_ascii=False, allow_nan=False))
+
+
+async def _talk(socket: WebSocket, server: Server) -> None:
+    seconds = server.limits.body_seconds
+    begin = _begun(await _received(socket, seconds))
+    with server.runs.using(begin.run) as served:
+        hearing = _Hearing(served, begin)
+        await _send(socket, hearing.ready())
+        while (samples := hearing.samples(await _received(socket, seconds))) is not None:
+            update = await asyncio.to_thread(hearing.push, samples)
+            if update is not None:
+                await _send(
+                    socket,
+                    {"type": "words", "stable": _listed(update.stable), "partial": _listed(update.partial)},
+                )
+        found = await asyncio.to_thread(hearing.finish)
+        message = {"type": "final", "text": found.text, "words": _listed(found.words)}
+        await _send(socket, {**message, "seconds": round(hearing.seconds, 3), "version": served.version})
+    await socket.close(1000)
+
+
+async def _received(socket: WebSocket, seconds: float) -> bytes | str:
+    """The next message. Raises a `Refusal` where it does not come, or is too large."""
+    try:
+        async with asyncio.timeout(seconds):
+            message = await socket.receive()
+    except TimeoutError:
+        raise late(seconds) from None
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1005))
+    sound = message.get("bytes")
+    content: bytes | str = message.get("text") or "" if sound is None else sound
+    if len(content) > MESSAGE:
+        raise unusable(f"a message may have {MESSAGE} bytes; send sound in smaller pieces.")
+    return content
+
+
+def _object(content: bytes | str) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise malformed('write a JSON object, such as {"rate": 16000, "format": "pcm16"}.')
+    return found
+
+
+def _begun(content: bytes | str) -> Begin:
+    if isinstance(content, bytes):
+        raise malformed('begin with {"rate": 16000, "format": "pcm16"}, then send sound.')
+    try:
+        begin = Begin.model_validate(_object(content))
+    except ValidationError as error:
+        names = sorted({str(each["loc"][0]) for each in error.errors()})
+        raise malformed(f"the first message cannot be used: check {', '.join(names)}.") from None
+    if begin.format not in FORMATS:
+        raise malformed(f"format must be one of {', '.join(FORMATS)}.")
+    return begin
+
+
+def _listed(words: Sequence[Word]) -> list[dict[str, Any]]:
+    return [vars(word) for word in words]
+
+
+class _Hearing:
+    """One connection: how its sound is read and heard, and how much of it there has been."""
+
+    def __init__(self, served: Served, begin: Begin):
+        estimator = served.estimator
+        if served.task.command != "transcribe" or estimator.ear_.kind != "audio":
+            raise unusable(f"{served.name} does not transcribe sound; ask another run.")
+        if begin.beam is not None and begin.beam > served.limits.beam:
+            raise unusable(
+                f"beam = {begin.beam} is more than this server allows ({served.limits.beam}); ask for less."
+            )
+        self.served, self.begin = served, begin
+        self.exact = hears_as_it_arrives(estimator)
+        self.seconds, self._since = 0.0, 0.0
+        self._most = served.limits.length / 50  # as for recordings that are sent whole
+        self._rest = b""
+        options = {} if begin.beam is None else {"beam": begin.beam}
+        if self.exact:
+            search = estimator._search(estimator._options(options))
+            self._hearing: Any = HearingAsItArrives(estimator, begin.rate, search)
+        else:
+            self._hearing = HearingAgain(self._transcribed(options), begin.rate, window=WINDOW)
+
+    def ready(self) -> dict[str, Any]:
+        mode = "streaming" if self.exact else "window"
+        note = EXACT if self.exact else INEXACT.format(window=WINDOW)
+        return {
+            "type": "ready", "run": self.served.name, "mode": mode, "exact": self.exact, "note": note,
+            "model_rate": self.served.estimator.ear_.rate, "seconds": self._most,
+        }  # fmt: skip
+
+    def samples(self, content: bytes | str) -> np.ndarray[Any, np.dtype[np.float32]] | None:
+        """The samples of a message, from −1 to 1; None at the end."""
+        if isinstance(content, str):
+            if _object(content) != {"end": True}:
+                raise malformed('send sound as binary messages, and {"end": true} at last.')
+            return None
+        kind = np.dtype(FORMATS[self.begin.format])
+        content = self._rest + content
+        whole = len(content) // kind.itemsize * kind.itemsize
+        content, self._rest = content[:whole], content[whole:]
+        found = np.frombuffer(content, kind).astype(np.float32)
+        if kind.kind == "i":
+            found = found / np.float32(32768)
+        elif not np.isfinite(found).all():
+            raise unusable("a sample is not a finite number; send numbers from −1 to 1.")
+        self.seconds += len(found) / self.begin.rate
+        if self.seconds > self._most:
+            raise unusable(f"a recording may have {self._most:g} seconds here; begin another one.")
+        return found
+
+    def push(self, samples: np.ndarray[Any, np.dtype[np.float32]]) -> Update | None:
+        """More sound; what is heard, where enough is new."""
+        with self._alone():
+            self._hearing.push(samples)
+            self._since += len(samples) / self.begin.rate
+            if self._since < (EVERY if self.exact else AGAIN):
+                return None
+            self._since = 0.0
+            found: Update = self._hearing.update()
+            return found
+
+    def finish(self) -> Transcript:
+        with self._alone():
+            found: Transcript = self._hearing.finish()
+            return found
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The model is used by one at a time, and so that nothing depends on a batch."""
+        estimator = self.served.estimator
+        device = next(estimator.model_.parameters()).device
+        with self.served.lock, batch_invariant(device, estimator.settings_.batch_invariant):
+            yield
+
+    def _transcribed(self, options: dict[str, Any]) -> Any:
+        def words(samples: np.ndarray[Any, np.dtype[np.float32]]) -> list[Word]:
+            (found,) = self.served.estimator.transcribe([(samples, self.begin.rate)], **options)
+            return list(found[0].words)
+
+        return words
