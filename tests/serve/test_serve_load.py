@@ -11,7 +11,10 @@ from concurrent.futures import CancelledError
 import pytest
 from serve_runs import KINDS
 
+import anaphora as an
+from anaphora.errors import DataError
 from anaphora.serving.batching import Batcher, Job
+from anaphora.serving.exchange.together import Sharing, sharing_of
 from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import Refusal
 
@@ -51,6 +54,46 @@ def test_the_same_request_gets_the_same_bytes_alone_and_among_fifty_others(start
 
     together = asyncio.run(all_at_once())
     assert [one.body for one in together] == [one.body for one in alone]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "calls"), [(Sharing.ANY, [3]), (Sharing.EQUAL, [2, 1]), (Sharing.NONE, [1, 1, 1])]
+)
+def test_requests_share_calls_as_far_as_they_may(start, monkeypatch, sharing, calls):
+    one = start("classify", max_wait_ms=300.0)
+    run = next(iter(one.runs))
+    run.exchange.sharing = sharing
+    seen, answer = [], run.exchange._answer
+    monkeypatch.setattr(
+        run.exchange, "_answer", lambda xs, options: seen.append(len(xs)) or answer(xs, options)
+    )
+
+    async def crowd():
+        asked = (one.client.ask("POST", "/predict", {"inputs": [x]}) for x in ("a b", "b", "c a"))
+        return await asyncio.gather(*asked)
+
+    assert {answered.status for answered in asyncio.run(crowd())} == {200}
+    assert seen == calls
+
+
+def test_a_run_whose_answers_depend_on_their_batch_is_computed_request_by_request(folder_of):
+    model = an.load(folder_of("classify"))
+
+    def leaky(inputs):
+        return [[x, len(inputs)] for x in inputs]
+
+    assert sharing_of(model, lambda draw, length: "a " * length, leaky) is Sharing.NONE
+    assert sharing_of(model, lambda draw, length: "a " * length, lambda xs: list(xs)) is Sharing.ANY
+
+    def padded(inputs):
+        return [[x, max(map(len, inputs))] for x in inputs]
+
+    assert sharing_of(model, lambda draw, length: "a " * length, padded) is Sharing.EQUAL
+
+    def refusing(inputs):
+        raise DataError("no.")
+
+    assert sharing_of(model, lambda draw, length: "a " * length, refusing) is Sharing.NONE
 
 
 def gated(**limits):

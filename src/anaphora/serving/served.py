@@ -142,6 +142,12 @@ def answers(exchange: Exchange, options: Mapping[str, Any], requests: Sequence[l
 def _alone(exchange: Exchange, options: Mapping[str, Any], inputs: list[Any]) -> Any:
     try:
         return exchange.answer(inputs, options)
+    except AnaphoraError as error:
+        try:
+            exchange.whole(inputs, options)
+        except AnaphoraError as numbered:
+            return numbered
+        return error
     except Exception as error:
         return error
 

@@ -86,6 +86,15 @@ def _gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return 0.5 * input * (1 + (input * 0.7071067811865476).erf())
 
 
+POINTWISE: dict[str, Callable[..., Any]] = {
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "softplus": _softplus,
+    "gelu": _gelu,
+}
+"""Functions of single numbers by their names in torch."""
+
+
 @cache
 def _table() -> dict[Any, Callable[..., Any]]:
     """Every function that is replaced, under all of its names."""
@@ -93,10 +102,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         "linear": _linear,
         "einsum": _einsum,
         **dict.fromkeys(("matmul", "mm", "__matmul__"), _matmul),
-        "sigmoid": _sigmoid,
-        "silu": _silu,
-        "softplus": _softplus,
-        "gelu": _gelu,
+        **POINTWISE,
     }
     homes = (torch, torch.Tensor, F)
     return {

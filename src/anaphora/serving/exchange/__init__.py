@@ -12,7 +12,7 @@ from typing import Any
 from anaphora.serving.exchange.answers import ANSWERS
 from anaphora.serving.exchange.inputs import Reader, reader_for
 from anaphora.serving.exchange.options import checked_options, options_of
-from anaphora.serving.exchange.together import rows_apart
+from anaphora.serving.exchange.together import Sharing, apart, device_of, sharing_of
 from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import unusable
 
@@ -24,7 +24,10 @@ class Exchange:
         self.estimator, self.limits = estimator, limits
         self.task = estimator.task()
         self.reader: Reader = reader_for(estimator)
-        self._rows_apart = rows_apart(estimator)
+        self._device = device_of(estimator)
+        self.sharing = sharing_of(
+            estimator, self.reader.example, lambda xs: self._answer(xs, {"details": True})
+        )
 
     def read(self, given: Any) -> list[Any]:
         """The inputs of a request, a list of JSON values. Raises a `Refusal` or an `AnaphoraError` with the number of the
@@ -62,12 +65,39 @@ class Exchange:
         """The names of the options that ``predict`` takes here."""
         return list(options_of(self.task))
 
+    def grouped(self, inputs: list[Any], options: Mapping[str, Any]) -> list[list[int]]:
+        """The places of inputs that share a call of ``predict``; one group where those of a request stay together."""
+        if not self.together(options) or self.sharing is Sharing.ANY:
+            return [list(range(len(inputs)))]
+        places: dict[int, list[int]] = {}
+        for place, x in enumerate(inputs):
+            places.setdefault(self.length(x), []).append(place)
+        return list(places.values())
+
     def together(self, options: Mapping[str, Any]) -> bool:
         """Whether inputs of several requests may share one call of ``predict`` without changing a bit of any answer."""
-        return self._rows_apart and not options.get("sample")  # draws of a forecaster follow one another
+        one_by_one = options.get("sample") or options.get(
+            "int8"
+        )  # draws follow one another; steps of eight bits are coarse
+        return self.sharing is not Sharing.NONE and not one_by_one
 
     def answer(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
         """The answer to each input as a JSON value."""
+        found: list[Any] = [None] * len(inputs)
+        with apart(self._device, self.sharing):
+            for places in self.grouped(inputs, options):
+                for place, one in zip(
+                    places, self._answer([inputs[i] for i in places], options), strict=True
+                ):
+                    found[place] = one
+        return found
+
+    def whole(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
+        """The same in one call, whose errors name the number of an input."""
+        with apart(self._device, self.sharing):
+            return self._answer(inputs, options)
+
+    def _answer(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
         return ANSWERS[self.task.command](self.estimator, inputs, dict(options))
 
 

@@ -9,6 +9,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ class Reader(ABC):
     def upload(self, content: bytes, where: str) -> Any:
         """An input out of the content of a file."""
 
+    @abstractmethod
+    def example(self, draw: Random, length: int) -> Any:
+        """Some input, about as long as asked for."""
+
     def length(self, x: Any) -> int:
         """How long an input is, in ``unit``."""
         return len(x)
@@ -64,8 +69,18 @@ class Text(Reader):
     kind, unit = "text", "symbols"
     json = TextInput
 
-    def __init__(self, symbols: Callable[[str], int], most: int = UNLIMITED, *, empty: bool = True):
-        self._symbols, self.most, self._empty = symbols, most, empty
+    def __init__(
+        self,
+        symbols: Callable[[str], int],
+        most: int = UNLIMITED,
+        *,
+        empty: bool = True,
+        words: Sequence[str] = "abcdefgh",
+    ):
+        self._symbols, self.most, self._empty, self._words = symbols, most, empty, words
+
+    def example(self, draw: Random, length: int) -> str:
+        return " ".join(draw.choices(self._words, k=max(1, min(length, self.most // 4))))
 
     def read(self, given: Any, where: str) -> str:
         if not isinstance(given, str):
@@ -93,6 +108,9 @@ class Words(Reader):
     kind, unit = "words", "words"
     json = SentenceInput
 
+    def example(self, draw: Random, length: int) -> list[str]:
+        return ["".join(draw.choices("aeinorst", k=draw.randint(1, 8))) for _ in range(length)]
+
     def read(self, given: Any, where: str) -> list[str]:
         if isinstance(given, str):
             return given.split()
@@ -110,8 +128,13 @@ class Vectors(Reader):
     kind = "vectors"
     json = VectorsInput
 
-    def __init__(self, scan: str, most: int = UNLIMITED):
-        self._scan, self.most = scan, most
+    def __init__(self, scan: str, shape: tuple[int, ...], most: int = UNLIMITED):
+        """``shape``: of a step ``(features,)``, or of a whole picture."""
+        self._scan, self._shape, self.most = scan, shape, most
+
+    def example(self, draw: Random, length: int) -> Any:
+        shape = self._shape if len(self._shape) > 1 else (min(length, self.most), *self._shape)
+        return _drawn(draw, shape).astype(np.float32)
 
     def read(self, given: Any, where: str) -> Any:
         return as_sequence(_numbers(given, where), where, scan=self._scan)
@@ -130,6 +153,9 @@ class Picture(Reader):
 
     def __init__(self, size: tuple[int, int]):
         self._size = size
+
+    def example(self, draw: Random, length: int) -> Any:
+        return np.uint8(255 * np.abs(np.tanh(_drawn(draw, (*self._size, 3)))))
 
     def read(self, given: Any, where: str) -> Any:
         if isinstance(given, dict):
@@ -153,6 +179,9 @@ class Question(Reader):
     def __init__(self, picture: Picture, question: Text):
         self.picture, self.question = picture, question
         self.most = question.most
+
+    def example(self, draw: Random, length: int) -> tuple[Any, ...]:
+        return self.picture.example(draw, length), self.question.example(draw, min(length, 8))
 
     def read(self, given: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(given, dict) or not {"picture", "question"} <= given.keys():
@@ -192,6 +221,9 @@ class Sound(Reader):
     def __init__(self, rate: int):
         self.rate = rate
 
+    def example(self, draw: Random, length: int) -> tuple[Any, int]:
+        return 0.1 * _drawn(draw, (self.rate // 2 + length * self.rate // 100,)), self.rate
+
     def read(self, given: Any, where: str) -> tuple[Any, int]:
         if isinstance(given, dict) and "base64" in given:
             return self.upload(_content(given, where), where)
@@ -228,9 +260,13 @@ class Series(Reader):
     kind = "series"
     json = SeriesInput
 
-    def __init__(self, columns: Sequence[int]):
-        """``columns``: how many a series may have."""
+    def __init__(self, columns: Sequence[int], least: int):
+        """``columns``: how many a series may have; ``least``: steps that are enough for a forecast."""
+        self._least = least
         self._columns = columns
+
+    def example(self, draw: Random, length: int) -> Any:
+        return _drawn(draw, (self._least + length, self._columns[-1]))
 
     def read(self, given: Any, where: str) -> Any:
         x = _numbers(given, where, missing=True)
@@ -258,31 +294,44 @@ def reader_for(estimator: Any) -> Reader:
     if command in ("classify", "embed"):
         inputs = estimator.inputs_
         if inputs.kind == "vectors":
-            return Vectors(getattr(s, "scan", "rows"), UNLIMITED if inputs.size else s.max_tokens)
+            shape = (*inputs.size, len(inputs.mean)) if inputs.size else (len(inputs.mean),)
+            return Vectors(getattr(s, "scan", "rows"), shape, UNLIMITED if inputs.size else s.max_tokens)
         if inputs.kind == "ngrams":
             return Text(len)
-        return Text(_symbols(inputs.tokenizer), s.max_tokens, empty=command != "embed")
+        return _text(inputs.tokenizer, s.max_tokens, empty=command != "embed")
     if command == "tag":
-        return Vectors("rows") if estimator.framewise else Words()
+        return Vectors("rows", (len(estimator._reader.inputs.mean),)) if estimator.framewise else Words()
     if command == "translate":
-        return Text(_symbols(estimator.tokenizer_.source), s.max_tokens)
+        return _text(estimator.tokenizer_.source, s.max_tokens)
     if command == "language":
-        return Text(_symbols(estimator.tokenizer_))
+        return _text(estimator.tokenizer_)
     if command == "transcribe":
-        return Sound(estimator.ear_.rate) if estimator.ear_.kind == "audio" else Vectors("rows")
+        return (
+            Sound(estimator.ear_.rate)
+            if estimator.ear_.kind == "audio"
+            else Vectors("rows", (estimator.ear_.width,))
+        )
     if command == "forecast":
         columns = estimator.columns_
         shorter = () if s.horizon else (len(columns.others),)  # an aligned forecaster needs no targets
-        return Series(sorted({len(columns.names), *shorter}))
+        return Series(sorted({len(columns.names), *shorter}), least=s.window)
     picture = Picture(estimator.size)
     if command == "caption":
         return picture
     longest = UNLIMITED if s.history else s.max_tokens  # of a dialogue the last symbols are read
-    return Question(picture, Text(_symbols(estimator.tokenizer_), longest, empty=False))
+    return Question(picture, _text(estimator.tokenizer_, longest, empty=False))
 
 
-def _symbols(tokenizer: Any) -> Callable[[str], int]:
-    return lambda text: len(tokenizer.encode(text))
+def _drawn(draw: Random, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Numbers as those of training: their mean 0, their spread 1."""
+    return np.random.default_rng(draw.getrandbits(32)).normal(size=shape)
+
+
+def _text(tokenizer: Any, most: int = UNLIMITED, *, empty: bool = True) -> Text:
+    """Texts whose length is counted in symbols of ``tokenizer``."""
+    spelled = [tokenizer.decode([symbol]).strip() for symbol in range(min(tokenizer.size, 300))]
+    words = [word for word in spelled if word.isalnum()] or ["a", "b"]
+    return Text(lambda text: len(tokenizer.encode(text)), most, empty=empty, words=words)
 
 
 def _numbers(given: Any, where: str, *, missing: bool = False) -> Any:

@@ -1,0 +1,109 @@
+"""On a CPU: products in blocks of one size, so that a row has the same bits alone and among others.
+
+A library chooses its kernel by the number of rows: one row is a dot product for each column, many are tiles, and each adds up in
+its own order. Here every product has the same number of rows, filled up with zeros, at an aligned address: one kernel, one order.
+Functions that take whole vectors of numbers by one code and what is left over by another are replaced as in `alone`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from anaphora.kernels.invariant.alone import POINTWISE
+from anaphora.kernels.invariant.mode import watched
+
+ROWS = 32
+"""Rows of a block."""
+TILE = 16
+"""What inputs and outputs are filled up to: whole vectors of every instruction set."""
+
+
+@contextmanager
+def rows_in_blocks(device: torch.device) -> Iterator[None]:
+    """Within, products on a CPU without gradient are computed in blocks; nothing changes elsewhere."""
+    if device.type != "cpu":
+        yield
+        return
+    with _Replacing():
+        yield
+
+
+class _Replacing(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        ours = _table().get(func)
+        if ours is not None and not torch.is_grad_enabled() and not watched():
+            return ours(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if weight.dim() != 2 or input.numel() == 0 or input.dtype != weight.dtype:
+        return F.linear(input, weight, bias)
+    outputs, inputs = weight.shape
+    filled = _filled(weight)
+    if bias is not None and len(filled) > outputs:
+        bias = F.pad(bias, (0, len(filled) - outputs))
+    rows = input.reshape(-1, inputs)
+    count = -(-len(rows) // ROWS)
+    held = rows.new_zeros(count * ROWS, filled.shape[1])
+    held[: len(rows), :inputs] = rows
+    found = [F.linear(block, filled, bias) for block in torch.split(held, ROWS)]
+    whole = found[0] if count == 1 else torch.cat(found)
+    return whole[: len(rows), :outputs].reshape(*input.shape[:-1], outputs)
+
+
+_kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
+
+
+def _filled(weight: Tensor) -> Tensor:
+    """The weight ``(outputs, inputs)``, with zeros up to multiples of `TILE`: what is left of a tile has kernels of its own.
+
+    That of a parameter is kept until it changes or is gone.
+    """
+    more = [-size % TILE for size in weight.shape]
+    if not any(more):
+        return weight
+    if not isinstance(weight, nn.Parameter):
+        return F.pad(weight, (0, more[1], 0, more[0]))
+    key = id(weight)
+    held = _kept.get(key)
+    if held is not None and held[0]() is weight and held[1] == weight._version:
+        return held[2]
+    made = F.pad(weight.detach(), (0, more[1], 0, more[0]))
+    _kept[key] = weakref.ref(weight, lambda _: _kept.pop(key, None)), weight._version, made
+    return made
+
+
+def _matmul(input: Tensor, other: Tensor) -> Tensor:
+    if other.dim() == 2 and input.dim() > 1:
+        return _linear(input, other.t())
+    return torch.matmul(input, other)
+
+
+def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    return beta * input + alpha * _linear(mat1, mat2.t())
+
+
+@cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    """Every function that is replaced, under all of its names."""
+    named: dict[str, Callable[..., Any]] = {
+        "linear": _linear,
+        "addmm": _addmm,
+        **dict.fromkeys(("matmul", "mm", "__matmul__"), _matmul),
+        **POINTWISE,
+    }
+    homes = (torch, torch.Tensor, F)
+    return {
+        getattr(home, name): ours for name, ours in named.items() for home in homes if hasattr(home, name)
+    }
