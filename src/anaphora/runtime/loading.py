@@ -10,9 +10,16 @@ from anaphora.runtime.answerer import Answerer
 from anaphora.runtime.classifier import Classifier
 from anaphora.runtime.embedder import Embedder
 from anaphora.runtime.folder import read_folder
+from anaphora.runtime.language import LanguageModel
 from anaphora.runtime.tagger import Tagger
 
-TASKS: dict[str, Any] = {"answer": Answerer, "classify": Classifier, "embed": Embedder, "tag": Tagger}
+TASKS: dict[str, Any] = {
+    "answer": Answerer,
+    "classify": Classifier,
+    "embed": Embedder,
+    "language": LanguageModel,
+    "tag": Tagger,
+}
 
 
 def load(folder: str | Path, *, threads: int = 0) -> Any:

@@ -7,28 +7,76 @@
 dimension 0 is rows, or an object with `.select(rows)`.
 
 Everywhere here the length of a hypothesis counts its symbols *including EOS*; the start symbol or prompt
-is not counted.
+is not counted. Names are loaded when they are first used: `anaphora.runtime` takes the parts that need no torch.
 """
 
 from __future__ import annotations
 
-from anaphora.search._beam import beam, greedy
-from anaphora.search._combine import ensemble, fuse
-from anaphora.search._hypothesis import BeamNode, BeamStep, Hypothesis, NBest, Step
-from anaphora.search._risk import mbr, ngram_f
-from anaphora.search._rows import join_rows, select_rows
-from anaphora.search._sample import sample
-from anaphora.search.ctc import Alignment, Span, ctc_align, ctc_beam, ctc_collapse, ctc_greedy, ctc_loss
-from anaphora.search.lexicon import (
-    KenLM,
-    Lexicon,
-    NextWordModel,
-    WordChain,
-    WordHypothesis,
-    WordModel,
-    lexicon_beam,
-    word_chain,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anaphora.search._beam import beam as beam
+    from anaphora.search._beam import greedy as greedy
+    from anaphora.search._combine import ensemble as ensemble
+    from anaphora.search._combine import fuse as fuse
+    from anaphora.search._hypothesis import BeamNode as BeamNode
+    from anaphora.search._hypothesis import BeamStep as BeamStep
+    from anaphora.search._hypothesis import Hypothesis as Hypothesis
+    from anaphora.search._hypothesis import NBest as NBest
+    from anaphora.search._hypothesis import Step as Step
+    from anaphora.search._risk import mbr as mbr
+    from anaphora.search._risk import ngram_f as ngram_f
+    from anaphora.search._rows import join_rows as join_rows
+    from anaphora.search._rows import select_rows as select_rows
+    from anaphora.search._sample import sample as sample
+    from anaphora.search.ctc import Alignment as Alignment
+    from anaphora.search.ctc import Span as Span
+    from anaphora.search.ctc import ctc_align as ctc_align
+    from anaphora.search.ctc import ctc_beam as ctc_beam
+    from anaphora.search.ctc import ctc_collapse as ctc_collapse
+    from anaphora.search.ctc import ctc_greedy as ctc_greedy
+    from anaphora.search.ctc import ctc_loss as ctc_loss
+    from anaphora.search.lexicon import KenLM as KenLM
+    from anaphora.search.lexicon import Lexicon as Lexicon
+    from anaphora.search.lexicon import NextWordModel as NextWordModel
+    from anaphora.search.lexicon import WordChain as WordChain
+    from anaphora.search.lexicon import WordHypothesis as WordHypothesis
+    from anaphora.search.lexicon import WordModel as WordModel
+    from anaphora.search.lexicon import lexicon_beam as lexicon_beam
+    from anaphora.search.lexicon import word_chain as word_chain
+
+_HOMES = {
+    "Alignment": "anaphora.search.ctc",
+    "BeamNode": "anaphora.search._hypothesis",
+    "BeamStep": "anaphora.search._hypothesis",
+    "Hypothesis": "anaphora.search._hypothesis",
+    "KenLM": "anaphora.search.lexicon",
+    "Lexicon": "anaphora.search.lexicon",
+    "NBest": "anaphora.search._hypothesis",
+    "NextWordModel": "anaphora.search.lexicon",
+    "Span": "anaphora.search.ctc",
+    "Step": "anaphora.search._hypothesis",
+    "WordChain": "anaphora.search.lexicon",
+    "WordHypothesis": "anaphora.search.lexicon",
+    "WordModel": "anaphora.search.lexicon",
+    "beam": "anaphora.search._beam",
+    "ctc_align": "anaphora.search.ctc",
+    "ctc_beam": "anaphora.search.ctc",
+    "ctc_collapse": "anaphora.search.ctc",
+    "ctc_greedy": "anaphora.search.ctc",
+    "ctc_loss": "anaphora.search.ctc",
+    "ensemble": "anaphora.search._combine",
+    "fuse": "anaphora.search._combine",
+    "greedy": "anaphora.search._beam",
+    "join_rows": "anaphora.search._rows",
+    "lexicon_beam": "anaphora.search.lexicon",
+    "mbr": "anaphora.search._risk",
+    "ngram_f": "anaphora.search._risk",
+    "sample": "anaphora.search._sample",
+    "select_rows": "anaphora.search._rows",
+    "word_chain": "anaphora.search.lexicon",
+}
 
 __all__ = [
     "Alignment",
@@ -61,3 +109,13 @@ __all__ = [
     "select_rows",
     "word_chain",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'anaphora.search' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

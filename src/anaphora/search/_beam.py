@@ -10,11 +10,12 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import best_symbols, check_shape
-from anaphora.search._constraints import Constraints, Phrases, add_wanted, constrained
+from anaphora.search._constraints import Constraints, Phrases
 from anaphora.search._coverage import Coverage
 from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
 from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping
 from anaphora.search._rows import row_index, select_rows
+from anaphora.search._ruled import add_wanted, constrained
 
 
 @torch.no_grad()

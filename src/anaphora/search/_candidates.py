@@ -9,8 +9,9 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
+from anaphora.search._numbers import NotANumberError, check_greatest
 
-_ROUNDING = 1e-3  # a log-softmax in low precision may end up this far above 0
+__all__ = ["NotANumberError", "best_symbols", "check_greatest", "check_shape"]
 
 
 def best_symbols(
@@ -57,26 +58,9 @@ def _listed(log_probs: Tensor, symbols: Tensor) -> list[list[tuple[float, int]]]
     return best
 
 
-class NotANumberError(AnaphoraError):
-    """A model's numbers overflow for one of the rows of a search."""
-
-
 def check_shape(log_probs: Tensor, rows: int) -> None:
     if log_probs.ndim != 2 or log_probs.shape[0] != rows:
         raise AnaphoraError(
             f"step must return log-probabilities of shape ({rows}, symbols) for {rows} rows, "
             f"but returned {tuple(log_probs.shape)}."
-        )
-
-
-def check_greatest(greatest: float) -> None:
-    """The greatest number of a row (NaN if there is one) must be a log-probability."""
-    if math.isnan(greatest):
-        raise NotANumberError(
-            "step returned NaN as a log-probability; look for overflow or damaged weights in the model."
-        )
-    if greatest > _ROUNDING:
-        raise AnaphoraError(
-            f"step returned {greatest:.4g} as a log-probability, which must not be above 0; "
-            "apply log_softmax to the logits first."
         )

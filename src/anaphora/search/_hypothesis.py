@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from anaphora.errors import AnaphoraError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Normalisation = Literal["power", "gnmt", "reward"]
 
-Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
+Step = Callable[["Tensor", Any], "tuple[Tensor, Any]"]
 """step(symbols (rows,), state) -> (log_probs (rows, V), state)"""
 
 

@@ -9,41 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.errors import AnaphoraError
-from anaphora.search._candidates import check_greatest
-from anaphora.search._filters import Filters, Floats, ranked
+from anaphora.search._filters import Floats
+from anaphora.search._picks import Pick, Picked, Wanted, exceeding, from_row, inverted, pick_of, refusal
+
+__all__ = ["Pick", "Picked", "Wanted", "pick", "pick_on_device"]
 
 BLOCK = 256  # symbols whose mass is summed on the device
 RANKS = 1024  # of a filtered row that leave the device; a flatter distribution makes the whole row leave
-
-
-class Wanted(NamedTuple):
-    """A symbol to draw from a row, by the next number of ``chance``."""
-
-    row: int
-    chance: np.random.Generator
-    filters: Filters
-    alternatives: int
-
-
-class Pick(NamedTuple):
-    """A drawn symbol with log p under the model and q after the filters, and the most probable symbols in its place."""
-
-    symbol: int
-    log_prob: float
-    q: float
-    alternatives: list[tuple[int, float]]
-
-
-Picked = Pick | None | AnaphoraError
-"""None where every symbol is forbidden, an error where the row is no distribution."""
 
 
 def pick(log_probs: Tensor, wanted: Sequence[Wanted]) -> list[Picked]:
@@ -51,47 +29,7 @@ def pick(log_probs: Tensor, wanted: Sequence[Wanted]) -> list[Picked]:
     if log_probs.is_cuda:
         return pick_on_device(log_probs, wanted)
     table: Floats = log_probs.double().numpy()
-    return [_from_row(table[each.row], each) for each in wanted]
-
-
-def _from_row(log_probs: Floats, wanted: Wanted) -> Picked:
-    refused = _refused(float(log_probs.max()))
-    if refused is not None:
-        return refused[0]
-    symbols, q = wanted.filters(log_probs)
-    place = _inverted(q, wanted.chance.random())
-    others = (
-        [(int(i), log_probs[i]) for i in ranked(log_probs, wanted.alternatives)]
-        if wanted.alternatives
-        else []
-    )
-    return _picked(int(symbols[place]), log_probs[symbols[place]], q[place], others)
-
-
-def _refused(greatest: float) -> tuple[AnaphoraError | None] | None:
-    """What is said of a row that cannot be drawn from; None where it can."""
-    try:
-        check_greatest(greatest)
-    except AnaphoraError as error:
-        return (error,)
-    return (None,) if greatest == -math.inf else None
-
-
-def _inverted(mass: Floats, number: float) -> int:
-    """The first place whose cumulated mass exceeds ``number`` (from 0 to 1) of the whole."""
-    cumulated = np.cumsum(mass)
-    return _exceeding(cumulated, number * cumulated[-1])
-
-
-def _exceeding(cumulated: Floats, number: float) -> int:
-    place = int(np.searchsorted(cumulated, number, side="right"))
-    # The product may round up to the whole mass: then it is the last place that has any.
-    return min(place, int(np.searchsorted(cumulated, cumulated[-1], side="left")))
-
-
-def _picked(symbol: int, log_prob: float, q: float, others: list[tuple[int, float]]) -> Pick:
-    kept = [(other, min(float(value), 0.0)) for other, value in others]
-    return Pick(symbol, min(float(log_prob), 0.0), float(q), kept)
+    return [from_row(table[each.row], each) for each in wanted]
 
 
 def pick_on_device(log_probs: Tensor, wanted: Sequence[Wanted]) -> list[Picked]:
@@ -110,9 +48,9 @@ def pick_on_device(log_probs: Tensor, wanted: Sequence[Wanted]) -> list[Picked]:
     plain: list[int] = []
     filtered: list[int] = []
     for number, each in enumerate(wanted):
-        refused = _refused(float(sums[each.row, 0]))
-        if refused is not None:
-            found[number] = refused[0]
+        why = refusal(float(sums[each.row, 0]))
+        if why is not None:
+            found[number] = why[0]
         elif each.filters.plain:
             plain.append(number)
         else:
@@ -132,7 +70,7 @@ def _by_blocks(
     for number in numbers:
         cumulated = np.cumsum(sums[wanted[number].row, 1:])
         target = wanted[number].chance.random() * cumulated[-1]
-        block = _exceeding(cumulated, target)
+        block = exceeding(cumulated, target)
         blocks.append(block)
         left.append((target - (cumulated[block - 1] if block else 0.0), cumulated[-1]))
     at = torch.tensor([[wanted[number].row for number in numbers], blocks]).to(filled.device)
@@ -140,8 +78,8 @@ def _by_blocks(
     for number, block, (target, total), log_probs in zip(numbers, blocks, left, parts, strict=True):
         each = wanted[number]
         p = np.exp((log_probs - sums[each.row, 0]) / each.filters.temperature)
-        place = _exceeding(np.cumsum(p), target)
-        found[number] = _picked(block * BLOCK + place, log_probs[place], p[place] / total, [])
+        place = exceeding(np.cumsum(p), target)
+        found[number] = pick_of(block * BLOCK + place, log_probs[place], p[place] / total, [])
 
 
 def _by_ranks(
@@ -164,11 +102,11 @@ def _by_ranks(
         p = np.exp((ranks[row] - sums[each.row, 0]) / (filters.temperature or 1.0))[:top_k]
         kept = filters.passing(p, float(sums[each.row, 1:].sum()))
         if kept == size < top_k:  # more may pass
-            found[number] = _from_row(log_probs[each.row].double().cpu().numpy(), each)
+            found[number] = from_row(log_probs[each.row].double().cpu().numpy(), each)
             continue
         q = p[:kept] / p[:kept].sum()
-        place = _inverted(q, each.chance.random())
-        found[number] = _picked(int(symbols[row, place]), ranks[row, place], q[place], [])
+        place = inverted(q, each.chance.random())
+        found[number] = pick_of(int(symbols[row, place]), ranks[row, place], q[place], [])
 
 
 def _with_alternatives(log_probs: Tensor, wanted: Sequence[Wanted], found: list[Picked]) -> list[Picked]:

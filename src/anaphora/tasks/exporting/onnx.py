@@ -14,6 +14,7 @@ from anaphora._version import __version__
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
 from anaphora.tasks.exporting.graph import Export, require_packages, write_graph
+from anaphora.tasks.exporting.language import language_export
 from anaphora.tasks.exporting.reading import (
     answerer_export,
     classifier_export,
@@ -62,6 +63,7 @@ def write(m: Any, place: Path) -> None:
 
 
 EXPORTS: dict[str, Callable[[Any], Export]] = {
+    "language": language_export,
     "classify": classifier_export,
     "tag": tagger_export,
     "embed": embedder_export,

@@ -1,0 +1,177 @@
+"""Beam search, sampling and minimum Bayes risk over a graph's steps: the same rules as `anaphora.search`, on arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.errors import DataError
+from anaphora.runtime.states import State
+from anaphora.search._constraints import Constraints
+from anaphora.search._draws import Draws
+from anaphora.search._filters import Filters
+from anaphora.search._hypothesis import NBest
+from anaphora.search._item import Candidates, Item, Plan
+from anaphora.search._numbers import NotANumberError, check_greatest
+from anaphora.search._picks import Wanted, from_row
+from anaphora.search._risk import mbr
+
+Floats = NDArray[np.float64]
+LEAST = 1e-6
+"""What a place that was never looked at counts as, see `anaphora.search._coverage`."""
+
+
+class Stepping(Protocol):
+    """What is searched: `Steps`, or language models that go on when their window is full."""
+
+    def __call__(self, symbols: Any, state: State, /) -> tuple[Any, State]: ...
+
+    def select(self, state: State, rows: Sequence[int], /, *, moved: bool = True) -> State: ...
+
+
+def beam(
+    steps: Stepping,
+    state: State,
+    plan: Plan,
+    *,
+    start: int,
+    limits: Sequence[int],
+    min_length: int = 0,
+    no_repeat: int = 0,
+    step_names: tuple[str, str] | None = None,
+) -> list[NBest]:
+    """The best outputs of each item, as `anaphora.search.beam` finds them. ``step_names``: the states that hold where the newest
+    step looked and what places there are, for coverage."""
+    rules = [Constraints(plan.eos, [], [], [], no_repeat) if no_repeat else None for _ in limits]
+    items = [Item(plan, limit, rule) for limit, rule in zip(limits, rules, strict=True)]
+    active, symbols = items, [start] * len(items)
+    owners = list(range(len(items)))
+    looked: Floats | None = None
+    for length in range(1, max(limits, default=0) + 1):
+        log_probs, state = steps(np.array(symbols), state)
+        table = log_probs.astype(np.float64)
+        forbid_repeats(table, active)
+        best = best_symbols(table, plan.width, plan.eos if length < min_length else None)
+        covered = None
+        if step_names is not None:
+            weights = state[step_names[0]].astype(np.float64)
+            looked = weights if looked is None else looked + weights
+            logs = np.log(np.clip(looked, LEAST, 1.0))
+            covered = np.where(state[step_names[1]], logs, 0.0).sum(1).tolist()
+        rows = _extend(active, best, covered)
+        active = [item for item in active if not item.done]
+        if not active:
+            break
+        if rows != list(range(len(symbols))):
+            belong = [owners[row] for row in rows]
+            state = steps.select(state, rows, moved=belong != owners)
+            looked = None if looked is None else looked[rows]
+            owners = belong
+        symbols = [node.symbol for item in active for node in item.live]
+    return [item.result() for item in items]
+
+
+def _extend(active: list[Item], best: Candidates, covered: list[float] | None) -> list[int]:
+    """Every item takes its continuations; the rows, of all before, from which the hypotheses of those not done go on."""
+    rows: list[int] = []
+    row = 0
+    for item in active:
+        before = len(item.live)
+        item.extend(best[row : row + before], covered[row : row + before] if covered else None)
+        if not item.done:
+            rows += [row + node.parent.rank for node in item.live if node.parent]
+        row += before
+    return rows
+
+
+def forbid_repeats(table: Floats, active: list[Item]) -> None:
+    """−∞ for the symbols that the rules of each item forbid."""
+    row = 0
+    for item in active:
+        for node in item.live:
+            if item.rules is not None:
+                table[row, sorted(item.rules.forbidden(node))] = -math.inf
+            row += 1
+
+
+def best_symbols(table: Floats, count: int, forbidden: int | None = None) -> Candidates:
+    """For each row of log p its ``count`` best ``(log p, symbol)``, equal ones by lower symbol, without −∞."""
+    if forbidden is not None:
+        table[:, forbidden] = -math.inf
+    found = []
+    for row in table:
+        check_greatest(float(row.max()))
+        places = np.arange(len(row))
+        if count < len(row):
+            places = np.flatnonzero(row >= np.partition(row, -count)[-count])
+        order = places[np.argsort(-row[places], kind="stable")][:count]
+        found.append([(min(float(row[i]), 0.0), int(i)) for i in order if row[i] > -math.inf])
+    return found
+
+
+def sample(
+    steps: Stepping,
+    state: State,
+    *,
+    start: Sequence[int],
+    eos: int,
+    limits: Sequence[int],
+    seeds: Sequence[int],
+    filters: Filters,
+    n: int = 1,
+    min_length: int = 0,
+    length_penalty: float = 1.0,
+    heard: Callable[[Draws], None] | None = None,
+) -> list[NBest]:
+    """``n`` outputs drawn for each item, as `anaphora.search.sample` draws them; ``heard`` is called after every step."""
+    items = [
+        Draws(first, eos=eos, limit=limit, seed=seed, n=n, filters=filters, min_length=min_length)
+        for first, limit, seed in zip(start, limits, seeds, strict=True)
+    ]
+    live = list(items)
+    owners = list(range(len(items)))
+    while live:
+        log_probs, state = steps(np.array([s for item in live for s in item.symbols]), state)
+        table = log_probs.astype(np.float64)
+        rows: list[int] = []
+        at = 0
+        for item in live:
+            end = at + len(item.symbols)
+            if item.short:
+                table[at:end, eos] = -math.inf
+            wanted = [Wanted(at + draw.row, draw.chance, item.filters, 0) for draw in item.live]
+            rows += [at + parent for parent in item.take([from_row(table[one.row], one) for one in wanted])]
+            at = end
+        if heard is not None:
+            heard(items[0])
+        live = [item for item in live if item.symbols]
+        if rows and rows != list(range(at)):
+            belong = [owners[row] for row in rows]
+            state = steps.select(state, rows, moved=belong != owners)
+            owners = belong
+    return [NBest(draw.hypothesis(length_penalty) for draw in item.draws) for item in items]
+
+
+def least_risk(drawn: Sequence[NBest], n_best: int) -> list[NBest]:
+    """Of each item's draws those that agree best with all of them."""
+    return [NBest(mbr(each)[:n_best]) for each in drawn]
+
+
+def named_when_not_finite(search: Callable[[Sequence[Any]], list[Any]], inputs: Sequence[Any]) -> list[Any]:
+    """``search(inputs)``; where its numbers overflow, a `DataError` with the number of the first such input."""
+    try:
+        return search(inputs)
+    except NotANumberError as error:
+        for number, one in enumerate(inputs, start=1):
+            try:
+                search([one])
+            except NotANumberError:
+                raise DataError(
+                    f"input {number}: the prediction is not a finite number; are values of the input far beyond those of "
+                    "training?"
+                ) from error
+        raise
