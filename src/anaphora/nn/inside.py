@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from anaphora.nn.exporting import scanning
+
 
 @dataclass(frozen=True)
 class Note:
@@ -46,14 +48,19 @@ def record() -> Iterator[list[Note]]:
         _notes.reset(token)
 
 
+def _compiled() -> bool:
+    return torch.compiler.is_compiling() and not scanning()
+
+
 def recording() -> bool:
-    """Whether a recorder is on in this context. Inside code that torch compiles there is none."""
-    return not torch.compiler.is_compiling() and _notes.get() is not None
+    """Whether a recorder is on in this context. Inside code that torch compiles there is none; a graph that is exported may
+    give what was noted as an output."""
+    return not _compiled() and _notes.get() is not None
 
 
 def note(module: nn.Module, name: str, value: Tensor) -> None:
     """Hand ``value`` to the recorder, if there is one."""
-    if torch.compiler.is_compiling():
+    if _compiled():
         return
     notes = _notes.get()
     if notes is not None:

@@ -82,7 +82,9 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
         end, maximum = offset + x.shape[-2], self.places
-        if not scanning() and end > maximum:
+        if scanning():  # whose slices have no size that is known
+            return x + nn.functional.embedding(torch.arange(offset, end), self.weight)
+        if end > maximum:
             raise TooLongError(
                 f"Learned positions end at {maximum}, but the sequence has {end} places: shorten it or train with "
                 f"a larger maximum (Sinusoidal positions have none)"

@@ -9,6 +9,7 @@ from torch.compiler import is_dynamo_compiling
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell
+from anaphora.nn.exporting import scanning
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import Stream
@@ -44,7 +45,13 @@ class Stepping(Watched):
         x ``(B, inputs)``; ``state`` as :meth:`initial_state` or ``last`` gives it. Returns y ``(B, hidden)``,
         and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
         """
-        quiet = not (self.training or torch.is_grad_enabled() or inside.recording() or is_dynamo_compiling())
+        quiet = not (
+            self.training
+            or torch.is_grad_enabled()
+            or inside.recording()
+            or is_dynamo_compiling()
+            or scanning()
+        )
         if quiet:
             for stream in self._streams:
                 streamed = stream.run(x, state)

@@ -23,18 +23,20 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class Described:
     """What the manifest says of a graph: for each input its axes (names, numbers where fixed) and its type, its outputs,
-    and the inputs that stay the same from step to step."""
+    the inputs that stay the same from step to step, and the numbers that states begin with where that is not 0."""
 
     inputs: dict[str, tuple[str | int, ...]]
     types: dict[str, str]
     outputs: tuple[str, ...]
     kept: tuple[str, ...]
+    fills: dict[str, float]
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Described:
         inputs = {str(name): tuple(axes) for name, axes in given["inputs"].items()}
         types = {str(name): str(given["types"][name]) for name in inputs}
-        return cls(inputs, types, tuple(map(str, given["outputs"])), tuple(map(str, given["kept"])))
+        fills = {str(name): float(value) for name, value in given["fills"].items()}
+        return cls(inputs, types, tuple(map(str, given["outputs"])), tuple(map(str, given["kept"])), fills)
 
 
 @dataclass(frozen=True)

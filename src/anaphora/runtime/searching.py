@@ -42,9 +42,9 @@ def beam(
     limits: Sequence[int],
     min_length: int = 0,
     no_repeat: int = 0,
-    step_names: tuple[str, str] | None = None,
+    looking: tuple[str, str] | None = None,
 ) -> list[NBest]:
-    """The best outputs of each item, as `anaphora.search.beam` finds them. ``step_names``: the states that hold where the newest
+    """The best outputs of each item, as `anaphora.search.beam` finds them. ``looking``: the states that hold where the newest
     step looked and what places there are, for coverage."""
     rules = [Constraints(plan.eos, [], [], [], no_repeat) if no_repeat else None for _ in limits]
     items = [Item(plan, limit, rule) for limit, rule in zip(limits, rules, strict=True)]
@@ -57,11 +57,11 @@ def beam(
         forbid_repeats(table, active)
         best = best_symbols(table, plan.width, plan.eos if length < min_length else None)
         covered = None
-        if step_names is not None:
-            weights = state[step_names[0]].astype(np.float64)
+        if looking is not None:
+            weights = state[looking[0]].astype(np.float64)
             looked = weights if looked is None else looked + weights
             logs = np.log(np.clip(looked, LEAST, 1.0))
-            covered = np.where(state[step_names[1]], logs, 0.0).sum(1).tolist()
+            covered = np.where(state[looking[1]], logs, 0.0).sum(1).tolist()
         rows = _extend(active, best, covered)
         active = [item for item in active if not item.done]
         if not active:

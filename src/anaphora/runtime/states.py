@@ -26,7 +26,8 @@ class Steps:
         for name, axes in self._axes.items():
             if name not in found:
                 shape = [rows if axis == "rows" else axis if isinstance(axis, int) else 0 for axis in axes]
-                found[name] = np.zeros(shape, dtype=self._session.described.types[name])
+                described = self._session.described
+                found[name] = np.full(shape, described.fills.get(name, 0), dtype=described.types[name])
         return {name: found[name] for name in self._axes}
 
     def __call__(self, symbols: Array, state: State) -> tuple[Array, State]:

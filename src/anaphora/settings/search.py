@@ -178,3 +178,8 @@ class CompleteSearch(SearchSettings, OwnSearchSettings):
         if problem:
             raise ValueError(problem)
         return self
+
+
+def most_symbols(source_length: int, max_length: int) -> int:
+    """Most symbols in the output for a source of this length; see the setting ``max_length``."""
+    return max_length or 3 * source_length + 20

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import torch
 
-from anaphora.data.audio.resample import resample
 from anaphora.errors import DataError
 from anaphora.files import Refused, streamed
 
@@ -48,6 +46,10 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
         return wave, own
     if frames * rate > min(LARGEST, max(_SMALL, _STRETCH * frames)) * own:
         raise DataError(f"{path} would be too long at {rate} Hz; cut it, or correct its rate of {own} Hz.")
+    import torch  # where the rate is the model's own, sound is read without it
+
+    from anaphora.data.audio.resample import resample
+
     return resample(torch.from_numpy(wave), own, rate).numpy(), rate
 
 

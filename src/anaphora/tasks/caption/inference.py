@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from anaphora.data.files import beside
 from anaphora.data.pictures import PICTURE_ENDINGS, Pixels
 from anaphora.data.pictures_batches import images_of
 from anaphora.data.pictures_readers import ROOMS
+from anaphora.data.seeds import picture_seed
 from anaphora.data.sending import padded
 from anaphora.data.sources.formats import format_of
 from anaphora.data.sources.roles import CAPTIONED
@@ -41,7 +41,7 @@ def describe_pictures(
     for begin in range(0, len(pictures), ROWS):
         some = pictures[begin : begin + ROWS]
         memory = engine.encoder(images_of(some, device))
-        seeds = [_seed(asked.seed, picture) for picture in some]
+        seeds = [picture_seed(asked.seed, picture) for picture in some]
         limits = [limit] * len(some)
         found += search_memory(engine, memory, limits, seeds, asked, n_best=n_best, keep_tree=keep_tree)
     return found
@@ -63,13 +63,6 @@ def where_it_looked(
         table = weights.float().cpu().numpy()
         found += [row[: len(symbols) + 1] for row, symbols in zip(table, some, strict=True)]
     return found
-
-
-def _seed(seed: int, picture: Pixels) -> int:
-    """A seed for each picture of its own, which depends on nothing but the two."""
-    digest = hashlib.blake2b(str(seed).encode(), digest_size=8)
-    digest.update(np.ascontiguousarray(picture).tobytes())
-    return int.from_bytes(digest.digest())
 
 
 def named_pictures(source: str, learnt: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:

@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,22 @@ TRACED = (3, 7)
 CHECKED = ((1, 1), (2, 5), (5, 23))
 """Batches and lengths at which the graph must agree with the module."""
 TOLERANCE = 1e-4
+_SIZES: Any = _config  # so that sizes 0 and 1 are as any other
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
 @dataclass(frozen=True)
 class Graph:
     """What becomes a graph: ``make(batch, length)`` gives inputs by name, ``axes`` names each of their axes ("" for one
-    of fixed size); ``kept`` are inputs that stay the same from step to step for as long as their item does."""
+    of fixed size); ``kept`` are inputs that stay the same from step to step for as long as their item does; ``fills`` are the
+    numbers that states begin with where that is not 0."""
 
     module: nn.Module
     make: Callable[[int, int], dict[str, Tensor]]
     axes: Mapping[str, tuple[str, ...]]
     outputs: tuple[str, ...]
     kept: tuple[str, ...] = ()
+    fills: Mapping[str, float] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """For the runtime: the axes of each input, numbers where they are fixed, and the names of the outputs."""
@@ -48,7 +51,13 @@ class Graph:
             for name, value in given.items()
         }
         kinds = {name: str(value.dtype).removeprefix("torch.") for name, value in given.items()}
-        return {"inputs": inputs, "types": kinds, "outputs": list(self.outputs), "kept": list(self.kept)}
+        return {
+            "inputs": inputs,
+            "types": kinds,
+            "outputs": list(self.outputs),
+            "kept": list(self.kept),
+            "fills": {name: str(value) for name, value in self.fills.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -72,18 +81,21 @@ def write_graph(graph: Graph, path: Path) -> None:
     """Write the graph and check it; an `AnaphoraError` where it cannot be exported or does not agree with the module."""
     module = graph.module.eval()
     given = graph.make(*TRACED)
-    dims = {axis: torch.export.Dim(axis) for axes in graph.axes.values() for axis in axes if axis}
-    shapes = tuple(
-        {place: dims[axis] for place, axis in enumerate(graph.axes[name]) if axis} for name in given
-    )
+    # Guards about traced sizes are let pass: what they would forbid is run and compared below.
+    free = torch.export.Dim.AUTO
+    shapes = tuple({place: free for place, axis in enumerate(graph.axes[name]) if axis} for name in given)
     called = _Called(module)
     with torch.no_grad(), scanned_layers(), _quiet():
         try:
+            with torch.fx.experimental._config.patch(
+                backed_size_oblivious=True
+            ):  # sizes 0 and 1 are as any other
+                captured = torch.export.export(
+                    called, tuple(given.values()), dynamic_shapes=(shapes,), strict=False
+                )
             program = torch.onnx.export(
-                called,
-                tuple(given.values()),
+                captured,
                 dynamo=True,
-                dynamic_shapes=(shapes,),
                 input_names=list(given),
                 output_names=list(graph.outputs),
                 opset_version=OPSET,
@@ -151,15 +163,20 @@ def _check(graph: Graph, module: nn.Module, path: Path) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the exporter's remarks about packages that are not installed, and warnings for its own developers."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = {logging.getLogger("torch.onnx"): logging.ERROR}
+    loggers[logging.getLogger("torch._subclasses.fake_tensor")] = (
+        logging.CRITICAL
+    )  # what fails is raised as well
+    levels = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def on_cpu(module: Any) -> nn.Module:

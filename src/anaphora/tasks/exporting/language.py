@@ -78,7 +78,7 @@ def _carried(model: Language, size: int) -> Graph:
         }
 
     axes = {"symbols": ("rows", "time"), **layout.axes}
-    return Graph(Stepped(model, advance, layout), make, axes, outputs_of(layout))
+    return Graph(Stepped(model, advance, layout), make, axes, outputs_of(layout), fills=layout.fills)
 
 
 def _windows(model: Language, size: int) -> dict[str, Graph]:
@@ -94,7 +94,7 @@ def _windows(model: Language, size: int) -> dict[str, Graph]:
     layout = layout_of(lambda rows, source: None, one)
 
     def make(batch: int, length: int) -> dict[str, Tensor]:
-        before = min(length, body.context - 1)
+        before = max(1, min(length, body.context - 3))
         return {"symbols": inputs.symbols(size, (batch,)), **random_states(layout, batch, before)}
 
     def window(batch: int, length: int) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from anaphora.tasks.exporting.reading import (
     embedder_export,
     tagger_export,
 )
+from anaphora.tasks.exporting.writing import captioner_export, transcriber_export, translator_export
 from anaphora.training.run import RunFolder
 
 FORMAT = 2
@@ -64,6 +65,9 @@ def write(m: Any, place: Path) -> None:
 
 EXPORTS: dict[str, Callable[[Any], Export]] = {
     "language": language_export,
+    "translate": translator_export,
+    "transcribe": transcriber_export,
+    "caption": captioner_export,
     "classify": classifier_export,
     "tag": tagger_export,
     "embed": embedder_export,

@@ -68,6 +68,8 @@ class Layout:
     axes: dict[str, tuple[str, ...]]
     begins: tuple[str, ...]
     kept: tuple[str, ...]
+    fills: dict[str, float]
+    """What states begin with where that is the same number everywhere, and not 0."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,8 +93,8 @@ def layout_of(
             state = step(state, rows)
         return state
 
-    usual = stepped(3, 5, 2)
-    others = {"rows": stepped(4, 5, 2), "source": stepped(3, 6, 2), "past": stepped(3, 5, 3)}
+    usual = stepped(3, 8, 2)
+    others = {"rows": stepped(4, 8, 2), "source": stepped(3, 16, 2), "past": stepped(3, 8, 3)}
     shapes = {kind: {name: value.shape for name, value in leaves(state)} for kind, state in others.items()}
     axes = {}
     for name, value in leaves(usual):
@@ -104,9 +106,14 @@ def layout_of(
         axes[name] = tuple(named)
     before = dict(leaves(usual))
     after = dict(leaves(step(usual, 3)))
-    first = dict(leaves(start(3, 5)))
+    first = dict(leaves(start(3, 8)))
     kept = tuple(name for name in axes if after[name] is before[name] and name in first)
-    return Layout(usual, axes, tuple(name for name in axes if name in first), kept)
+    fills = {
+        name: float(value.flatten()[0])
+        for name, value in first.items()
+        if value.numel() and bool((value == value.flatten()[0]).all()) and bool((value != 0).any())
+    }
+    return Layout(usual, axes, tuple(name for name in axes if name in first), kept, fills)
 
 
 class Stepped(nn.Module):
@@ -128,11 +135,10 @@ def random_states(layout: Layout, rows: int, length: int, symbols: int = 0) -> d
     """States for as many rows and, where a size depends on it, of ``length``; of ``symbols`` where they are numbers of those."""
     found = {}
     for (name, axes), (_, like) in zip(layout.axes.items(), leaves(layout.like), strict=True):
-        sizes = {"rows": rows, "source": length, "past": length}
+        sizes = {"rows": rows, "source": length, "past": length + 2}
         shape = tuple(sizes.get(axis, size) for axis, size in zip(axes, like.shape, strict=True))
         if like.dtype == torch.bool:
-            lengths = inputs.lengths(rows, length)
-            found[name] = torch.arange(length) < lengths[:, None]
+            found[name] = torch.arange(shape[-1]) < inputs.lengths(rows, shape[-1])[:, None]
         elif like.is_floating_point():
             found[name] = 0.5 * inputs.numbers(shape)
         else:

@@ -14,6 +14,7 @@ from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
+from anaphora.settings.search import most_symbols
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_texts, named_when_not_finite
@@ -31,7 +32,7 @@ from anaphora.tasks.outputs import (
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.translate.build import build_seq2seq
-from anaphora.tasks.translate.inference import encode_sources, most_symbols, search_outputs
+from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores, translations_judged
 from anaphora.tasks.translate.objective import TranslationObjective

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.memory import Memory, join_memories
@@ -19,7 +19,7 @@ from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._device import device_beam, has_room
 from anaphora.search._item import Plan
-from anaphora.settings.search import CompleteSearch
+from anaphora.settings.search import CompleteSearch, most_symbols
 from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
 from anaphora.tasks.outputs import complete_search
 
@@ -36,11 +36,6 @@ def encode_sources(tokenizer: PairTokenizer, texts: Sequence[str], max_tokens: i
             stacklevel=3,
         )
     return [ids[:max_tokens] for ids in encoded]
-
-
-def most_symbols(source_length: int, max_length: int) -> int:
-    """Most symbols in the output for a source of this length; see the setting ``max_length``."""
-    return max_length or 3 * source_length + 20
 
 
 @torch.no_grad()
@@ -85,7 +80,7 @@ def _search(
         plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
         return device_beam(StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device))
     engine = model if watched else packed(model, int8=s.int8)
-    seeds = [_seed(s.seed, ids) for ids in sources]
+    seeds = [symbols_seed(s.seed, ids) for ids in sources]
     memory = _encoded_alone(engine, source, lengths) if s.int8 else engine.encode(source, lengths)
     return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree)
 
@@ -110,9 +105,3 @@ def _padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[tor
     for row, ids in enumerate(sources):
         source[row, : len(ids) + 1] = torch.tensor([*ids, EOS])
     return source.to(device), lengths.to(device)
-
-
-def _seed(seed: int, source: Sequence[int]) -> int:
-    """A seed for each source of its own, which depends on nothing but the two."""
-    text = " ".join(map(str, (seed, *source)))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())

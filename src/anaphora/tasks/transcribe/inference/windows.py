@@ -1,50 +1,15 @@
-"""Long recordings in windows that overlap: what each says of its middle is put together.
-
-Frames are normalised over the whole recording before it is cut, so windows and whole see the same numbers. Half an
-overlap on either side of a window is context only. Frames that a convolution sees from such a place lie inside the
-window as long as half the overlap is at least its reach, so there the result is that of the whole recording; recurrent
-layers and self-attention see further, and their result is nearly that of the whole.
-"""
+"""What windows of a long recording say of their middle, put together; see `anaphora.data.audio.windows`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-Frames = np.ndarray[Any, np.dtype[np.float32]]
+from anaphora.data.audio.windows import Window, cut
 
-
-@dataclass(frozen=True)
-class Window:
-    """Frames ``start`` … ``end`` of a recording, of which ``first`` … ``last`` are this window's own."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-
-
-def cut(frames: int, window: int, overlap: int, factor: int) -> list[Window]:
-    """Windows of at most ``window`` frames, neighbours sharing ``overlap``; one window where the whole fits.
-
-    All places are multiples of ``factor``, so that a subsampled frame is the same frame in every window. The windows'
-    own parts follow each other without a gap.
-    """
-    window = max(window // factor, 1) * factor
-    half = max(overlap // 2 // factor, 0) * factor
-    step = window - 2 * half
-    if frames <= window or step <= 0:
-        return [Window(0, frames, 0, frames)]
-    windows, start = [], 0
-    while start + window < frames:
-        windows.append(Window(start, start + window, start + half if start else 0, start + window - half))
-        start += step
-    return [*windows, Window(start, frames, start + half, frames)]
+__all__ = ["Window", "cut", "join_log_probs"]
 
 
 def join_log_probs(windows: Sequence[Window], parts: Sequence[Tensor], factor: int) -> Tensor:

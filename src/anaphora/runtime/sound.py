@@ -1,0 +1,128 @@
+"""Sound as the frames that a model reads, in numpy: the equations are those of `anaphora.data.audio.features`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.vectors import as_sequence
+from anaphora.data.vectors_files import ENDINGS, read_numbers
+from anaphora.errors import DataError
+
+FLOOR, LEAST, PREEMPHASIS, LOW = 1e-10, 1e-3, 0.97, 20.0
+TOGETHER = 4096
+"""Frames that are transformed at once."""
+Frames = NDArray[np.float32]
+
+
+class Ear:
+    """Recordings to frames ``(time, width)``; ``kind`` is ``audio`` or ``features``."""
+
+    def __init__(self, kind: str, rate: int, width: int, settings: Mapping[str, Any]):
+        if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
+            raise ValueError("it does not say what the model hears")
+        self.kind, self.rate, self.width = kind, rate, width
+        self.hop = float(settings["hop"])
+        self._normalise = str(settings["normalise"])
+        if kind == "audio":
+            self._mfcc = settings["features"] == "mfcc"
+            bins = int(settings["bins"])
+            self._bins = max(40, bins) if self._mfcc else bins
+            self._size, self._step = round(float(settings["frame_length"]) * rate), round(self.hop * rate)
+            self._points = 1 << (self._size - 1).bit_length()
+            n = np.arange(self._size)
+            self._window = 0.5 - 0.5 * np.cos(2 * math.pi * n / self._size)
+            self._filters = _mel_filters(rate, self._points, self._bins).astype(np.float32)
+            self._transform = _cosines(self._bins, bins).astype(np.float32) if self._mfcc else None
+
+    def hear(self, source: Any, number: int) -> Frames:
+        """The frames of one input: a path, samples ``(n,)``, samples with their rate, or frames ``(time, width)``."""
+        name = f"recording {number}"
+        if isinstance(source, str | Path):
+            name = Path(source).name
+            if Path(source).suffix.lower() in ENDINGS:
+                return self._checked(as_sequence(read_numbers(Path(source)), name), name, sound=False)
+            known = ", ".join((*AUDIO_ENDINGS, *ENDINGS))
+            if Path(source).suffix.lower() not in AUDIO_ENDINGS:
+                raise DataError(f"{source} has an ending that is not read; give one of {known}.")
+            wave, rate = read_audio(source)
+            return self._of_wave(wave, rate, name)
+        rate = self.rate
+        if isinstance(source, tuple):
+            source, rate = source
+        x = as_sequence(source, name)
+        if np.ndim(source) == 1:
+            return self._of_wave(np.ascontiguousarray(x[:, 0]), int(rate), name)
+        return self._checked(x, name, sound=False)
+
+    def _of_wave(self, wave: Frames, rate: int, name: str) -> Frames:
+        if self.kind == "audio" and rate != self.rate:
+            raise DataError(
+                f"{name} has {rate} samples a second and the model hears {self.rate}; bring it to that rate first."
+            )
+        return self._checked(
+            self._features(wave) if self.kind == "audio" else wave[:, None], name, sound=True
+        )
+
+    def _checked(self, found: Frames, name: str, *, sound: bool) -> Frames:
+        if sound != (self.kind == "audio"):
+            wanted = "sound" if self.kind == "audio" else "frames (.npy, .csv)"
+            raise DataError(f"{name} is not {wanted}, which the model was trained on; give such.")
+        if found.shape[1] != self.width:
+            raise DataError(
+                f"{name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
+            )
+        return normalised(np.asarray(found, dtype=np.float32), self._normalise)
+
+    def _features(self, wave: Frames) -> Frames:
+        x = wave.astype(np.float64)
+        if not len(x):
+            return np.zeros((0, self.width), np.float32)
+        x = x - PREEMPHASIS * np.concatenate(([0.0], x[:-1]))
+        x = np.pad(x, (0, max(0, self._size - len(x))))
+        frames = np.lib.stride_tricks.sliding_window_view(x, self._size)[:: self._step]
+        parts = []
+        for begin in range(0, len(frames), TOGETHER):
+            spectra = np.fft.rfft(frames[begin : begin + TOGETHER] * self._window, self._points)
+            power = (spectra.real**2 + spectra.imag**2).astype(np.float32)
+            parts.append(np.log(np.maximum(power @ self._filters, np.float32(FLOOR))))
+        found: Frames = np.concatenate(parts)
+        return found if self._transform is None else found @ self._transform
+
+
+def normalised(x: Frames, how: str) -> Frames:
+    """The frames without the level or the channel of the recording, see `anaphora.data.audio.normalise`."""
+    if not len(x):
+        return x
+    over = None if how == "level" else 0
+    wide = x.astype(np.float64)
+    wide = wide - wide.mean(over, keepdims=True)
+    if how != "means":
+        wide = wide / np.maximum(np.sqrt((wide**2).mean(over, keepdims=True)), LEAST)
+    found: Frames = wide.astype(np.float32)
+    return found
+
+
+def _mel_filters(rate: int, points: int, bins: int) -> NDArray[np.float64]:
+    """Λ of `LogMel`, ``(points/2 + 1, bins)``."""
+    ends = [2595 * math.log10(1 + frequency / 700) for frequency in (LOW, rate / 2)]
+    corners = 700 * (10 ** (np.linspace(ends[0], ends[1], bins + 2) / 2595) - 1)
+    frequencies = np.arange(points // 2 + 1)[:, None] * (rate / points)
+    left, peak, right = corners[:-2], corners[1:-1], corners[2:]
+    rising, falling = (frequencies - left) / (peak - left), (right - frequencies) / (right - peak)
+    found: NDArray[np.float64] = np.minimum(rising, falling).clip(min=0)
+    return found
+
+
+def _cosines(bins: int, count: int) -> NDArray[np.float64]:
+    """The cosine transform of `MFCC`, ``(bins, count)``."""
+    j, m = np.arange(count), np.arange(bins)
+    found: NDArray[np.float64] = math.sqrt(2 / bins) * np.cos(math.pi * j * (m[:, None] + 0.5) / bins)
+    found[:, 0] *= math.sqrt(0.5)
+    return found

@@ -1,0 +1,152 @@
+"""A transcriber out of its graphs: CTC over frames, or a decoder with attention, alone or with CTC beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.audio.windows import cut
+from anaphora.data.labelled_rows import in_order
+from anaphora.data.symbols import BOS, EOS
+from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError, SettingsError
+from anaphora.files import parse_json
+from anaphora.runtime import ctc
+from anaphora.runtime.folder import Exported, Session
+from anaphora.runtime.searching import beam, named_when_not_finite
+from anaphora.runtime.sound import Ear, Frames
+from anaphora.runtime.writer import Encoder, Output, best_of, check_n_best, outputs_of
+from anaphora.search._hypothesis import NBest
+from anaphora.search._item import Plan
+
+BATCH = 16_384
+"""Frames that are read together; results do not depend on it."""
+PLAIN = 8
+"""Width of a beam unless set."""
+
+
+class Transcriber:
+    """`predict` and `search` of an exported `an.Transcriber`, without lexicon and language model."""
+
+    def __init__(self, exported: Exported, *, threads: int = 0):
+        self.preset, facts = exported.preset, exported.facts
+        try:
+            learnt = parse_json(exported.text("learnt.json"))
+            self.tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
+            self.ear = Ear(learnt["kind"], int(learnt["rate"]), int(learnt["features"]), facts["sound"])
+            self._factor, self._weight = int(facts["factor"]), float(facts["ctc_weight"])
+        except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
+            raise exported.damaged(error) from None
+        self._frames = Session(exported, threads=threads) if "model" in exported.graphs else None
+        self._encoder = None if self._frames is not None else Encoder(exported, threads=threads)
+
+    def predict(self, inputs: Iterable[Any], *, details: bool = False, **options: Any) -> list[Any]:
+        """The text of each recording: a file, samples ``(n,)`` at the rate of training (or pairs of samples and their rate), or
+        frames ``(time, features)``; ``beam`` is the width of the search (1 is greedy), ``window`` and ``overlap`` the seconds
+        in which long recordings are read."""
+        return best_of(self.search(inputs, **options), details)
+
+    def search(
+        self,
+        inputs: Iterable[Any],
+        /,
+        *,
+        n_best: int = 1,
+        beam: int = 0,
+        window: float = 30.0,
+        overlap: float = 8.0,
+        **others: Any,
+    ) -> list[list[Output]]:
+        """The ``n_best`` texts of each recording with their scores, best first."""
+        for key in others:
+            raise SettingsError(
+                [
+                    f"{key} cannot be asked of an exported Transcriber; it takes beam, n_best, window and overlap."
+                ]
+            )
+        check_n_best(n_best)
+        if beam and n_best > beam:
+            raise SettingsError([f"n_best = {n_best} needs a beam at least as wide, not {beam}."])
+        if not 0 <= overlap < window:
+            raise SettingsError([f"overlap = {overlap:g} must be less than window = {window:g}."])
+        if isinstance(inputs, str | Path):
+            raise DataError("predict takes a list of recordings: write [recording] for a single one.")
+        heard = [self.ear.hear(one, number) for number, one in enumerate(inputs, start=1)]
+        spans = (round(window / self.ear.hop), round(overlap / self.ear.hop))
+        width = beam or max(PLAIN, n_best)
+        if self._frames is not None:
+            found = [self._labels(log_probs, width, n_best) for log_probs in self._log_probs(heard, *spans)]
+        else:
+            for number, x in enumerate(heard, start=1):
+                if len(cut(len(x), *spans, self._factor)) > 1:
+                    raise DataError(
+                        f"recording {number} is longer than window = {window:g} s; cut it, or raise window."
+                    )
+            found = named_when_not_finite(lambda some: self._written(some, width, n_best), heard)
+        return outputs_of(found, lambda tokens: self.tokenizer.normalized(self.tokenizer.decode(tokens)))
+
+    def _labels(self, log_probs: Frames, width: int, n_best: int) -> NBest:
+        return ctc.greedy(log_probs) if width == 1 else ctc.prefix_beam(log_probs, width, n_best)
+
+    def _log_probs(self, heard: Sequence[Frames], window: int, overlap: int) -> list[Frames]:
+        """log p ``(frames, symbols)`` of each recording, put together of its windows."""
+        assert self._frames is not None
+        windows = [cut(len(x), window, overlap, self._factor) for x in heard]
+        parts = [x[w.start : w.end] for x, of in zip(heard, windows, strict=True) for w in of]
+        read: list[Any] = [None] * len(parts)
+        for rows in in_order(parts, BATCH):
+            table, lengths = _padded([parts[i] for i in rows])
+            found = self._frames(frames=table, lengths=lengths)
+            for i, row, real in zip(rows, found["log_probs"], found["places"].tolist(), strict=True):
+                read[i] = row[:real]
+        each = iter(read)
+        joined = []
+        for number, of in enumerate(windows, start=1):
+            kept = []
+            for w in of:
+                begin, end = (w.first - w.start) // self._factor, -(-(w.last - w.start) // self._factor)
+                kept.append(next(each)[begin:end])
+            joined.append(np.concatenate(kept))
+            if np.isnan(joined[-1]).any():
+                raise DataError(
+                    f"input {number}: the prediction is not a finite number; are its values far too large?"
+                )
+        return joined
+
+    def _written(self, heard: Sequence[Frames], width: int, n_best: int) -> list[NBest]:
+        assert self._encoder is not None
+        found: list[Any] = [None] * len(heard)
+        wide = max(width, n_best)
+        plan = Plan(EOS, wide, wide, 1.0, "power", "exact", 1, 0.5, False)
+        for rows in in_order(heard, BATCH):
+            table, lengths = _padded([heard[i] for i in rows])
+            state, others = self._encoder(frames=table, lengths=lengths)
+            places = others["places"].tolist()
+            limits = [real + 10 for real in places]
+            nbests = beam(self._encoder.steps, state, plan, start=BOS, limits=limits)
+            for place, (i, nbest) in enumerate(zip(rows, nbests, strict=True)):
+                ranked = list(nbest)
+                if "frame_log_probs" in others:
+                    ranked = self._rescored(ranked, others["frame_log_probs"][place, : places[place]])
+                found[i] = NBest(ranked[:n_best])
+        return found
+
+    def _rescored(self, nbest: list[Any], log_probs: Frames) -> list[Any]:
+        """Ranked by w · log p_ctc(y | x) + (1 − w) · log p_attention(y | x)."""
+        w = self._weight
+        scores = [w * ctc.log_prob(log_probs, h.tokens) + (1 - w) * h.log_prob for h in nbest]
+        order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+        return [replace(nbest[i], score=scores[i]) for i in order]
+
+
+def _padded(rows: Sequence[Frames]) -> tuple[Any, Any]:
+    """Frames ``(batch, time, features)`` filled up with zeros, and lengths ``(batch,)``."""
+    lengths = np.array([len(x) for x in rows], dtype=np.int64)
+    table = np.zeros((len(rows), max(1, int(lengths.max())), rows[0].shape[1]), dtype=np.float32)
+    for place, x in zip(table, rows, strict=True):
+        place[: len(x)] = x
+    return table, lengths

@@ -1,0 +1,72 @@
+"""A translator out of its two graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from anaphora.data.seeds import symbols_seed
+from anaphora.data.symbols import EOS, PAD
+from anaphora.data.tokenizers import PairTokenizer
+from anaphora.errors import DataError
+from anaphora.runtime.folder import Exported
+from anaphora.runtime.given import given_texts
+from anaphora.runtime.searching import named_when_not_finite
+from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, outputs_of
+from anaphora.search._hypothesis import NBest
+from anaphora.settings.search import CompleteSearch, most_symbols
+
+
+class Translator:
+    """`predict` and `search` of an exported `an.Translator`."""
+
+    def __init__(self, exported: Exported, *, threads: int = 0):
+        self.preset = exported.preset
+        try:
+            self.tokenizer = PairTokenizer.from_json(exported.text("tokenizer.json"))
+            self._longest = int(exported.facts["max_tokens"])
+        except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
+            raise exported.damaged(error) from None
+        self._searching, self._encoder = Searching(exported), Encoder(exported, threads=threads)
+
+    def predict(self, texts: Iterable[str], *, details: bool = False, **options: Any) -> list[Any]:
+        """The best output for each text; ``options`` are those of `an.Translator.predict`: ``beam``, ``length_penalty``,
+        ``decode`` and others. With ``details`` each is an `Output` with its score."""
+        return best_of(self.search(texts, **options), details)
+
+    def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
+        """The ``n_best`` outputs for each text with their scores, best first."""
+        asked = self._searching.asked(options)
+        check_n_best(n_best)
+        encoded = self.tokenizer.source.encode_batch(given_texts(texts))
+        long = sum(len(ids) > self._longest for ids in encoded)
+        if long:
+            warnings.warn(
+                f"{long} of {len(encoded)} inputs were longer than max_tokens = {self._longest} symbols and were cut",
+                stacklevel=3,
+            )
+        sources = [ids[: self._longest] for ids in encoded]
+        found = named_when_not_finite(lambda some: self._all(some, asked, n_best), sources)
+        return outputs_of(found, self.tokenizer.target.decode)
+
+    def _all(self, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int) -> list[NBest]:
+        found: list[Any] = [None] * len(sources)
+        order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
+        for begin in range(0, len(order), ROWS):
+            chosen = order[begin : begin + ROWS]
+            some = [sources[i] for i in chosen]
+            lengths = np.array([len(ids) + 1 for ids in some], dtype=np.int64)
+            table = np.full((len(some), int(lengths.max())), PAD, dtype=np.int64)
+            for row, ids in enumerate(some):
+                table[row, : len(ids) + 1] = [*ids, EOS]
+            state, _ = self._encoder(source=table, lengths=lengths)
+            limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in some]
+            seeds = [symbols_seed(s.seed, ids) for ids in some]
+            for i, nbest in zip(
+                chosen, self._searching(self._encoder.steps, state, limits, seeds, s, n_best), strict=True
+            ):
+                found[i] = nbest
+        return found

@@ -1,0 +1,141 @@
+"""What all tasks share that write symbol by symbol: an encoder's graph gives the first states, a step's graph goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anaphora.data.symbols import BOS, EOS
+from anaphora.errors import DataError, SettingsError
+from anaphora.runtime.folder import Array, Exported, Session
+from anaphora.runtime.searching import beam, least_risk, sample
+from anaphora.runtime.states import State, Steps
+from anaphora.search._draws import Filters
+from anaphora.search._hypothesis import NBest
+from anaphora.search._item import Plan
+from anaphora.settings import build
+from anaphora.settings.search import CompleteSearch
+
+BEGIN = "begin_"
+ROWS = 64
+"""Inputs that are searched together; results do not depend on it."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
+
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Encoder:
+    """The graph of what is read, and the steps of what is written of it."""
+
+    def __init__(self, exported: Exported, *, threads: int = 0):
+        self._encoder = Session(exported, "encoder", threads=threads)
+        self.steps = Steps(Session(exported, "step", threads=threads))
+
+    def __call__(self, **inputs: Array) -> tuple[State, dict[str, Array]]:
+        """The first states, a row for each input, and what else the encoder says."""
+        found = self._encoder(**inputs)
+        begins = {name.removeprefix(BEGIN): value for name, value in found.items() if name.startswith(BEGIN)}
+        others = {name: value for name, value in found.items() if not name.startswith(BEGIN)}
+        return self.steps.start(len(found["places"]), begins), others
+
+
+class Searching:
+    """How outputs are searched for: as in training, and as this call asks."""
+
+    def __init__(self, exported: Exported):
+        try:
+            self._usual: Mapping[str, Any] = dict(exported.facts["search"])
+            places = exported.facts["places"]
+            self._places = None if places is None else int(places)
+            self._attends = bool(exported.facts["attends"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise exported.damaged(error) from None
+
+    def asked(self, options: Mapping[str, Any]) -> CompleteSearch:
+        """The settings checked; what needs torch is refused."""
+        given = {key: value for key, value in options.items() if value is not None}
+        found = build(CompleteSearch, {**self._usual, **given}, owner="predict")
+        for key, why in (
+            ("lm", "a language model beside the search needs the run itself"),
+            ("int8", "eight bits are chosen when a model is exported"),
+        ):
+            if getattr(found, key):
+                raise SettingsError([f"{key} cannot be asked of an exported model: {why}."])
+        if found.search != "auto":
+            raise SettingsError(
+                ["search cannot be asked of an exported model: a search of your own needs the run itself."]
+            )
+        if found.coverage and not self._attends:
+            raise SettingsError([f"coverage = {found.coverage:g} needs a model with attention."])
+        return found
+
+    def __call__(
+        self,
+        steps: Steps,
+        state: State,
+        limits: Sequence[int],
+        seeds: Sequence[int],
+        s: CompleteSearch,
+        n_best: int,
+    ) -> list[NBest]:
+        """The hypotheses of each item, as `anaphora.tasks.decoding.search_memory` finds them."""
+        shortest = s.min_length
+        if self._places is not None:
+            limits = [min(limit, self._places) for limit in limits]
+            shortest = min(shortest, self._places)
+        if s.decode != "beam":
+            drawn = sample(
+                steps,
+                state,
+                start=[BOS] * len(limits),
+                eos=EOS,
+                limits=limits,
+                seeds=seeds,
+                filters=Filters(s.temperature, s.top_k, s.top_p, s.min_p),
+                n=n_best if s.decode == "sample" else s.samples,
+                min_length=shortest,
+                length_penalty=s.length_penalty,
+            )
+            return drawn if s.decode == "sample" else least_risk(drawn, n_best)
+        width = max(s.beam, -(-n_best // s.groups) * s.groups)
+        plan = Plan(
+            EOS, width, n_best, s.length_penalty, s.normalisation, s.stopping, s.groups, s.diversity, False, s.coverage
+        )  # fmt: skip
+        return beam(
+            steps,
+            state,
+            plan,
+            start=BOS,
+            limits=limits,
+            min_length=shortest,
+            no_repeat=s.no_repeat,
+            looking=("attention", "places") if s.coverage else None,
+        )
+
+
+def check_n_best(n_best: int) -> None:
+    if not 1 <= n_best <= 1000:
+        raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
+
+
+def outputs_of(found: Sequence[NBest], decode: Any) -> list[list[Output]]:
+    """The hypotheses of each input as texts, best first."""
+    return [[Output(decode(h.tokens), h.score, h.log_prob, h.finished) for h in nbest] for nbest in found]
+
+
+def best_of(found: Sequence[Sequence[Output]], details: bool) -> list[Any]:
+    """The first output of each input, as text or whole."""
+    if any(not each for each in found):
+        raise DataError("no output was found for an input; raise max_length.")
+    return [each[0] if details else each[0].text for each in found]
