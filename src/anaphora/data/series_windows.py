@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from anaphora.data.sending import send
 from anaphora.data.series import SeriesData
 from anaphora.data.series_scale import Columns
 from anaphora.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 Array = NDArray[np.float32]
 
@@ -114,6 +116,8 @@ class WindowBatch:
         return WindowBatch(self.x[rows], lengths, self.future[rows], self.y[rows], self.indices[rows])
 
     def tensors(self, device: torch.device | str = "cpu") -> WindowTensors:
+        from anaphora.data.sending import send  # imports torch, which windows do without
+
         y = send(self.y, device)
         real = ~y.isnan()
         return WindowTensors(

@@ -11,6 +11,7 @@ from anaphora.runtime.captioner import Captioner
 from anaphora.runtime.classifier import Classifier
 from anaphora.runtime.embedder import Embedder
 from anaphora.runtime.folder import read_folder
+from anaphora.runtime.forecaster import Forecaster
 from anaphora.runtime.language import LanguageModel
 from anaphora.runtime.tagger import Tagger
 from anaphora.runtime.transcriber import Transcriber
@@ -21,6 +22,7 @@ TASKS: dict[str, Any] = {
     "caption": Captioner,
     "classify": Classifier,
     "embed": Embedder,
+    "forecast": Forecaster,
     "language": LanguageModel,
     "tag": Tagger,
     "transcribe": Transcriber,

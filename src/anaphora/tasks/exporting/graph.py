@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental import _config
 
 from anaphora.errors import AnaphoraError
 from anaphora.nn.exporting import scanned_layers
@@ -87,9 +88,7 @@ def write_graph(graph: Graph, path: Path) -> None:
     called = _Called(module)
     with torch.no_grad(), scanned_layers(), _quiet():
         try:
-            with torch.fx.experimental._config.patch(
-                backed_size_oblivious=True
-            ):  # sizes 0 and 1 are as any other
+            with _SIZES.patch(backed_size_oblivious=True):
                 captured = torch.export.export(
                     called, tuple(given.values()), dynamic_shapes=(shapes,), strict=False
                 )

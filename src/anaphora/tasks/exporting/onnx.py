@@ -13,6 +13,7 @@ from typing import Any
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
+from anaphora.tasks.exporting.forecasting import forecaster_export
 from anaphora.tasks.exporting.graph import Export, require_packages, write_graph
 from anaphora.tasks.exporting.language import language_export
 from anaphora.tasks.exporting.reading import (
@@ -65,6 +66,7 @@ def write(m: Any, place: Path) -> None:
 
 EXPORTS: dict[str, Callable[[Any], Export]] = {
     "language": language_export,
+    "forecast": forecaster_export,
     "translate": translator_export,
     "transcribe": transcriber_export,
     "caption": captioner_export,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from anaphora.data.series_ahead import quantile
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError
 from anaphora.tasks.forecast.inference.running import outputs, point
@@ -81,15 +82,6 @@ def score_windows(model: Any, windows: Windows, errors: Floats, loss: str) -> di
         else:
             counted.last.add(np.zeros_like(truth), truth)
     return _told(counted, windows)
-
-
-def quantile(errors: Floats, level: float) -> Floats:
-    """The ``level`` quantile of |error| (H, targets), between the hundredths that are kept."""
-    place = level * (len(errors) - 1)
-    below = int(place)
-    above = min(below + 1, len(errors) - 1)
-    found: Floats = errors[below] + (place - below) * (errors[above] - errors[below])
-    return found
 
 
 def _naive(windows: Windows, batch: WindowBatch) -> tuple[Floats, Floats]:

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.data.series_ahead import LARGEST
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster import LEVELS
-from anaphora.tasks.forecast.inference.running import LARGEST, Found, outputs, point
+from anaphora.tasks.forecast.inference.running import Found, outputs, point
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures

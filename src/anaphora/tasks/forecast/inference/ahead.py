@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.series import Series, SeriesData
+from anaphora.data import series_ahead
+from anaphora.data.series import SeriesData
+from anaphora.data.series_ahead import go_ahead, in_units, interval_of, observed, paths_of
 from anaphora.data.series_scale import Columns
-from anaphora.data.series_windows import WindowBatch, Windows, prepare
-from anaphora.errors import DataError
 from anaphora.models.forecaster_classical import Ancestor
-from anaphora.tasks.forecast.inference.running import ROWS, outputs, point, run
-from anaphora.tasks.forecast.metrics import quantile
+from anaphora.tasks.forecast.inference.running import outputs, run
 from anaphora.tasks.result import Result
 
+__all__ = ["Prediction", "along", "in_units", "look_ahead", "observed", "with_interval"]
 Floats = NDArray[np.float64]
 
 
@@ -37,23 +36,6 @@ class Prediction(Result):
         )
 
 
-def observed(series: Series, columns: Columns, horizon: int) -> int:
-    """How many steps of a series are history. With known columns the last rows, in which nothing else stands, are the
-    steps to forecast, and there must be ``horizon`` of them."""
-    if not columns.known:
-        return len(series)
-    unknown = [place for place, name in enumerate(columns.names) if name not in columns.known]
-    seen = np.flatnonzero(~np.isnan(series.values[:, unknown]).all(axis=1))
-    end = int(seen[-1]) + 1 if len(seen) else 0
-    ahead = series.values[end : end + horizon][:, columns.places(columns.known)]
-    if len(ahead) < horizon or np.isnan(ahead).any():
-        raise DataError(
-            f"series {series.name}: {', '.join(columns.known)} must be known for the {horizon} steps to forecast; "
-            f"give {horizon} rows after the last one with data that hold nothing else."
-        )
-    return end
-
-
 def look_ahead(
     model: Any,
     data: SeriesData,
@@ -66,107 +48,23 @@ def look_ahead(
 ) -> list[Floats]:
     """For each series the next ``horizon`` steps (horizon, targets): standardised values, rates or probabilities, or
     what was drawn by ``draw``. All series go through the model together, which does not change what comes out."""
-    paths = []
-    for one in data.series:
-        end = observed(one, columns, horizon)
-        if end < max(window if not isinstance(model, Ancestor) else 1, 1):
-            raise DataError(
-                f"series {one.name}: has {end} steps of history, but the model reads window = {window}; give more."
-            )
-        longer = np.full((end + horizon, len(columns.names)), np.nan)
-        longer[:end] = one.values[:end]
-        known = columns.places(columns.known)
-        if known:
-            longer[end:, known] = one.values[end : end + horizon, known]
-        paths.append((longer, end))
-    if isinstance(model, Ancestor):
+    classical = isinstance(model, Ancestor)
+    paths = paths_of(data, columns, least=1 if classical else window, horizon=horizon)
+    if classical:
         return [
             model.forecast(columns.standardised(values), np.array([end]), horizon)[0] for values, end in paths
         ]
-    parts: list[list[Floats]] = [[] for _ in paths]
-    for done in range(0, horizon, trained):
-        steps = min(trained, horizon - done)
-        found = [
-            out
-            for begin in range(0, len(paths), ROWS)
-            for out in _once(model, paths[begin : begin + ROWS], done, columns, window, trained)
-        ]
-        for (values, end), part, out in zip(paths, parts, found, strict=True):
-            mean = point(out, columns.output)[:steps]
-            taken = mean if draw is None else _drawn(mean, columns, draw)
-            part.append(taken)
-            values[end + done : end + done + steps, columns.places(columns.targets)] = _fed(taken, columns)
-    return [np.concatenate(part) for part in parts]
-
-
-def _once(
-    model: Any, paths: Sequence[tuple[Floats, int]], done: int, columns: Columns, window: int, trained: int
-) -> list[Floats]:
-    """One pass of a network: outputs (trained, targets) after the first ``end + done`` steps of each path."""
-    rows, futures = [], []
-    for values, end in paths:
-        now = end + done
-        one = prepare(values[: now + trained], columns, aligned=False)
-        rows.append(one.inputs[now - window if window else 0 : now])
-        ahead = one.known[now : now + trained]
-        futures.append(
-            np.pad(ahead, ((0, trained - len(ahead)), (0, 0)), mode="edge" if len(ahead) else "constant")
-        )
-    lengths = np.array([len(row) for row in rows])
-    longest = int(lengths.max())
-    x = np.stack([np.pad(row, ((0, longest - len(row)), (0, 0))) for row in rows])
-    future = np.stack(futures)[:, None]
-    if not window:  # outputs after every step: those after the last count
-        future = np.repeat(future, longest, axis=1)
-    y = np.zeros((len(rows), 1, trained, len(columns.targets)), dtype=np.float32)
-    out = run(model, WindowBatch(x, None if window else lengths, future, y, list(range(len(rows)))))
-    return [one[length - 1 if not window else 0] for one, length in zip(out, lengths, strict=True)]
+    options = {"window": window, "trained": trained, "horizon": horizon}
+    return go_ahead(lambda batch: run(model, batch), paths, columns, draw=draw, **options)
 
 
 def along(model: Any, data: SeriesData, columns: Columns, *, window: int) -> list[Floats]:
     """Aligned: the targets of every step, (time, targets) for each series."""
-    told_: list[Floats] = []
-    for one in data.series:
-        # what is asked for is not looked at: any value may stand there
-        blank = one.values.copy()
-        blank[:, columns.places(columns.targets)] = 0.0
-        windows = Windows(
-            SeriesData(data.columns, (Series(one.name, blank),), data.facts),
-            columns,
-            window=window,
-            horizon=0,
-        )
-        path = np.zeros((len(one), len(columns.targets)))
-        for out, batch in outputs(model, windows, range(len(windows))):
-            for row, index in enumerate(batch.indices):
-                _, end = windows.places[index]
-                asked = ~np.isnan(batch.y[row, :, 0, 0])
-                steps = end - windows.lengths[index] + np.flatnonzero(asked)
-                path[steps] = point(out[row, asked, 0], columns.output)
-        told_.append(path)
-    return told_
+    return series_ahead.along(
+        lambda windows: outputs(model, windows, range(len(windows))), data, columns, window=window
+    )
 
 
 def with_interval(mean: Floats, errors: Floats, level: float, columns: Columns) -> Prediction:
     """Forecasts and their interval in the units of the data; ``errors`` are the quantiles of |error| on dev data."""
-    reach = quantile(errors, level)[: len(mean)] if len(errors[0]) >= len(mean) else quantile(errors, level)
-    low, high = (in_units(mean + sign * reach, columns) for sign in (-1, 1))
-    if columns.output == "count":
-        low = np.maximum(low, 0.0)
-    return Prediction(in_units(mean, columns), low, high, level)
-
-
-def in_units(mean: Floats, columns: Columns) -> Floats:
-    """What a model tells in the units of the data."""
-    return columns.restored(mean) if columns.output == "continuous" else mean
-
-
-def _drawn(mean: Floats, columns: Columns, draw: np.random.Generator) -> Floats:
-    if columns.output == "binary":
-        return (draw.random(mean.shape) < mean).astype(np.float64)
-    return draw.poisson(mean).astype(np.float64) if columns.output == "count" else mean
-
-
-def _fed(taken: Floats, columns: Columns) -> Floats:
-    """Forecasts as a history holds them."""
-    return in_units(taken, columns) if columns.output == "continuous" else np.round(taken)
+    return Prediction(*interval_of(mean, errors, level, columns), level)

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from anaphora.data.series_ahead import ROWS, point
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster_classical import Ancestor
 
+__all__ = ["Found", "outputs", "point", "run"]
 Floats = NDArray[np.float64]
 Found = tuple[Floats, WindowBatch]
-ROWS = 64  # windows forecast at once
-LARGEST = 20.0  # of the logarithm of a rate: e²⁰ is half a billion
 
 
 @torch.no_grad()
@@ -35,13 +35,6 @@ def run(model: Any, batch: WindowBatch) -> Floats:
     t = batch.tensors(next(model.parameters()).device)
     out: Floats = model(t.x, t.future, t.lengths).double().cpu().numpy()
     return out
-
-
-def point(out: NDArray[Any], output: str) -> NDArray[Any]:
-    """Outputs as expected values: probabilities, rates, or the (standardised) values themselves."""
-    if output == "binary":
-        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(out, -60, 60))))
-    return np.exp(np.minimum(out, LARGEST)) if output == "count" else out
 
 
 def _classical(model: Ancestor, windows: Windows, chosen: Sequence[int]) -> Iterator[Found]:

@@ -1,0 +1,62 @@
+"""The graph of a forecaster: a window, or a whole series with outputs after every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from anaphora.errors import AnaphoraError
+from anaphora.models.forecaster_classical import Ancestor
+from anaphora.tasks.exporting import inputs
+from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
+
+
+class _Ahead(nn.Module):
+    """x ``(batch, time, features)``, the known columns to come where there are any, and lengths where rows differ."""
+
+    def __init__(self, model: nn.Module, horizon: int, known: int, dense: bool):
+        super().__init__()
+        self.model, self.horizon, self.known, self.dense = model, horizon, known, dense
+
+    def forward(self, x: Tensor, *more: Tensor) -> Tensor:
+        rest = list(more)
+        places = x.shape[1] if self.dense else 1
+        future = rest.pop(0) if self.known else x.new_zeros(x.shape[0], places, self.horizon, 0)
+        found: Tensor = self.model(x, future, rest.pop(0) if self.dense else None)
+        return found
+
+
+def forecaster_export(m: Any) -> Export:
+    """Windows of inputs ``(batch, time, features)`` -> outputs ``(batch, places, horizon, targets)``."""
+    if isinstance(m.model_, Ancestor):
+        raise AnaphoraError(
+            f"the preset {m.settings_.model} is not a network; its run folder holds its few matrices."
+        )
+    s, columns = m.settings_, m.columns_
+    dense = not s.window or not s.horizon
+    known, ahead, features = len(columns.known), max(s.horizon, 1), m._features()
+    asked = known and bool(s.horizon)
+
+    def make(batch: int, length: int) -> dict[str, Tensor]:
+        time = length if dense else s.window
+        found = {"x": inputs.numbers((batch, time, features))}
+        if asked:
+            found["future"] = inputs.numbers((batch, time if dense else 1, ahead, known))
+        if dense:
+            found["lengths"] = inputs.lengths(batch, length)
+        return found
+
+    axes = {
+        "x": ("batch", "time" if dense else "", ""),
+        "future": ("batch", "time" if dense else "", "", ""),
+        "lengths": ("batch",),
+    }
+    module = _Ahead(on_cpu(m.model_), ahead, known if asked else 0, dense)
+    facts = {
+        "window": s.window,
+        "horizon": s.horizon,
+        "errors": m._errors().tolist(),
+        "time_field": m._trained_on.get("of", m._trained_on).get("time_field"),
+    }
+    return Export({"model": Graph(module, make, axes, ("outputs",))}, facts)
