@@ -83,7 +83,9 @@ class Learned(nn.Module):
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
         end, maximum = offset + x.shape[-2], self.places
         if scanning():  # whose slices have no size that is known
-            return x + nn.functional.embedding(torch.arange(offset, end), self.weight)
+            return x + nn.functional.embedding(
+                torch.arange(self.first + offset, self.first + end), self.weight
+            )
         if end > maximum:
             raise TooLongError(
                 f"Learned positions end at {maximum}, but the sequence has {end} places: shorten it or train with "

@@ -11,7 +11,7 @@ from anaphora.errors import DataError, SettingsError
 from anaphora.runtime.folder import Array, Exported, Session
 from anaphora.runtime.searching import beam, least_risk, sample
 from anaphora.runtime.states import State, Steps
-from anaphora.search._draws import Filters
+from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import NBest
 from anaphora.search._item import Plan
 from anaphora.settings import build
