@@ -24,11 +24,14 @@ anaphora export runs/reviews --to word2vec -o vectors.bin
     help="; ".join(f"{name}: {one.about}" for name, one in FORMATS.items()) + ".",
 )
 @click.option("-o", "--out", required=True, metavar="PATH", help="The folder or file to write.")
+@click.option("--int8", is_flag=True, help="onnx: weights of eight bits, a quarter of the size.")
 @click.option("--force", is_flag=True, help="Write over what is there.")
 @checkpoint_option
 @json_option
 @trust_option
-def command(run: str, to: str, out: str, force: bool, checkpoint: int | None, as_json: bool) -> None:
+def command(
+    run: str, to: str, out: str, int8: bool, force: bool, checkpoint: int | None, as_json: bool
+) -> None:
     """Write the model of RUN in a format that others read.
 
     A graph of ONNX takes any batch and length and is checked against the model before anything is kept; with it is what
@@ -43,7 +46,7 @@ def command(run: str, to: str, out: str, force: bool, checkpoint: int | None, as
 
     from anaphora.tasks.load import load
 
-    place = load(run, device="cpu", checkpoint=checkpoint).export(out, to=to, force=force)
+    place = load(run, device="cpu", checkpoint=checkpoint).export(out, to=to, force=force, int8=int8)
     if as_json:
         emit({"run": run, "to": to, "path": str(place)})
     else:

@@ -31,7 +31,9 @@ class Format:
 
 FORMATS: dict[str, Format] = {
     "onnx": Format(
-        "anaphora.tasks.exporting.onnx:write", "graphs of a network, and what anaphora.runtime needs"
+        "anaphora.tasks.exporting.onnx:write",
+        "graphs of a network, and what anaphora.runtime needs",
+        ("int8",),
     ),
     "hf": Format("anaphora.tasks.exporting.hf:write", "a Transformer as a folder of `transformers`"),
     "ctranslate2": Format(

@@ -13,6 +13,7 @@ from typing import Any
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
+from anaphora.tasks.exporting.eight_bits import round_weights
 from anaphora.tasks.exporting.forecasting import forecaster_export
 from anaphora.tasks.exporting.graph import Export, require_packages, write_graph
 from anaphora.tasks.exporting.language import language_export
@@ -29,8 +30,9 @@ FORMAT = 2
 MANIFEST = "export.json"
 
 
-def write(m: Any, place: Path) -> None:
-    """A folder with a graph or several, what was learnt besides weights, and ``export.json``, which names them all."""
+def write(m: Any, place: Path, *, int8: bool = False) -> None:
+    """A folder with a graph or several, what was learnt besides weights, and ``export.json``, which names them all. ``int8``:
+    weights of eight bits, in graphs that were compared with the model before."""
     if m.command not in EXPORTS:
         raise AnaphoraError(
             f"a {type(m).__name__} cannot be exported to ONNX; the tasks are {', '.join(EXPORTS)}."
@@ -42,6 +44,8 @@ def write(m: Any, place: Path) -> None:
         folder.mkdir()
         for key, graph in made.graphs.items():
             write_graph(graph, folder / f"{key}.onnx")
+            if int8:
+                round_weights(folder / f"{key}.onnx")
         m._write_learnt(RunFolder(folder))
         manifest = {
             "format": FORMAT,
@@ -49,6 +53,7 @@ def write(m: Any, place: Path) -> None:
             "task": m.command,
             "preset": str(m.settings_.model),
             "graphs": {key: graph.describe() for key, graph in made.graphs.items()},
+            "int8": int8,
             "facts": made.facts,
             "files": {
                 one.name: hashlib.sha256(read_bytes(one)).hexdigest() for one in sorted(folder.iterdir())
