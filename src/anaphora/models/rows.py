@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.kernels.invariant.alone import rows_alone
 from anaphora.models.language import Language, RecurrentBody, TransformerBody
 from anaphora.models.language_window import WindowBody
 from anaphora.models.packed import packed
 from anaphora.models.paged import PagedBody, Pool
+from anaphora.nn.attention import MultiHead
+from anaphora.nn.embedding import Embedding
+from anaphora.nn.packed import PackedLinear
+from anaphora.nn.positions import Alibi, Learned, NoPositions, Rotary, Sinusoidal
+from anaphora.nn.recurrent import Recurrent
+from anaphora.nn.transformer import EncoderLayer, FeedForward, TransformerEncoder
+from anaphora.nn.transformer.layers import Sublayer
 
 CHUNK = 256
 """Symbols of a prompt that are read at a time. States that are summed up in chunks depend on it, so it is the same everywhere."""
@@ -39,6 +48,7 @@ class LanguageRows:
             self.body: Any = PagedBody(body)
         else:
             self.body = body if isinstance(body, RecurrentBody | WindowBody) else _Apart(body)
+        self._mode = nullcontext if _by_row(self.model) else partial(rows_alone, self.device)
 
     @property
     def context(self) -> int | None:
@@ -64,7 +74,7 @@ class LanguageRows:
     @torch.no_grad()
     def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
         """log p of every next symbol ``(rows, symbols)`` after one more ``(rows,)``, and what is carried on."""
-        with rows_alone(self.device):
+        with self._mode():
             y, state = self._stepped(symbols, state)
             return self._log_probs(y), state
 
@@ -87,7 +97,7 @@ class LanguageRows:
         follows each of them, ``(symbols of the row, symbols)``."""
         extend = getattr(self.body, "extend", self._extend)
         together = isinstance(self.body, PagedBody)
-        with rows_alone(self.device) if together else nullcontext():
+        with self._mode() if together else nullcontext():
             found, state = extend(pieces, state)
             return [self._log_probs(y) for y in found] if outputs else [], state
 
@@ -104,6 +114,31 @@ class LanguageRows:
         y = y if model.project is None else model.project(y)
         log_probs: Tensor = model.output(y).float().log_softmax(-1)
         return log_probs
+
+
+_BY_ROW = (
+    *(
+        Language,
+        TransformerBody,
+        RecurrentBody,
+        WindowBody,
+        TransformerEncoder,
+        EncoderLayer,
+        Sublayer,
+        MultiHead,
+    ),
+    *(PackedLinear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.ModuleList, Embedding),
+    *(Sinusoidal, Learned, NoPositions, Rotary, Alibi),
+)
+
+
+def _by_row(module: nn.Module) -> bool:
+    """Whether every part is known to compute each row by itself, so that no function of torch need be replaced: packed
+    weights, norms, sums of two numbers and ReLU do, and recurrences, which are compiled."""
+    if isinstance(module, Recurrent):
+        return module.connections != "highway"
+    known = isinstance(module, _BY_ROW) or (isinstance(module, FeedForward) and module.activation is F.relu)
+    return known and all(map(_by_row, module.children()))
 
 
 class SteppedRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -32,7 +33,8 @@ def routes(server: Server) -> list[BaseRoute]:
         try:
             asked = read_asked(await json_body(request))
             served = server.runs.get(asked.model)
-            work = Completion(engines.of(served), served, asked)
+            engine = await asyncio.to_thread(engines.of, served)  # the first time, weights are packed
+            work = Completion(engine, served, asked)
             if asked.stream:
                 return _Events(work)
             try:

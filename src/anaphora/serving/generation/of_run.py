@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 from anaphora.serving.generation.engine import Engine, Room
 from anaphora.serving.refusals import unusable
 from anaphora.serving.served import Served
@@ -12,9 +14,14 @@ class Engines:
 
     def __init__(self) -> None:
         self._made: dict[Served, Engine] = {}
+        self._lock = Lock()
 
     def of(self, served: Served) -> Engine:
         """The engine of ``served``. Raises a `Refusal` (422) where the run does not continue texts."""
+        with self._lock:
+            return self._engine(served)
+
+    def _engine(self, served: Served) -> Engine:
         if served not in self._made:
             _check(served)
             model, limits = served.estimator, served.limits
