@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 
 import torch
 import triton_on_cpu
 from torch import Tensor
 
+from anaphora.kernels.matrix_scan import check
 from anaphora.kernels.matrix_scan import launch as fused
-from anaphora.nn.linear import matrix_scan
+from anaphora.nn.linear.operator import _plain as plain
 
 # B, T, N, D, E, decays by channel, a state before, type
 CASES = {
@@ -51,10 +53,6 @@ def results(function, given: list[Tensor | None], seed: int) -> list[Tensor]:
     return [y, last, *grads]
 
 
-def plain(r, k, v, log_w, state):
-    return matrix_scan(r, k, v, log_w, state=state)
-
-
 def twice(given: list[Tensor | None]) -> float:
     """How far second derivatives are from those of plain torch."""
     seconds = []
@@ -65,10 +63,27 @@ def twice(given: list[Tensor | None]) -> float:
     return max(float((a - b).norm() / b.norm()) for a, b in zip(*seconds, strict=True))
 
 
+def distrusted() -> float:
+    """With wrong gradients the check warns, and plain torch computes: how far the results are from its."""
+    given, keys = drawn(CASES["one chunk"], 0), fused._keys
+    fused._keys = lambda *x: tuple(1.01 * y for y in keys(*x))
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ours = results(lambda *x: fused.run(*x, plain), given, 0)
+    finally:
+        fused._keys = keys
+    assert len(caught) == 1
+    assert "plain torch computes instead" in str(caught[0].message)
+    check._agrees.clear()
+    return max(float((a - b).detach().norm()) for a, b in zip(ours, results(plain, given, 0), strict=True))
+
+
 def main() -> None:
     triton_on_cpu.filled()
     fused.DEVICES.add("cpu")
-    errors = {}
+    check.SIZES = (1, 70, 1, 16, 16)
+    errors = {"distrusted": {"all": distrusted()}}
     for seed, (name, case) in enumerate(CASES.items()):
         if len(sys.argv) > 1 and sys.argv[1] not in name:
             continue
@@ -83,6 +98,7 @@ def main() -> None:
             what: float((a.detach().double() - b.detach()).norm() / (b.detach().norm() + 1e-30))
             for what, a, b in named
         }
+    assert all(check._agrees.values())
     print(json.dumps(errors))
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
+from anaphora.kernels.matrix_scan.check import agrees
 from anaphora.kernels.matrix_scan.masks import masks
 
 CHUNK = 64  # steps
@@ -21,13 +22,15 @@ LEVELS = CHUNK.bit_length() - 1
 WIDEST = 256  # of a side of a state
 KINDS = (torch.float32, torch.bfloat16, torch.float16)
 DEVICES = {"cuda"}
-# Most of a state's sides in a block, and how a program is compiled: measured by benchmarks/linear_gpu.py
+# How much of a state's sides a program takes, and how it is compiled. Smaller sides are filled up, not given blocks of their
+# own: with blocks of 16 one of the programs read outside its memory on an H200 (Triton 3.6).
 TILES: dict[str, tuple[int, int, dict[str, int]]] = {
     "states": (64, 64, {"num_warps": 4}),
     "outputs": (64, 128, {"num_warps": 4, "num_stages": 1}),
     "values": (64, 128, {"num_warps": 4, "num_stages": 2}),
     "keys": (32, 64, {"num_warps": 4, "num_stages": 2}),
 }
+IN_FLOAT32 = (32, 64, {"num_warps": 4, "num_stages": 1})
 
 
 def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> bool:
@@ -39,6 +42,8 @@ def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None)
         and max(k.shape[3], v.shape[3]) <= WIDEST
         and min(v.shape) > 0
         and k.shape[3] > 0
+        and v[0].numel() // v.shape[3] * max(k.shape[3], v.shape[3])
+        < 1 << 31  # 32 bits count the numbers of a row
         and not torch.compiler.is_compiling()
         and torch._C._get_tracing_state() is None
         and peek_interpreter_stack() is None
@@ -55,10 +60,18 @@ def run(
 
     Factors of products are bfloat16 where v is, else float32 in three pieces of ten bits (Triton's tf32x3: as exact as
     float32 to 1e-6). Sums and states are float32. ``plain`` computes the same from the same arguments by torch's own
-    functions: gradients that are differentiated in turn are its.
+    functions: gradients that are differentiated in turn are its, and so is everything where the programs fail their
+    `check`.
     """
-    found: tuple[Tensor, Tensor] = _MatrixScan.apply(r, k, v, log_w, state, plain)  # type: ignore[no-untyped-call]
-    return found
+
+    def fused(*given: Any) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = _MatrixScan.apply(*given, plain)  # type: ignore[no-untyped-call]
+        return found
+
+    given = (r, k, v, log_w, state)
+    grads = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
+    computed: tuple[Tensor, Tensor] = (fused if agrees(fused, plain, v, log_w, grads) else plain)(*given)
+    return computed
 
 
 class _MatrixScan(torch.autograd.Function):
@@ -109,7 +122,7 @@ def _states(
     B, T, N, D, E = *x.shape, z.shape[3]
     found = x.new_empty(B * N, -(-T // CHUNK), D, E, dtype=_stored(kind))
     last = x.new_empty(B, N, D, E, dtype=torch.float32)
-    bd, be, how = _tile("states", D, E, kind)
+    bd, be, how = _tile("states", kind)
     _programs("states").states[(B * N * -(-D // bd) * -(-E // be),)](
         x, log_w, z, masks(CHUNK, x.device)[0], last if first is None else first.float().contiguous(), found, last, T, N, D, E,
         *_strides(x, log_w, z), CHUNK, LEVELS, bd, be, BY_HEAD=log_w.dim() == 3, REVERSE=reverse, START=first is not None, **how,
@@ -124,7 +137,7 @@ def _outputs(
     chunks = befores.shape[1]
     y = v.new_empty(B, T, N, E)
     scores = befores.new_empty((B * N, chunks, CHUNK, CHUNK) if save else (1,))
-    bd, be, how = _tile("outputs", D, E, v.dtype)
+    bd, be, how = _tile("outputs", v.dtype)
     _programs("by_head" if log_w.dim() == 3 else "forward").outputs[(B * N * chunks * -(-E // be),)](
         r, k, v, log_w, masks(CHUNK, v.device)[0], befores, scores, y, T, N, D, E,
         *_strides(r, k, v, log_w), CHUNK, LEVELS, bd, be, SAVE=save, **how,
@@ -137,7 +150,7 @@ def _values(
 ) -> tuple[Tensor, Tensor]:
     B, T, N, D, E = *k.shape, v.shape[3]
     dv, dscores = v.new_empty(B, T, N, E), torch.empty_like(scores)
-    bd, be, how = _tile("values", D, E, v.dtype)
+    bd, be, how = _tile("values", v.dtype)
     _programs("backward").values[(B * N * afters.shape[1] * -(-E // be),)](
         k, v, log_w, masks(CHUNK, v.device)[0], scores, dy, afters, dv, dscores, T, N, D, E,
         *_strides(k, v, log_w, dy), CHUNK, LEVELS, bd, be, BY_HEAD=log_w.dim() == 3, **how,
@@ -157,7 +170,7 @@ def _keys(
 ) -> tuple[Tensor, Tensor, Tensor]:
     B, T, N, D, E = *k.shape, v.shape[3]
     dr, dk = (x.new_empty(B, T, N, D) for x in (r, k))
-    bd, be, how = _tile("keys", D, E, v.dtype)
+    bd, be, how = _tile("keys", v.dtype)
     blocks = -(-D // bd)
     by_head = log_w.dim() == 3
     dlog_w = log_w.new_empty(B, T, N, blocks, dtype=torch.float32) if by_head else log_w.new_empty(B, T, N, D)
@@ -168,21 +181,16 @@ def _keys(
     return dr, dk, dlog_w.sum(3).to(log_w.dtype) if by_head else dlog_w
 
 
-def _tile(name: str, d: int, e: int, kind: torch.dtype) -> tuple[int, int, dict[str, Any]]:
-    """The block of a state a program takes, and how its products are computed."""
-    most_d, most_e, compiled = TILES[name]
-    if kind != torch.bfloat16:
-        most_d, most_e, compiled = 32, min(most_e, 64), {"num_warps": 4, "num_stages": 1}
-    return _block(d, most_d), _block(e, most_e), {"HALF": kind == torch.bfloat16, **compiled}
+def _tile(name: str, kind: torch.dtype) -> tuple[int, int, dict[str, Any]]:
+    """The block of a state a program takes, and how it is compiled."""
+    half = kind == torch.bfloat16
+    d, e, compiled = TILES[name] if half else IN_FLOAT32
+    return d, e, {"HALF": half, **compiled}
 
 
 def _stored(kind: torch.dtype) -> torch.dtype:
     """Of what is only ever a factor of products: float16 is too narrow for a state."""
     return torch.bfloat16 if kind == torch.bfloat16 else torch.float32
-
-
-def _block(size: int, most: int) -> int:
-    return min(most, max(32, 1 << (size - 1).bit_length()))  # 16 gave wrong addresses on an H200
 
 
 def _rows(x: Tensor) -> Tensor:
