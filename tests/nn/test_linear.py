@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from anaphora.nn import MinGRU, inside, linear
 from anaphora.nn.linear import LinearLayer, matrix_scan
 
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 WIDTH, HEADS = 16, 2
 WINDOW = 6
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from linear_loops import LOOPS
@@ -16,14 +14,7 @@ from anaphora.kernels.toolchain import compiler
 I, H, T = 3, 4, 7
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """No optimisation: these tests compile much and compute little."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
-    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 
 def _made(name: str) -> nn.Recurrent:
@@ -105,7 +96,9 @@ def test_pieces_and_single_steps_equal_the_whole(name: str) -> None:
         compare(a, c, **tolerance)
 
 
-@pytest.mark.parametrize("name", ["MinGRU", "QRNN", "LRU"])
+@pytest.mark.parametrize(
+    "name", [n if n in ("MinGRU", "QRNN", "LRU") else pytest.param(n, marks=pytest.mark.slow) for n in LOOPS]
+)
 def test_gradients_by_differences(name: str) -> None:
     layer = _made(name)
     x, initial = _inputs(layer, 2)

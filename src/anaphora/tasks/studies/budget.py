@@ -7,20 +7,24 @@ learning rate falling to the end of them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from anaphora.errors import SettingsError
 from anaphora.probe.history import history
 from anaphora.tasks.language.estimator import LanguageModel
 from anaphora.tasks.studies.parts import Parts
 from anaphora.tasks.studies.scaling import texts
+from anaphora.training.callbacks import Callback, Moment
 from anaphora.training.progress import Reporter
 
 MODELS = ("rnn", "lstm", "gru", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer")
 SECONDS = 40.0
-"""Training time of each model, evaluations not counted."""
+"""Training time of each model, evaluations not counted; on a CPU the time of this process alone."""
 SETTINGS: dict[str, Any] = {
     "schedule": "cosine",
     "batch_tokens": 2048,
@@ -36,8 +40,8 @@ OWN: dict[str, dict[str, Any]] = {
     "lstm": {"hidden": 256},
     "transformer": {"lr": 2e-3},
 }
-_PACED = (4, 16)
-"""The steps between which the pace is measured; those before compile and warm up."""
+_PACED = (4, 30)
+"""The steps between which the pace is measured; those before compile and warm up. The median counts."""
 _EVALUATIONS = 8
 _LEAST_STEPS = 8
 
@@ -74,6 +78,7 @@ def budget(
             steps = max(_LEAST_STEPS, round(seconds / pace))
             report.say(f"{number} of {len(models)}: {model}, {steps:,} steps of {1000 * pace:.1f} ms")
             every = {"steps": steps, "valid_every": max(1, steps // _EVALUATIONS), "save_every": steps}
+            every |= {} if "warmup" in given else {"warmup": steps // 20}
             trained = parts.trained(
                 model, LanguageModel(**{**chosen[model], **every}), [train], report, valid=[dev]
             )
@@ -96,16 +101,31 @@ def _settings(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": model, **SETTINGS, **OWN.get(model, {}), **given}
 
 
+class Clock(Callback):
+    """Notes the time after every step: of this process alone on a CPU, so that other programs do not count."""
+
+    ticks: ClassVar[list[float]] = []
+
+    def on_step(self, now: Moment) -> None:
+        self.ticks.append(time.process_time() if _on_cpu(now) else time.perf_counter())
+
+
+def _on_cpu(now: Moment) -> bool:
+    return next(now.model.parameters()).device.type == "cpu"
+
+
 def _pace(parts: Parts, model: str, chosen: dict[str, Any], train: Any, dev: Any, report: Reporter) -> float:
-    """Seconds of a step, from the journal of a training of a few steps."""
-    part, (first, last) = f"{model}-pace", _PACED
-    kept = parts.finished(part)
+    """Seconds of a step, from a training of a few steps."""
+    kept = parts.finished(f"{model}-pace")
     if kept is None:
-        short = {"steps": last, "valid_every": last, "save_every": last, "log_every": 1, "warmup": 0}
-        parts.trained(part, LanguageModel(**{**chosen, **short}), train, report, valid=dev)
-        at = {row["step"]: row["seconds"] for row in history(parts[part]).tables["seconds"]}
-        kept = {"pace": max(1e-4, (at[last - 1] - at[first]) / (last - 1 - first))}
-        parts.keep(part, kept)
+        first, last = _PACED
+        short = {"steps": last, "valid_every": last, "save_every": last, "warmup": 0, "callbacks": [Clock]}
+        Clock.ticks.clear()
+        paced = LanguageModel(**{**chosen, **short}).fit(train, valid=dev, reporter=report)
+        if paced.result_.stopped == "interrupted":
+            raise KeyboardInterrupt
+        kept = {"pace": max(1e-4, float(np.median(np.diff(Clock.ticks[first:]))))}
+        parts.keep(f"{model}-pace", kept)
     return float(kept["pace"])
 
 
