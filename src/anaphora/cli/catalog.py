@@ -18,8 +18,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compare": "Compare several runs on the same examples, with intervals and tests.",
     },
     "Ship": {
+        "import": "Make a run folder of a model of transformers.",
         "serve": "Answer requests over HTTP with trained models.",
-        "export": "Write a trained model as ONNX, ARPA, word vectors or JSON.",
+        "export": "Write a trained model as ONNX, for transformers, ARPA and others.",
     },
     "Look inside": {
         "inspect": "Draw what a trained model does with one input.",

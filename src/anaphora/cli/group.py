@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -21,7 +22,9 @@ class House(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"anaphora.cli.commands.{cmd_name}")
+        module = importlib.import_module(
+            f"anaphora.cli.commands.{cmd_name}{'_' if iskeyword(cmd_name) else ''}"
+        )
         command: click.Command = module.command
         command.short_help = COMMANDS[cmd_name]
         return command

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer as Engine
 from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer, sound_text
+from anaphora.data.vocabularies import PATTERNS
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.files.schemas import checked
@@ -149,7 +150,7 @@ def own_tokenizer(
 ) -> Tokenizer:
     """The tokenizer that the setting ``tokenizer`` names or holds; the vocabulary of a function is learnt from ``texts``."""
     if not isinstance(given, Part):
-        return EngineTokenizer(_engine(_file_text(given), given), lowercase, raw)
+        return EngineTokenizer(engine_of(_file_text(given), given), lowercase, raw)
     thing = given.made()
     if isinstance(thing, Tokenizer):
         if thing.raw != raw:
@@ -160,7 +161,7 @@ def own_tokenizer(
     engine = getattr(thing, "backend_tokenizer", thing)  # of a fast tokenizer of transformers
     if isinstance(engine, Engine):
         try:
-            return EngineTokenizer(_engine(engine.to_str(), given), lowercase, raw)
+            return EngineTokenizer(engine_of(engine.to_str(), given), lowercase, raw)
         except Exception as error:
             if isinstance(error, DataError):
                 raise
@@ -185,7 +186,7 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
             pieces, spaced = checked(list[str], found["pieces"]), checked(bool, found["spaced"])
             return CutTokenizer(_cut(given), [*SPELLINGS, *pieces], spaced=spaced, **flags)
         if own == "tokenizers":
-            if not trust and _has_pattern(found["engine"]):
+            if not trust and strange_patterns(found["engine"]):
                 raise DataError(
                     "The tokenizer has patterns of its own, which are run on every text; allow them with trust=True "
                     "(--trust-parts) if you trust the run."
@@ -197,7 +198,7 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
                 ids = checked(tuple[int | None, int | None, int | None, int | None], found["special"])
                 numbering = Numbering(checked(int, found["size"]), ids)
             return EngineTokenizer(
-                _engine(json.dumps(found["engine"]), "tokenizer"), **flags, numbering=numbering
+                engine_of(json.dumps(found["engine"]), "tokenizer"), **flags, numbering=numbering
             )
         reason = f"own = {own!r} is unknown"
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -205,9 +206,21 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
     raise DataError(f"The tokenizer cannot be used ({reason}); restore the file or train again.")
 
 
-def _has_pattern(given: Any) -> bool:
+_KNOWN = frozenset(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+    + digits
+    + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    for digits in (r"\p{N}", r"\p{N}{1,3}")
+)
+"""Patterns of Qwen and Llama 3, which take no longer than a text is long."""
+
+
+def strange_patterns(given: Any) -> bool:
+    """Whether a tokenizer has patterns that are not known."""
+    if isinstance(given, dict) and "Regex" in given:
+        return given["Regex"] not in _KNOWN | PATTERNS
     inside = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
-    return (isinstance(given, dict) and "Regex" in given) or any(map(_has_pattern, inside))
+    return any(map(strange_patterns, inside))
 
 
 def _file_text(path: str) -> str:
@@ -219,7 +232,7 @@ def _file_text(path: str) -> str:
         raise SettingsError([f"tokenizer = {path!r} is not a tokenizer.json ({error})."]) from None
 
 
-def _engine(text: str, name: str) -> Engine:
+def engine_of(text: str, name: str) -> Engine:
     """A copy of its own, so that nothing changes the user's."""
     try:
         return Engine.from_str(text)

@@ -46,6 +46,9 @@ _RAW_STRETCH = (
 )
 _RAW_SPACE = _SPACE.replace("\t-\r", "\t\x0b-\r")
 """White space but the line break."""
+_BREAK, _BEGUN, _LAST, _ONE, _WORD = " ?\n ?", "\n(?=[^\n])", r" \z", "(?m).", "\n| [^ \n]*"
+PATTERNS = frozenset({_SPACE, _STRETCH, _RAW_STRETCH, _RAW_SPACE, _BREAK, _BEGUN, _LAST, _ONE, _WORD})
+"""Every pattern of ours."""
 
 
 def single_spaced(text: str) -> str:
@@ -78,9 +81,9 @@ def normalizer(kind: str, lowercase: bool, raw: bool = False) -> normalizers.Nor
             [
                 normalizers.Prepend(" "),
                 normalizers.Replace(Regex(_RAW_SPACE), " "),
-                normalizers.Replace(Regex(" ?\n ?"), "\n"),
-                normalizers.Replace(Regex("\n(?=[^\n])"), "\n "),
-                normalizers.Replace(Regex(r" \z"), ""),
+                normalizers.Replace(Regex(_BREAK), "\n"),
+                normalizers.Replace(Regex(_BEGUN), "\n "),
+                normalizers.Replace(Regex(_LAST), ""),
                 *folded,
             ]
         )
@@ -94,10 +97,10 @@ def normalizer(kind: str, lowercase: bool, raw: bool = False) -> normalizers.Nor
 
 def _pre_tokenizer(kind: str, raw: bool) -> pre_tokenizers.PreTokenizer:
     if kind == "char":
-        return pre_tokenizers.Split(Regex("(?m)."), "isolated")
+        return pre_tokenizers.Split(Regex(_ONE), "isolated")
     if kind == "word":
         if raw:
-            return pre_tokenizers.Split(Regex("\n| [^ \n]*"), "isolated")
+            return pre_tokenizers.Split(Regex(_WORD), "isolated")
         return pre_tokenizers.Split(" ", "merged_with_next")
     return pre_tokenizers.Split(Regex(_RAW_STRETCH if raw else _STRETCH), "isolated")
 

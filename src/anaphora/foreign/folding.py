@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.data.numbering import NEVER
+from anaphora.data.numbering import NEVER, Numbering
 from anaphora.foreign.hows import NO_BIAS
 from anaphora.foreign.mapping import Architecture, Head
 from anaphora.nn.positions import Sinusoidal
@@ -30,12 +30,13 @@ _LINEAR = {"relu": 0.0, "gelu": 6.0, "gelu-tanh": 6.0, "silu": 18.0}
 @dataclass(frozen=True)
 class Form:
     """Settings and tensors of a model, by our names; ``body``: what the names of its body begin with; ``places``: how many
-    positions it may need."""
+    positions it may need; ``words``: which symbols others have."""
 
     settings: dict[str, Any]
     tensors: dict[str, Tensor]
     body: str
     places: int
+    words: Numbering
 
     def changed(self, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Form:
         return replace(self, settings=self.settings | settings, tensors=self.tensors | tensors)
@@ -64,7 +65,7 @@ def folded(form: Form, architecture: Architecture, head: Head) -> Form:
         form = form.changed({"token_types": 1}, {f"{form.body}types": torch.zeros(1, width)})
     if head.settings.get("output_transform") and not form.settings["output_transform"]:
         form = _with_transform(form)
-    if any(rule.how is NO_BIAS for rule in head.rules) and bool(form.tensors["output.bias"].any()):
+    if any(rule.how is NO_BIAS for rule in head.rules) and form.settings["norm"] == "layer":
         form = _without_bias(form)
     if head.settings.get("pooling") == "first-tanh" and form.settings["pooling"] == "first":
         form = _with_pooler(form)
@@ -157,6 +158,8 @@ def _inward(form: Form) -> Iterator[str]:
 
 def _without_bias(form: Form) -> Form:
     """W (γ∘n + β) + b as W' (n + 1) with W' = W diag(γ) + c 1ᵀ: since Σ n = 0, c only meets the ones."""
+    if not bool(form.words.outward(form.tensors["output.bias"]).any()):
+        return form
     matrix, norm = _output_matrix(form).double(), form.last_norm
     gain, shift = (form.tensors[norm + part].double() for part in ("weight", "bias"))
     width = len(gain)

@@ -100,6 +100,8 @@ class Architecture:
     silent: tuple[str, ...] = ()
     special: tuple[tuple[str, ...], ...] = ((), (), (), ())
     """Spellings of what stands for our <pad>, <unk>, <s> and </s>."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names that some versions write otherwise."""
     derive: Callable[[Values], dict[str, Any]] | None = None
     """Settings that do not follow from one value of the config alone."""
     complete: Callable[[Values], dict[str, Any]] | None = None

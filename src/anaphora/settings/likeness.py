@@ -41,10 +41,10 @@ class LikenessSettings(Settings):
 class PooledSettings(Settings):
     """How states become one vector, and how vectors of numbers are scaled before."""
 
-    pooling: Literal["last", "max", "mean", "attention", "concat"] = Field(
+    pooling: Literal["last", "max", "mean", "attention", "concat", "first"] = Field(
         "max",
         description="How the states of a sequence become one vector: the last state, the largest value of each unit, "
-        "their mean, a mean weighted by attention, or the first three side by side (concat).",
+        "their mean, a mean weighted by attention, the first three side by side (concat), or the state of a <s> put first.",
     )
     scale: Literal["features", "all", "none"] = Field(
         "features",

@@ -443,8 +443,8 @@ class PictureKeywords(TypedDict, total=False):
 class PooledKeywords(TypedDict, total=False):
     """Pooled; a preset may change the defaults."""
 
-    pooling: Literal["last", "max", "mean", "attention", "concat"]
-    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, or the first three side by side (concat). Default: 'max'."""
+    pooling: Literal["last", "max", "mean", "attention", "concat", "first"]
+    """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat), or the state of a <s> put first. Default: 'max'."""
     scale: Literal["features", "all", "none"]
     """Vectors are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature by itself, all with the same numbers, or not at all. Default: 'features'."""
 
@@ -500,6 +500,8 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
     pooling: Literal["last", "max", "mean", "attention", "concat", "first", "first-tanh", "first-relu", "first-gelu"]
     """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that activation (first-tanh is BERT's pooler). Default: 'last'."""
+    two_scores: bool
+    """A score for each of two classes, as models of others have, instead of one for the second. Default: False."""
     kernel: int
     """Widest window of a convolution; windows from 3 symbols up to it are used. Default: 5."""
     word_dropout: float

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
+from anaphora.errors import RunError
+from anaphora.foreign.reading import is_foreign
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import read_config
 from anaphora.tasks.estimator import Estimator
@@ -88,9 +90,21 @@ def load(
 
         m = an.load("runs/reviews", cell=MGU)
 
+    A folder of `transformers` opens as well (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral,
+    Qwen 2), as the task that its class is for; ``anaphora import`` makes a run folder of it.
+
+        m = an.load("all-MiniLM-L6-v2")              # an Embedder
+
     Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such
     checkpoint.
     """
+    if is_foreign(Path(folder)):
+        from anaphora.tasks.importing import open_foreign
+
+        found = open_foreign(Path(folder), device=device, trust=trust)
+        if kind is not None and not isinstance(found, kind):
+            raise RunError(f"{folder}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
+        return found
     if kind is not None:
         return kind.load(folder, device=device, checkpoint=checkpoint, trust=trust, **parts)
     path = Path(folder)

@@ -77,6 +77,7 @@ GPT_NEOX = Architecture(
     needs={"attention_bias": (True,)},
     silent=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq", "embed_out.weight"),
     special=(("<|padding|>", "<pad>"), ("<unk>",), ("<s>",), ("<|endoftext|>", "</s>")),
+    renamed={"lm_head.weight": "embed_out.weight"},
     derive=_derive,
     complete=_complete,
 )

@@ -61,7 +61,7 @@ def build_classifier(
     """The model a preset names, with fresh weights: for a vocabulary of ``symbols``, for vectors of ``features``, or for
     pictures of ``channels`` (``rows`` × ``columns`` matter to vit only); ``outputs`` classes (or one number). For ``begin`` and ``end``
     see `SequenceClassifier`; there is room for the weights of the language models of ``context``."""
-    binary = s.target == "class" and outputs == 2
+    binary = s.target == "class" and outputs == 2 and not s.two_scores
     if channels:
         return _looking(s, (rows, columns), channels, outputs, binary)
     encoder, width = sequence_encoder("classify", s, symbols, features, context)

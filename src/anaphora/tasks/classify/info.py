@@ -104,6 +104,10 @@ class ClassifierSettings(
         "of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that "
         "activation (first-tanh is BERT's pooler).",
     )
+    two_scores: bool = Field(
+        False,
+        description="A score for each of two classes, as models of others have, instead of one for the second.",
+    )
     kernel: int = Field(
         5,
         ge=1,
@@ -283,6 +287,7 @@ _PRESETS = (
             "init",
             "init_as",
             "causal",
+            "two_scores",
         ),
     ),
     Preset(

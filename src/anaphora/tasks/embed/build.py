@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs
+from anaphora.data.symbols import BOS
 from anaphora.models.embedder import SequenceEmbedder
 from anaphora.models.own import OwnScores
 from anaphora.tasks.embed.info import EmbedderSettings
@@ -24,6 +25,15 @@ def build_embedder(s: EmbedderSettings, inputs: TextInputs | VectorInputs) -> nn
     sizes = {"symbols": 0, "features": 0, **inputs.sizes}
     encoder, width = sequence_encoder("embed", s, sizes["symbols"], sizes["features"])
     wide = 3 * width if s.pooling == "concat" and s.model != "bow" else width
+    begin, end = (inputs.begin, inputs.end) if isinstance(inputs, TextInputs) else (None, True)
+    if s.pooling == "first" and isinstance(inputs, TextInputs):
+        begin = BOS
     return SequenceEmbedder(
-        encoder, sequence_pooling(s, width), width=wide, outputs=s.vector_size, dropout=s.dropout
+        encoder,
+        sequence_pooling(s, width),
+        width=wide,
+        outputs=s.vector_size,
+        dropout=s.dropout,
+        begin=begin,
+        end=end,
     )

@@ -23,8 +23,8 @@ from anaphora.data.tokenizers_own import EngineTokenizer
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.foreign.architectures import ARCHITECTURES
 from anaphora.foreign.folding import Form, folded
-from anaphora.foreign.hows import Sizes
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
+from anaphora.foreign.sizes import sizes_of
 from anaphora.foreign.tokens import tokenizer_json
 from anaphora.tasks.parts import ENDS
 from anaphora.training.weights import snapshot
@@ -64,23 +64,6 @@ def write(m: Any, place: Path) -> None:
             _json(folder / "generation_config.json", _generation(m, words))
 
 
-def sizes_of(s: Mapping[str, Any], words: Numbering) -> Sizes:
-    """What the tensors of a model with these settings are cut by."""
-    each = s["hidden"] // s["heads"]
-    shared = s["kv_heads"] or s["heads"]
-    return Sizes(
-        {
-            "hidden": s["hidden"],
-            "heads": s["heads"],
-            "kv_heads": shared,
-            "kv_width": each * shared,
-            "feedforward": s["feedforward"],
-            "rotated": int(s["rotary_share"] * each),
-        },
-        words,
-    )
-
-
 def numbering_of(tokenizer: Tokenizer) -> Numbering:
     """How the symbols are numbered in the folder: as they came, or as here."""
     if isinstance(tokenizer, EngineTokenizer) and any(i is not None for i in tokenizer.numbering.special):
@@ -107,7 +90,7 @@ def _form(m: Any) -> Form:
     s["output_transform"] = s.get("output_transform", False)
     if m.command == "classify":
         tensors |= _classes(m, tensors)
-    return Form(s, tensors, body, s["max_positions"] or places)
+    return Form(s, tensors, body, s["max_positions"] or places, numbering_of(_tokenizer(m)))
 
 
 def _classes(m: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -130,7 +113,9 @@ def _chosen(m: Any, form: Form) -> tuple[Architecture, str, Form]:
     """The first architecture that has this form, or an `AnaphoraError` with what is in the way of the nearest."""
     _check_inputs(m)
     nearest: list[str] | None = None
-    for architecture in ARCHITECTURES.values():
+    fitting: list[tuple[Architecture, str, Form]] = []
+    hint = getattr(m, "_foreign", "")
+    for architecture in sorted(ARCHITECTURES.values(), key=lambda one: one.model_type != hint):
         for name, head in architecture.heads.items():
             if head.task != m.command or head.settings["model"] != m.settings_.model:
                 continue
@@ -145,12 +130,19 @@ def _chosen(m: Any, form: Form) -> tuple[Architecture, str, Form]:
             except UnmappedError as error:
                 problems += str(error).split("; ")
             if not problems:
-                return architecture, name, found
-            if nearest is None or len(problems) < len(nearest):
+                fitting.append((architecture, name, found))
+            elif nearest is None or len(problems) < len(nearest):
                 nearest = problems
+    if fitting:  # one that has the very form, where there is one: what came from others goes back as it came
+        return next((one for one in fitting if _unchanged(form, one[2])), fitting[0])
     raise AnaphoraError(
         f"no architecture of `transformers` has {'; '.join(nearest or [])}: train with these settings, or export to onnx."
     )
+
+
+def _unchanged(before: Form, after: Form) -> bool:
+    apart = {key for key, value in after.settings.items() if before.settings[key] != value}
+    return apart <= {"max_positions"}
 
 
 def _check_inputs(m: Any) -> None:

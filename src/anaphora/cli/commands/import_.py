@@ -1,0 +1,45 @@
+"""``anaphora import``: a run folder of a model of others."""
+
+from __future__ import annotations
+
+import click
+
+from anaphora.cli.group import Order
+from anaphora.cli.options import json_option, trust_option
+
+EXAMPLES = """
+anaphora import all-MiniLM-L6-v2 -o runs/minilm
+anaphora import path/to/gpt2 -o runs/gpt2
+"""
+
+
+@click.command("import", cls=Order, examples=EXAMPLES)
+@click.argument("path", metavar="PATH")
+@click.option("-o", "--out", required=True, metavar="RUN", help="The run folder to write.")
+@click.option("--force", is_flag=True, help="Write over a run that is there.")
+@json_option
+@trust_option
+def command(path: str, out: str, force: bool, as_json: bool) -> None:
+    """Make a run folder of the model in PATH, a folder of `transformers`.
+
+    Then `predict`, `sample`, `score`, `inspect`, `serve` and `export` work on it. Nothing in PATH is executed.
+    """
+    from pathlib import Path
+
+    from anaphora.cli.output import emit, say
+    from anaphora.errors import RunError
+    from anaphora.foreign.reading import is_foreign
+
+    if not is_foreign(Path(path)):
+        raise RunError(
+            f"{path} is not a folder of `transformers`: it has no config.json that names a model_type."
+        )
+
+    from anaphora.tasks.load import load
+
+    m = load(path, device="cpu")
+    m.save(out, force=force)
+    if as_json:
+        emit({"path": path, "run": out, "task": m.command, "parameters": m._parameters()})
+    else:
+        say(f"Made {out}, a {type(m).__name__} with {m._parameters():,} parameters.")

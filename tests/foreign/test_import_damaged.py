@@ -1,0 +1,158 @@
+"""Folders that are not what they say: one sentence, and nothing in them is executed. Needs no package of others."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from foreign_tiny import TEXTS, classifier
+from safetensors.torch import load_file, save_file
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.errors import AnaphoraError, RunError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "whole"
+    classifier(norm_first=False, embedding_norm=True, pooling="first-tanh").export(folder, to="hf")
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for one in whole.iterdir():
+        (copy / one.name).write_bytes(one.read_bytes())
+    return copy
+
+
+def test_what_was_exported_is_imported_with_equal_scores(whole: Path, tmp_path: Path) -> None:
+    m = classifier(norm_first=False, embedding_norm=True, pooling="first-tanh")
+    again = an.load(whole, an.Classifier, device="cpu")
+    assert again.predict(TEXTS) == m.predict(TEXTS)
+    ours, theirs = (torch.tensor(one._outputs(one._encode(TEXTS))) for one in (m, again))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+    again.export(tmp_path / "back", to="hf")
+    first, second = (load_file(one / "model.safetensors") for one in (whole, tmp_path / "back"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def tensors(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        found = load_file(folder / "model.safetensors")
+        change(found)
+        save_file(found, folder / "model.safetensors")
+
+    return damage
+
+
+def config(**values: Any) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        found = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(found | values))
+
+    return damage
+
+
+def oversized(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}" * 50)
+
+
+class Payload:
+    ran: list[str] = []  # noqa: RUF012
+
+    def __reduce__(self) -> Any:
+        return (Payload.ran.append, ("executed",))
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"bert.embeddings": Payload()}, folder / "pytorch_model.bin")
+    Payload.ran.clear()
+
+
+def plain_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
+    Payload.ran.clear()
+
+
+def bomb(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("archive/data.pkl", b"\0" * 30_000_000)
+
+
+def outside(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+    index = {"weight_map": {"a": "../elsewhere.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def costly_pattern(folder: Path) -> None:
+    found = json.loads((folder / "tokenizer.json").read_text())
+    found["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": {"Regex": "(a+)+$"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(found))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "missing tensor": (tensors(lambda t: t.pop("classifier.bias")), "lacks classifier.bias"),
+    "wrong shape": (
+        tensors(lambda t: t.update({"classifier.bias": torch.zeros(7)})),
+        r"classifier.bias \(7\) instead of \(3\)",
+    ),
+    "extra tensor": (tensors(lambda t: t.update({"lora.A": torch.zeros(2)})), "no counterpart here, lora.A"),
+    "not finite": (tensors(lambda t: t["classifier.bias"].fill_(torch.nan)), "not finite"),
+    "unknown type": (config(model_type="bertt"), "'bertt', which is not read"),
+    "unknown class": (
+        config(architectures=["BertForNextSentencePrediction"]),
+        "BertForNextSentencePrediction, which",
+    ),
+    "unknown value": (config(hidden_act="sine"), "hidden_act = 'sine'"),
+    "unknown positions": (
+        config(position_embedding_type="relative_key"),
+        "position_embedding_type = 'relative_key'",
+    ),
+    "no sizes": (config(hidden_size=None), "is not complete|cannot be used|must be"),
+    "oversized header": (oversized, "its header would have"),
+    "cut off": (lambda f: (f / "model.safetensors").write_bytes(b"\x08"), "its header would have"),
+    "pickled payload": (pickled, "holds more than tensors"),
+    "plain pickle": (plain_pickle, "holds more than tensors|cannot be read"),
+    "zip bomb": (bomb, "unpacks to more than it holds"),
+    "outside": (outside, "files outside the folder"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no weights"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json"),
+    "costly pattern": (costly_pattern, "patterns of its own"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_folder_is_refused_in_one_sentence(name: str, folder: Path, tmp_path: Path) -> None:
+    damage, sentence = DAMAGES[name]
+    damage(folder)
+    with pytest.raises(AnaphoraError, match=sentence) as caught:
+        an.load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+    assert not Payload.ran
+
+
+def test_the_command_says_what_is_no_such_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["import", str(tmp_path), "-o", str(tmp_path / "run")]) == 2
+    assert "is not a folder of `transformers`" in capsys.readouterr().err
+    with pytest.raises(RunError, match="no config"):
+        an.load(tmp_path)
