@@ -24,7 +24,7 @@ export interface Option {
 export interface View {
   name: string;
   title: string;
-  of: 'probe' | 'history' | 'vectors';
+  of: 'probe' | 'history' | 'vectors' | 'compare';
   reading: string;
   caution: string;
   options: Option[];
@@ -76,10 +76,28 @@ export interface Absent {
   error: string;
 }
 
+export interface Estimate {
+  value: number;
+  low: number;
+  high: number;
+  p?: number;
+}
+
+/** Runs on the same examples; `rows` are what `anaphora compare` prints, `measures` the numbers behind them. */
+export interface Comparison {
+  heading: string;
+  names: string[];
+  rows: string[][];
+  measures: { name: string; more_is_better: boolean; estimates: Estimate[]; differences: (Estimate | null)[] }[];
+  disagreements: { number: number; input: string; reference: string; outputs: string[] }[];
+  notes: string[];
+}
+
 export interface Drawn {
   view: string;
   pictures: (Picture | Absent)[];
   missing: Record<string, string>;
+  comparison?: Comparison;
 }
 
 export type Colours = Record<string, string>;

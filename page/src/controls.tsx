@@ -6,6 +6,7 @@ const GROUPS: [string, View['of']][] = [
   ['Training', 'history'],
   ['One input', 'probe'],
   ['Symbols', 'vectors'],
+  ['Runs', 'compare'],
 ];
 
 export function Controls({ views, missing }: { views: View[]; missing: Record<string, string> }) {

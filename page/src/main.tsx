@@ -2,6 +2,7 @@
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type About, type Drawn, Gone, type Run, type View, get, useToken, watch } from './api';
+import { Compared } from './compare';
 import { Controls } from './controls';
 import { Drawing } from './picture';
 import { Sidebar } from './sidebar';
@@ -63,6 +64,11 @@ function Page() {
       setProblem(runs.length ? 'Choose a run at the left.' : '');
       return;
     }
+    if (view.of === 'compare' && at.runs.length < 2) {
+      setDrawn(null);
+      setProblem('Choose two or more runs of one task at the left.');
+      return;
+    }
     if (view.of === 'probe' && !at.text.trim()) {
       setDrawn(null);
       setProblem(view.typed ? 'Type a text to look at.' : 'Name a dev example to look at, such as #1.');
@@ -70,7 +76,7 @@ function Page() {
     }
     const stop = new AbortController();
     setBusy(true);
-    get<Drawn>(`/api/picture?${asked}`, stop.signal)
+    get<Drawn>(`/api/${view.of === 'compare' ? 'compare' : 'picture'}?${asked}`, stop.signal)
       .then((found) => {
         setDrawn(found);
         setProblem('');
@@ -132,6 +138,7 @@ function Page() {
             {problem}
           </p>
         )}
+        {view && drawn?.view === at.view && drawn.comparison && <Compared found={drawn.comparison} view={view} />}
         {colours &&
           drawn?.view === at.view &&
           drawn.pictures.map((picture, i) =>

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
+from anaphora.studio import comparing
 from anaphora.studio.guard import Guard
 from anaphora.studio.pictures import Pictures, all_views, read_wanted
 from anaphora.studio.runs import Runs, Stamp
@@ -53,6 +54,8 @@ class Studio:
         self.pictures = Pictures()
         self._drawing = Worker("pictures", LONGEST_WORK, self._forget)
         self._listing = Worker("runs", LONGEST_WORK)
+        self.comparisons = comparing.Comparisons()
+        self._comparing = Worker("comparisons", comparing.LONGEST_WORK, self._forget_comparisons)
         self._waiting = 0
         self._watching = 0
 
@@ -65,6 +68,7 @@ class Studio:
             Route("/api/runs", self.list_runs),
             Route("/api/views", self.list_views),
             Route("/api/picture", self.picture),
+            Route("/api/compare", self.compare),
             Route("/api/save", self.save),
             Route("/api/watch", self.watch),
         ]
@@ -81,7 +85,7 @@ class Studio:
         return await self._work(self.runs.list, self._listing)
 
     async def list_views(self, request: Request) -> Response:
-        return JSONResponse(all_views())
+        return JSONResponse([*all_views(), comparing.VIEW])
 
     async def picture(self, request: Request) -> Response:
         query = request.query_params
@@ -91,6 +95,13 @@ class Studio:
             lambda: self.pictures.draw(
                 read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
             )
+        )
+
+    async def compare(self, request: Request) -> Response:
+        query = request.query_params
+        keys, plain = query.getlist("run"), dict(query)
+        return await self._work(
+            lambda: self.comparisons.of([self.runs.get(key) for key in keys[:9]], plain), self._comparing
         )
 
     async def save(self, request: Request) -> Response:
@@ -156,6 +167,9 @@ class Studio:
     def _forget(self) -> None:
         """A thread whose time ran out may still change these pictures, so that others are made from now on."""
         self.pictures = Pictures()
+
+    def _forget_comparisons(self) -> None:
+        self.comparisons = comparing.Comparisons()
 
     async def _work(self, job: Callable[[], Any], worker: Worker | None = None) -> Response:
         """Do ``job`` in the one worker; refuse when too many wait, and answer mistakes with their sentence."""

@@ -48,15 +48,16 @@ def read_wanted(name: str, runs: Sequence[Run], query: Mapping[str, str]) -> Wan
         raise DataError(f"the text is longer than {LONGEST_TEXT:,} characters; use a shorter one.")
     if chosen.of == "probe" and not text.strip():
         raise DataError("type a text to look at, or the number of a dev example, such as #1.")
-    options = _values(query, "o.", [option["name"] for option in view_options(chosen)])
-    search = _values(query, "p.", ["beam"])
+    options = option_values(query, "o.", [option["name"] for option in view_options(chosen)])
+    search = option_values(query, "p.", ["beam"])
     for key, value in search:
         if key == "beam" and not (isinstance(value, int) and 1 <= value <= 100):
             raise DataError("beam must be a whole number from 1 to 100.")
     return Wanted(chosen, tuple(runs), text, target, options, search)
 
 
-def _values(query: Mapping[str, str], prefix: str, known: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+def option_values(query: Mapping[str, str], prefix: str, known: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    """What the page gave for the options that are ``known``, by name; an error for another one."""
     found = []
     for key, text in query.items():
         if not key.startswith(prefix):

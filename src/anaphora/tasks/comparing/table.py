@@ -13,8 +13,16 @@ LONGEST = 100
 """Characters of an example that are shown."""
 
 
-def written(comparison: Comparison) -> str:
-    """The table, the notes and the examples."""
+def heading(comparison: Comparison) -> str:
+    """What was measured, and what the intervals and the differences are."""
+    return (
+        f"{comparison.examples} examples of {comparison.data}; intervals hold {100 * comparison.level:g} % of "
+        f"{comparison.samples} bootstrap samples; differences are from the first run, with a paired test"
+    )
+
+
+def table_rows(comparison: Comparison) -> list[list[str]]:
+    """The table: names of the runs first, then settings in which they differ, sizes, speeds and measures."""
     runs = comparison.runs
     rows = [["", *(run.name for run in runs)]]
     rows += [[key, *map(_value, values)] for key, values in comparison.settings.items()]
@@ -28,11 +36,13 @@ def written(comparison: Comparison) -> str:
         rows.append([f"{measure.name} {better}", *map(_estimate, measure.estimates)])
         if any(measure.differences):
             rows.append(["  difference", *map(_difference, measure.differences)])
-    head = (
-        f"{comparison.examples} examples of {comparison.data}; intervals hold {100 * comparison.level:g} % of "
-        f"{comparison.samples} bootstrap samples; differences are from the first run, with a paired test"
-    )
-    parts = [head, _aligned(rows)]
+    return rows
+
+
+def written(comparison: Comparison) -> str:
+    """The table, the notes and the examples."""
+    runs = comparison.runs
+    parts = [heading(comparison), _aligned(table_rows(comparison))]
     parts += [f"note: {note}." for note in comparison.notes]
     if comparison.disagreements:
         parts.append("The runs disagree most on:")
