@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from typing import Any
 
 import torch
 import triton_on_cpu
@@ -60,30 +61,49 @@ def twice(given: list[Tensor | None]) -> float:
         leaves = [None if x is None else x.detach().requires_grad_() for x in given]
         first = torch.autograd.grad(function(*leaves)[0].square().sum(), leaves[:2], create_graph=True)
         seconds.append(torch.autograd.grad(sum(x.square().sum() for x in first), leaves[:4]))
-    return max(float((a - b).norm() / b.norm()) for a, b in zip(*seconds, strict=True))
+    return sum(float((a - b).norm() / b.norm()) for a, b in zip(*seconds, strict=True))
 
 
-def distrusted() -> float:
-    """With wrong gradients the check warns, and plain torch computes: how far the results are from its."""
+def off_by_a_percent(keys: Any) -> Any:
+    return lambda *x: tuple(1.01 * y for y in keys(*x))
+
+
+def not_a_number(keys: Any) -> Any:
+    return lambda *x: tuple(y * torch.nan for y in keys(*x))
+
+
+def not_compiled(keys: Any) -> Any:
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("no C compiler")
+
+    return refuse
+
+
+def distrusted(broken: Any) -> float:
+    """With broken kernels the check warns, and plain torch computes: how far the results are from its."""
     given, keys = drawn(CASES["one chunk"], 0), fused._keys
-    fused._keys = lambda *x: tuple(1.01 * y for y in keys(*x))
+    fused._keys = broken(keys)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             ours = results(lambda *x: fused.run(*x, plain), given, 0)
     finally:
         fused._keys = keys
+        check._agrees.clear()
     assert len(caught) == 1
     assert "plain torch computes instead" in str(caught[0].message)
-    check._agrees.clear()
-    return max(float((a - b).detach().norm()) for a, b in zip(ours, results(plain, given, 0), strict=True))
+    theirs = results(plain, given, 0)
+    return sum(float((a - b).detach().norm()) for a, b in zip(ours, theirs, strict=True))
 
 
 def main() -> None:
     triton_on_cpu.filled()
     fused.DEVICES.add("cpu")
     check.SIZES = (1, 70, 1, 16, 16)
-    errors = {"distrusted": {"all": distrusted()}}
+    errors = {
+        broken.__name__: {"all": distrusted(broken)}
+        for broken in (off_by_a_percent, not_a_number, not_compiled)
+    }
     for seed, (name, case) in enumerate(CASES.items()):
         if len(sys.argv) > 1 and sys.argv[1] not in name:
             continue
