@@ -31,7 +31,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_request_gets_the_same_bytes_alone_and_among_fifty_others(start, kind):
-    """Each of three requests, alone and among others of mixed lengths with the same and with other options."""
+    """S11: each of three requests, alone and among others of mixed lengths with the same and with other options."""
     ask = start(kind, max_wait_ms=20.0).client
     inputs = KINDS[kind].inputs(53)
     bodies = [
@@ -77,6 +77,7 @@ def test_requests_share_calls_as_far_as_they_may(start, monkeypatch, sharing, ca
 
 
 def test_a_run_whose_answers_depend_on_their_batch_is_computed_request_by_request(folder_of):
+    """S11: what was tried decides."""
     model = an.load(folder_of("classify"))
 
     def leaky(inputs):
@@ -177,6 +178,7 @@ def held(started, monkeypatch):
 
 
 def test_too_many_requests_get_429_and_the_others_their_answers(start, monkeypatch):
+    """S6: a bounded queue."""
     one = start("classify", queue=3, max_wait_ms=0.0)
     gate, _ = held(one, monkeypatch)
 
@@ -207,6 +209,7 @@ def test_an_answer_that_takes_too_long_is_504(start, monkeypatch):
 
 
 def test_what_a_client_that_left_asked_for_is_not_computed(start, monkeypatch):
+    """S6: its place in the queue is free again."""
     one = start("classify", max_wait_ms=0.0)
     gate, seen = held(one, monkeypatch)
 
@@ -258,6 +261,7 @@ def test_a_model_that_fails_does_not_end_the_server(start, monkeypatch, capsys):
 
 
 def test_while_draining_new_requests_are_refused_and_accepted_ones_finish(start, monkeypatch):
+    """S12: in order."""
     one = start("classify", max_wait_ms=0.0)
     gate, _ = held(one, monkeypatch)
 

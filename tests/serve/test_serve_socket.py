@@ -147,7 +147,7 @@ def test_many_connections_at_once(one, count):
 
 
 def test_sigterm_under_load_loses_no_accepted_request(folder_of):
-    """What was sent before the signal is answered, with a result or (where it was not read yet) with 503; never a closed connection."""
+    """S12: what was sent before the signal is answered, with a result or (where it was not read yet) with 503; never a closed connection."""
     started = Process(str(folder_of("translate")), "--device", "cpu")
     body = json.dumps({"inputs": ["a b c a b c"] * 8, "beam": 8})
     outcomes: list[tuple[float, object]] = []
@@ -186,6 +186,7 @@ def test_sigterm_under_load_loses_no_accepted_request(folder_of):
 
 
 def test_a_killed_worker_is_replaced_and_the_rest_goes_on(folder_of):
+    """S12: kill -9 of one of two."""
     started = Process(str(folder_of("classify")), "--device", "cpu", "--workers", "2")
     try:
         wanted = [started.ask()[1] for _ in range(10)][-1]
