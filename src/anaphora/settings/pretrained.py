@@ -12,7 +12,7 @@ from anaphora.settings.base import Settings
 class PretrainedSettings(Settings):
     init: str = Field(
         "",
-        description="Run folder of a language model whose symbols, sizes and weights the model begins with "
+        description="Run folder of a language model, or folder of a model of transformers, whose symbols, sizes and weights the model begins with "
         "(Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo).",
     )
     init_as: Literal["auto", "weights", "vectors"] = Field(

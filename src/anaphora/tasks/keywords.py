@@ -313,7 +313,7 @@ class PretrainedKeywords(TypedDict, total=False):
     """Pretrained; a preset may change the defaults."""
 
     init: str
-    """Run folder of a language model whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
+    """Run folder of a language model, or folder of a model of transformers, whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
     init_as: Literal["auto", "weights", "vectors"]
     """What becomes of the language models that init names. weights: the model begins with those of one and changes them; vectors: they stay as they are, and every symbol gets, beside a vector of its own, a learned mixture of all their layers (ELMo); auto: weights of one, vectors of several. Default: 'auto'."""
     embeddings: str
@@ -500,6 +500,8 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, 
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
     pooling: Literal["last", "max", "mean", "attention", "concat", "first", "first-tanh", "first-relu", "first-gelu"]
     """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that activation (first-tanh is BERT's pooler). Default: 'last'."""
+    freeze: bool
+    """Keep the weights of the encoder that init names as they are, and train only what is above it. Default: False."""
     two_scores: bool
     """A score for each of two classes, as models of others have, instead of one for the second. Default: False."""
     kernel: int

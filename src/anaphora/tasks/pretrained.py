@@ -10,19 +10,28 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora.data.contexts import Context
+from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError, SettingsError
+from anaphora.foreign.reading import is_foreign
 from anaphora.models.embeddings.pretrained import pretrained
 from anaphora.models.pretrained.contextual import ContextReader
 from anaphora.nn.embedding import Embedding
-from anaphora.settings import NetworkSettings, PretrainedSettings, RecurrentSettings, TransformerSettings
+from anaphora.settings import (
+    NetworkSettings,
+    PretrainedSettings,
+    RecurrentSettings,
+    TransformerSettings,
+    VariantSettings,
+)
 from anaphora.settings.base import written
+from anaphora.settings.own import trusting
 from anaphora.tasks.config import read_config
 from anaphora.tasks.load import load
 from anaphora.tasks.parts import make_recurrent
@@ -34,7 +43,7 @@ TEXT = ("tokens", "vocab_size", "lowercase")
 """Settings that the words of every donor decide."""
 SIZES = ("hidden", "layers")
 OF_RECURRENT = ("embedding", *RecurrentSettings.model_fields)
-OF_TRANSFORMER = tuple(TransformerSettings.model_fields)
+OF_TRANSFORMER = (*TransformerSettings.model_fields, *VariantSettings.model_fields)
 
 
 def context_reader(one: Context, words: int) -> ContextReader:
@@ -117,8 +126,41 @@ class Donors:
         }
 
 
+class Reader(NamedTuple):
+    """A model of others that reads both sides, as a donor: what a language model has of the same names."""
+
+    settings_: Any
+    tokenizer_: Tokenizer
+    model_: Any
+    begin: int = BOS
+
+
+class _Body(NamedTuple):
+    body: nn.Module
+
+
+def _foreign(path: Path) -> Any:
+    """A model of `transformers` in ``path``: a language model, or the encoder of a classifier or embedder."""
+    found: Any = load(path, device="cpu", trust=trusting())
+    if found.command == "language":
+        return found
+    settings = found.settings_.model_copy(update={"model": "masked"})
+    return Reader(settings, found.inputs_.tokenizer, _Body(found.model_.encoder))
+
+
+def is_public(donor: Any) -> bool:
+    """Whether a donor came from others."""
+    return isinstance(donor, Reader) or hasattr(donor, "_foreign")
+
+
 def _language_model(path: Path, only: tuple[str, ...]) -> Any:
     """The language model in ``path``, which must be one of the presets ``only``."""
+    if is_foreign(path):
+        if "masked" not in only:
+            raise RunError(
+                f"{path} is a Transformer, which gives weights, not vectors; set init_as = 'weights'."
+            )
+        return _foreign(path)
     config = read_config(path)
     if config.task.command != "language":
         raise RunError(
@@ -169,7 +211,8 @@ def adopt(
     own, path = donors.models[0].settings_, donors.paths[0]
     sizes = SIZES + (OF_RECURRENT if own.model in RECURRENT else OF_TRANSFORMER)
     taken = TEXT if donors.vectors else TEXT + sizes
-    if not donors.vectors and own.model not in RECURRENT and own.positions == "learned":
+    learned = own.model not in RECURRENT and own.positions == "learned"
+    if not donors.vectors and learned and not own.max_positions:
         raise SettingsError(
             [
                 f"{path}, which init names, learned {own.context} positions and knows no others; train it with "

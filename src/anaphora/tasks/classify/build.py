@@ -16,6 +16,7 @@ from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import SettingsError
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
@@ -30,6 +31,7 @@ from anaphora.nn.transformer import TransformerEncoder
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.parts import (
+    ENDS,
     encoder_layer,
     make_positions,
 )
@@ -39,10 +41,14 @@ from anaphora.tasks.pretrained import (
     adopt,
     body_weights,
     check_room,
+    is_public,
     rested_weights,
     vector_weights,
 )
 from anaphora.tasks.reading import sequence_encoder, sequence_pooling
+
+_LONGEST = 256
+"""Symbols of a text that a model of others reads, unless max_tokens says otherwise."""
 
 
 def build_classifier(
@@ -65,6 +71,8 @@ def build_classifier(
     if channels:
         return _looking(s, (rows, columns), channels, outputs, binary)
     encoder, width = sequence_encoder("classify", s, symbols, features, context)
+    if s.freeze:
+        encoder.requires_grad_(False)
     return SequenceClassifier(
         encoder,
         sequence_pooling(s, width),
@@ -145,6 +153,8 @@ def begin_with(
     A text is read as the language model read its lines: after its ``begin`` (that of a reader of vectors is its own
     affair), and without the </s> that it had to predict and never read.
     """
+    if not donors.vectors and is_public(donors.models[0]):
+        return _begin_with_public(task, given, donors)
     _warn_of_other_texts(donors)
     if donors.vectors:
         chosen = adopt(task, given, donors, preset=s.model, more={})
@@ -161,6 +171,30 @@ def begin_with(
         BOS if kind == "masked" else donors.models[0].begin
     )  # masked windows of running text begin with <s> too
     return chosen, TextInputs(donors.tokenizer, begin=begin, end=False)
+
+
+def _begin_with_public(
+    task: TaskInfo, given: Mapping[str, Any], donors: Donors
+) -> tuple[ClassifierSettings, TextInputs]:
+    """The same for a model of others: texts stand between its own beginning and end, and what has been learned from much
+    text is changed in small steps."""
+    own = donors.models[0].settings_
+    causal = own.model == "transformer"
+    longest = own.max_positions - ENDS if own.max_positions else 0
+    usual: dict[str, Any] = {
+        "pooling": "last" if causal else getattr(own, "pooling", "first"),
+        "lr": 1e-3 if given.get("freeze") else 5e-5,
+        "max_tokens": min(longest or _LONGEST, _LONGEST),
+    }
+    if longest and given.get("max_tokens", 0) > longest:
+        raise SettingsError(
+            [
+                f"max_tokens = {given['max_tokens']} is more than the {longest} symbols that {donors.paths[0]} can read; lower it."
+            ]
+        )
+    more = {"causal": causal} | {key: value for key, value in usual.items() if key not in given}
+    chosen = adopt(task, given, donors, preset="transformer", more=more)
+    return chosen, TextInputs(donors.tokenizer, begin=donors.models[0].begin)
 
 
 def first_weights(

@@ -104,6 +104,10 @@ class ClassifierSettings(
         "of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that "
         "activation (first-tanh is BERT's pooler).",
     )
+    freeze: bool = Field(
+        False,
+        description="Keep the weights of the encoder that init names as they are, and train only what is above it.",
+    )
     two_scores: bool = Field(
         False,
         description="A score for each of two classes, as models of others have, instead of one for the second.",
@@ -144,6 +148,10 @@ class ClassifierSettings(
 
     @model_validator(mode="after")
     def _fits_together(self) -> ClassifierSettings:
+        if self.freeze and self.donates != "weights":
+            raise ValueError(
+                "freeze = true keeps the weights that init gives: set init to the model they come from"
+            )
         if self.scan == "picture" and self.model not in PICTURES:
             raise ValueError(
                 f"scan = 'picture' is for {', '.join(PICTURES)}; {self.model} reads sequences: 'rows' or 'pixels'"
@@ -185,7 +193,7 @@ _READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "features", "
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),
-    *(FrameSettings, "pooling", "init", "init_as"),
+    *(FrameSettings, "pooling", "init", "init_as", "freeze"),
 )
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
@@ -288,6 +296,7 @@ _PRESETS = (
             "init_as",
             "causal",
             "two_scores",
+            "freeze",
         ),
     ),
     Preset(
