@@ -107,7 +107,7 @@ def _symbols(most: int, *shape: int) -> Tensor:
 
 
 def _language(m: Any) -> Call:
-    most, module = m.tokenizer_.size, on_cpu(m.model_)
+    most, module = m.tokenizer_.size, on_cpu(m.model_, nodes=False)
     if m.settings_.model == "masked":
         return Call(
             module, lambda b, t: (_symbols(most, b, t), _lengths(b, t)), (("batch", "time"), ("batch",))
@@ -120,7 +120,7 @@ def _reader(m: Any) -> Call:
         raise AnaphoraError(
             f"the preset {m.settings_.model} has no sequence of symbols or vectors; export it to onnx."
         )
-    sizes, module = m.inputs_.sizes, on_cpu(m.model_)
+    sizes, module = m.inputs_.sizes, on_cpu(m.model_, nodes=False)
     if isinstance(m.inputs_, TextInputs):
         return Call(
             module,
@@ -147,7 +147,9 @@ def _tagger(m: Any) -> Call:
         return words, _lengths(b, t)
 
     return Call(
-        on_cpu(m.model_), make, (("batch", "time") if letters is None else ("batch", "time", ""), ("batch",))
+        on_cpu(m.model_, nodes=False),
+        make,
+        (("batch", "time") if letters is None else ("batch", "time", ""), ("batch",)),
     )
 
 
@@ -157,7 +159,9 @@ def _translator(m: Any) -> Call:
     def make(b: int, t: int) -> tuple[Tensor, ...]:
         return _symbols(source, b, t), _lengths(b, t), _symbols(target, b, t + 3)
 
-    return Call(on_cpu(m.model_), make, (("batch", "time"), ("batch",), ("batch", "target_time")))
+    return Call(
+        on_cpu(m.model_, nodes=False), make, (("batch", "time"), ("batch",), ("batch", "target_time"))
+    )
 
 
 _CALLS: dict[str, Callable[[Any], Call]] = {

@@ -178,8 +178,12 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def on_cpu(module: Any) -> nn.Module:
-    """A copy in evaluation mode on the CPU in float32; the model itself stays where it is."""
+def on_cpu(module: Any, *, nodes: bool = True) -> nn.Module:
+    """A copy in evaluation mode on the CPU in float32; the model itself stays where it is.
+
+    ``nodes``: cells that ONNX has a node for are written as that node.
+    """
     found: nn.Module = copy.deepcopy(module).cpu().float().eval()
-    prepare_nodes(found)
+    if nodes:
+        prepare_nodes(found)
     return found
