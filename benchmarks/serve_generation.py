@@ -37,6 +37,7 @@ import torch
 from anaphora.serving.generation import Generation
 from anaphora.serving.generation.engine import Engine, Room
 from anaphora.serving.limits import Limits
+from anaphora.serving.metrics import Metrics
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.registry import TASKS, resolve
 from rows import against, row, show
@@ -111,7 +112,7 @@ def served(model: torch.nn.Module, shape: Shape, slots: int) -> Any:
     nothing = lambda: None  # noqa: E731
     found = SimpleNamespace(
         name="gpt", estimator=estimator, limits=limits, lock=threading.Lock(), version="0", on_close=[],
-        task=SimpleNamespace(command="language"), enter=nothing, leave=nothing,
+        task=SimpleNamespace(command="language"), enter=nothing, leave=nothing, metrics=Metrics(),
     )  # fmt: skip
     return _Hashed(found)
 

@@ -160,6 +160,18 @@ def test_models_are_listed_and_others_are_not(start, book):
     assert "predict" in refused.json()["error"]["message"]
 
 
+def test_the_document_and_the_counters_know_of_it(book, start):
+    client, _, _ = book
+    client("POST", "/v1/completions", {**PROMPT, "n": 2})
+    paths = client("GET", "/openapi.json").json()["paths"]
+    assert {"/v1/completions", "/v1/models"} <= set(paths)
+    assert "/v1/completions" not in start("classify").client("GET", "/openapi.json").json()["paths"]
+    counters = client("GET", "/metrics").body.decode()
+    written = [line for line in counters.splitlines() if line.startswith("anaphora_generated_total{")]
+    assert float(written[0].split()[-1]) >= 2
+    assert 'anaphora_writing_texts{run="language"} 0.0' in counters
+
+
 async def until(condition) -> None:
     async with asyncio.timeout(30):
         while not condition():

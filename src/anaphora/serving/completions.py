@@ -13,10 +13,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from anaphora.errors import AnaphoraError
-from anaphora.serving.generation.asked import read_asked
+from anaphora.serving.generation.asked import Asked, Completed, read_asked
 from anaphora.serving.generation.completion import Completion
 from anaphora.serving.generation.of_run import Engines, continues
 from anaphora.serving.guard import as_refusal
+from anaphora.serving.openapi import DESCRIBED, Operation
 from anaphora.serving.refusals import Refusal
 from anaphora.serving.requests import Left, json_body, json_response, while_there
 
@@ -60,6 +61,19 @@ def routes(server: Server) -> list[BaseRoute]:
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{name:path}", one_model, methods=["GET"]),
     ]
+
+
+def described(server: Server) -> list[Operation]:
+    """For the document of all that is served."""
+    if not any(map(continues, server.runs)):
+        return []
+    return [
+        Operation("post", "/v1/completions", "New text, as OpenAI's clients ask for it.", Asked, Completed),
+        Operation("get", "/v1/models", "The runs that write text."),
+    ]
+
+
+DESCRIBED.append(described)
 
 
 def _model(served: Served, began: int) -> dict[str, Any]:

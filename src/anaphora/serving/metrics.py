@@ -36,6 +36,8 @@ class Metrics:
         self.tokens = Counter(
             "tokens", "Symbols or steps of the inputs that were computed.", ["run"], **common
         )
+        self.generated = Counter("generated", "Symbols that language models have written.", ["run"], **common)
+        self.writing = Gauge("writing_texts", "Texts that are being written.", ["run"], **live)
         self.loaded = Gauge("loaded_runs", "Runs that answer.", **{**live, "multiprocess_mode": "livemax"})
         self.reloads = Counter("reloads", "Replaced run folders by outcome.", ["run", "outcome"], **common)
 

@@ -52,6 +52,9 @@ SHORTEST_TOKEN = 16
 )
 @click.option("--queue", type=click.IntRange(1), metavar="N", help="Requests that may wait for a run. [256]")
 @click.option(
+    "--slots", type=click.IntRange(1, 4096), metavar="N", help="Texts a language model writes at a time. [64]"
+)
+@click.option(
     "--max-length", "length", type=click.IntRange(1), metavar="N", help="Symbols of one input. [20000]"
 )
 @click.option("--max-body", type=click.IntRange(1), metavar="MIB", help="Mebibytes of one request. [16]")
@@ -99,7 +102,8 @@ def command(runs: tuple[str, ...], **given: Any) -> None:
     for folder in folders.values():
         read_config(Path(folder))  # a mistyped folder is noticed before torch is loaded
     asked = {
-        name: given[name] for name in ("batch_tokens", "max_wait_ms", "queue", "length", "seconds", "grace")
+        name: given[name]
+        for name in ("batch_tokens", "max_wait_ms", "queue", "slots", "length", "seconds", "grace")
     }
     asked |= {
         "body": given["max_body"] and given["max_body"] << 20,

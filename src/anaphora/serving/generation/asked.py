@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -42,6 +42,34 @@ class Asked(BaseModel):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
+
+
+class Choice(BaseModel):
+    """One text of the answer."""
+
+    text: str
+    index: int
+    logprobs: dict[str, list[Any]] | None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completed(BaseModel):
+    """The answer, or one event of a stream."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    seed: int
+    choices: list[Choice]
+    usage: Usage | None = None
 
 
 def read_asked(body: dict[str, Any]) -> Asked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -69,9 +69,11 @@ class Engine:
         room: Room | None = None,
         invariant: bool = True,
         lock: Any = None,
+        observe: Callable[[int, int], None] = lambda texts, symbols: None,
     ):
+        """``observe``: called after every step with the texts that are being written and the symbols it has drawn."""
         self.name, self.tokenizer, self.room = name, tokenizer, room or Room()
-        self._invariant, self._lock = invariant, lock or nullcontext()
+        self._invariant, self._lock, self._observe = invariant, lock or nullcontext(), observe
         self._rows: Rows = language_rows(model)
         self._places = self._most_places()
         self._pool = self._rows.pool(self._places)
@@ -241,6 +243,7 @@ class Engine:
         if self._rows.device.type == "cuda":
             check_kernels()
         self.steps += 1
+        before = self.drawn
         for group in groups:
             pieces = group.pieces()
             self.drawn += len(pieces)
@@ -248,6 +251,7 @@ class Engine:
                 _tell(group.request, pieces)
             if group.error is not None:
                 group.request.listener((), group.error)
+        self._observe(self._running.rows, self.drawn - before)
 
     def _fail(self, error: BaseException) -> None:
         """All that run end with the error; those that wait do not."""

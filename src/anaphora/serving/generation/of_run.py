@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 
 from anaphora.serving.generation.engine import Engine, Room
@@ -33,6 +34,7 @@ class Engines:
                 room=Room(limits.slots, None, limits.queue),
                 invariant=model.settings_.batch_invariant,
                 lock=served.lock,
+                observe=partial(_observed, served),
             )
             self._made[served] = engine
             served.on_close.append(lambda: self._end(served))
@@ -40,6 +42,11 @@ class Engines:
 
     def _end(self, served: Served) -> None:
         self._made.pop(served).close()
+
+
+def _observed(served: Served, texts: int, symbols: int) -> None:
+    served.metrics.writing.labels(served.name).set(texts)
+    served.metrics.generated.labels(served.name).inc(symbols)
 
 
 def continues(served: Served) -> bool:
