@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
@@ -16,6 +17,9 @@ from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.runs import Runs
 from anaphora.web.listening import LOCAL, Patient
+
+SWITCH = 0.001
+"""Seconds after which the thread of a model lets that of the requests go on; Python's 5 ms would be felt in every answer."""
 
 
 def local_names(host: str, port: int) -> frozenset[str] | None:
@@ -110,6 +114,7 @@ def serve(
     **how: Any,
 ) -> None:
     """Load the runs and answer until a signal ends it."""
+    sys.setswitchinterval(SWITCH)
     runs = Runs(dict(folders), limits, Metrics(), device=device)
     asyncio.run(serving(listening, runs, **how))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import math
 import tempfile
 from abc import ABC, abstractmethod
@@ -31,6 +32,8 @@ from anaphora.serving.exchange.types import (
 )
 
 UNLIMITED = 1 << 62
+KEPT = 512
+"""Texts whose length is remembered."""
 A_PICTURE = 256
 """What a picture costs, in tokens."""
 A_SECOND = 50
@@ -77,7 +80,9 @@ class Text(Reader):
         empty: bool = True,
         words: Sequence[str] = "abcdefgh",
     ):
-        self._symbols, self.most, self._empty, self._words = symbols, most, empty, words
+        # asked for several times in a request: whether it is too long, what it costs, which ones are equally long
+        self._symbols = functools.lru_cache(maxsize=KEPT)(symbols)
+        self.most, self._empty, self._words = most, empty, words
 
     def example(self, draw: Random, length: int) -> str:
         return " ".join(draw.choices(self._words, k=max(1, min(length, self.most // 4))))
