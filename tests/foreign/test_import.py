@@ -245,3 +245,64 @@ def test_an_imported_model_is_a_run_like_any_other(
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     assert main.run(["predict", str(tmp_path / "run"), str(tmp_path / "texts.txt")]) == 0
     assert again.probe(TEXTS[0]).arrays
+
+
+@pytest.mark.parametrize("name", ["gpt2", "Bert"])
+def test_an_imported_model_can_be_looked_into(name: str, tmp_path: Path) -> None:
+    from anaphora.cli import main
+
+    folder, run = tmp_path / "theirs", tmp_path / "run"
+    if name == "gpt2":
+        config, kind, values = DECODERS[name]
+        size = byte_pairs(folder)
+        values = {**values, "bos_token_id": size - 1, "eos_token_id": size - 1, "pad_token_id": None}
+    else:
+        (config, values), kind = ENCODERS[name], "BertForMaskedLM"
+        size = word_pieces(folder)
+    saved(folder, config, kind, size, **values)
+    assert main.run(["import", str(folder), "-o", str(run)]) == 0
+    for view in ("heads", "positions", "gradients", "sampling"):
+        picture = tmp_path / f"{view}.svg"
+        assert (
+            main.run(["inspect", str(run), "--view", view, "--text", "the cat sat", "--svg", str(picture)])
+            == 0
+        )
+        assert picture.stat().st_size
+    assert main.run(["inspect", str(run), "--view", "embeddings", "--svg", str(tmp_path / "e.svg")]) == 0
+    (tmp_path / "text.txt").write_text("the cat sat\na dog sat on the mat\n" * 10)
+    assert main.run(["score", str(run), str(tmp_path / "text.txt")]) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_read_and_old_files_too(dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    size = word_pieces(folder)
+    theirs = saved(folder, "BertConfig", "BertModel", size, **ENCODERS["Bert"][1]).to(dtype)
+    theirs.save_pretrained(folder)
+    first = an.load(folder, an.Embedder, device="cpu").embed(TEXTS)
+    (folder / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), folder / "pytorch_model.bin")
+    assert (an.load(folder, an.Embedder, device="cpu").embed(TEXTS) == first).all()
+
+
+def test_vocabularies_without_a_tokenizer_json_give_equal_ids(tmp_path: Path) -> None:
+    """vocab.txt, and vocab.json with merges.txt, as older folders have them."""
+    folder = tmp_path / "bert"
+    size = word_pieces(folder)
+    saved(folder, "BertConfig", "BertModel", size, **ENCODERS["Bert"][1])
+    ids = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, add_special_tokens=False).input_ids
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *PIECES]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    (folder / "tokenizer.json").unlink()
+    found = an.load(folder, an.Embedder, device="cpu").inputs_.tokenizer
+    assert [[found.numbering.order[i] for i in found.encode(text)] for text in TEXTS] == ids
+    folder = tmp_path / "gpt2"
+    size = byte_pairs(folder)
+    end = {"bos_token_id": size - 1, "eos_token_id": size - 1, "pad_token_id": None}
+    saved(folder, "GPT2Config", "GPT2LMHeadModel", size, **DECODERS["gpt2"][2], **end)
+    ids = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS).input_ids
+    engine = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    engine.model.save(str(folder))
+    (folder / "tokenizer.json").unlink()
+    words = an.load(folder, an.LanguageModel, device="cpu").tokenizer_
+    assert [[words.numbering.order[i] for i in words.encode(text)] for text in TEXTS] == ids

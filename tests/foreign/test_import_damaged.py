@@ -151,6 +151,15 @@ def test_a_damaged_folder_is_refused_in_one_sentence(name: str, folder: Path, tm
     assert not Payload.ran
 
 
+def test_commands_that_want_a_run_say_how_to_make_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["predict", str(folder)]) == 2
+    assert "anaphora import" in capsys.readouterr().err
+    with pytest.raises(RunError, match="no checkpoints"):
+        an.load(folder, checkpoint=3)
+
+
 def test_the_command_says_what_is_no_such_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["import", str(tmp_path), "-o", str(tmp_path / "run")]) == 2
     assert "is not a folder of `transformers`" in capsys.readouterr().err

@@ -63,6 +63,10 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def _parse(path: Path, document: Any) -> RunConfig:
+    if isinstance(document, dict) and "model_type" in document and "settings" not in document:
+        raise RunError(
+            f"{path.parent} is a model of `transformers`, not a run; make one of it: anaphora import {path.parent} -o RUN."
+        )
     if not isinstance(document, dict) or not isinstance(document.get("settings"), dict):
         raise RunError(f"{path} is not a run's config; restore it from a copy of the run.")
     version = document.get("format")

@@ -18,6 +18,7 @@ from anaphora.foreign.reading import read_json, read_tensors
 from anaphora.foreign.sizes import sizes_of
 from anaphora.foreign.words import read_words
 from anaphora.settings.base import suggestion
+from anaphora.settings.own import trusting
 from anaphora.tasks.registry import TASKS, estimator
 from anaphora.training.precision import choose_device
 from anaphora.training.weights import first_not_finite
@@ -42,7 +43,7 @@ def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> 
         ) from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{folder / 'config.json'} is not complete ({error!r}); download it again.") from None
-    tokenizer = read_words(folder, architecture, config, writes=_writes(head), trust=trust)
+    tokenizer = read_words(folder, architecture, config, writes=_writes(head), trust=trust or trusting())
     m = _estimator(folder, head, config, s, tokenizer)
     m.model_ = m._fresh_model()
     given = _named(architecture, name, read_tensors(folder))

@@ -101,6 +101,10 @@ def load(
     if is_foreign(Path(folder)):
         from anaphora.tasks.importing import open_foreign
 
+        if checkpoint is not None or parts:
+            raise RunError(
+                f"{folder} is a model of `transformers`, which has no checkpoints or own parts; leave them out."
+            )
         found = open_foreign(Path(folder), device=device, trust=trust)
         if kind is not None and not isinstance(found, kind):
             raise RunError(f"{folder}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
