@@ -27,15 +27,19 @@ _ATTRIBUTE = "onnx_node"
 
 
 class Node(nn.Module):
-    """What a node needs besides x: its weights in ONNX's order, ``(1, …)`` each, and its attributes.
+    """What a node needs besides x: its weights in ONNX's order, ``(1, …)`` each, and its attributes; ``whole``: those of both
+    directions, ``(2, …)``.
 
     ``weights``: W ``(1, gates·H, I)``, R ``(1, gates·H, H)``, B ``(1, 2·gates·H)``, and for peepholes P ``(1, 3·H)``.
     """
 
-    def __init__(self, kind: str, weights: Sequence[Tensor], attributes: dict[str, Any]):
+    def __init__(
+        self, kind: str, weights: Sequence[Tensor], attributes: dict[str, Any], *, whole: bool = False
+    ):
         super().__init__()
-        self.kind, self.attributes = kind, attributes
-        self.weights = nn.ParameterList(nn.Parameter(w.detach()[None], requires_grad=False) for w in weights)
+        self.kind, self.attributes, self.whole = kind, attributes, whole
+        given = [w.detach() if whole else w.detach()[None] for w in weights]
+        self.weights = nn.ParameterList(nn.Parameter(w, requires_grad=False) for w in given)
 
 
 class _Parts(NamedTuple):
@@ -48,12 +52,23 @@ class _Parts(NamedTuple):
 
 
 def prepare_nodes(module: nn.Module) -> None:
-    """Give every cell of ``module`` that corresponds to a node what the node needs, once and outside of any trace."""
-    for cell in list(module.modules()):
-        if isinstance(cell, Cell):
-            node = node_of(cell)
-            if node is not None:
-                setattr(cell, _ATTRIBUTE, node)
+    """Give every cell of ``module`` that corresponds to a node what the node needs, once and outside of any trace.
+
+    The first cell of a layer that reads both ways has the weights of both, so that they are constants of the graph.
+    """
+    for part in list(module.modules()):
+        cells = getattr(part, "cells", None)
+        if not isinstance(cells, nn.ModuleList):
+            continue
+        nodes = [node_of(cell) if isinstance(cell, Cell) else None for cell in cells]
+        pairs = bool(getattr(part, "bidirectional", False))
+        for place, (cell, node) in enumerate(zip(cells, nodes, strict=True)):
+            if node is None:
+                continue
+            if pairs and not place % 2 and (other := nodes[place + 1]) is not None:
+                both = [torch.cat(two) for two in zip(node.weights, other.weights, strict=True)]
+                node = Node(node.kind, both, node.attributes, whole=True)
+            setattr(cell, _ATTRIBUTE, node)
 
 
 def node_of(cell: Cell) -> Node | None:
@@ -105,12 +120,15 @@ def node_layer(runs: Sequence[LayerRun]) -> list[Result] | None:
     x = runs[0].steps[0].transpose(0, 1)  # (T, B, I)
     time, batch, hidden = x.shape[0], x.shape[1], runs[0].initial[0].shape[-1]
     directions = len(runs)
-    w, r, b, *peep = (
-        torch.cat(parts) for parts in zip(*(node.weights for node in nodes if node), strict=True)
+    given = (
+        first.weights
+        if first.whole
+        else [torch.cat(parts) for parts in zip(*(n.weights for n in nodes if n), strict=True)]
     )
+    w, r, b, *peep = given
     states = [torch.stack(parts) for parts in zip(*(run.initial for run in runs), strict=True)]
     lengths = runs[0].lengths
-    given = [x, w, r, b, None if lengths is None else lengths.to(torch.int32), *states, *peep]
+    inputs = [x, w, r, b, None if lengths is None else lengths.to(torch.int32), *states, *peep]
     attributes = {
         key: value * directions if isinstance(value, list) else value
         for key, value in first.attributes.items()
@@ -118,7 +136,7 @@ def node_layer(runs: Sequence[LayerRun]) -> list[Result] | None:
     way = "bidirectional" if directions == 2 else "reverse" if runs[0].reverse else "forward"
     y, *last = torch.onnx.ops.symbolic_multi_out(
         first.kind,
-        given,
+        inputs,
         attrs={"hidden_size": hidden, "direction": way, **attributes},
         dtypes=[x.dtype] * (1 + len(states)),
         shapes=[(time, directions, batch, hidden), *[(directions, batch, hidden)] * len(states)],

@@ -49,7 +49,8 @@ def prefix_beam(log_probs: NDArray[Any], width: int, n_best: int) -> NBest:
         kept = heapq.nlargest(width, found.items(), key=lambda item: _add(*item[1]))
         beam = {prefix: scores for prefix, scores in kept if _add(*scores) > -math.inf}
     ranked = sorted(beam.items(), key=lambda item: -_add(*item[1]))[:n_best]
-    return NBest(Hypothesis(list(prefix), _add(*s), _add(*s), [], finished=True) for prefix, s in ranked)
+    scored = [(list(prefix), float(_add(*masses))) for prefix, masses in ranked]
+    return NBest(Hypothesis(tokens, score, score, [], finished=True) for tokens, score in scored)
 
 
 def _extended(q: Floats, beam: dict[tuple[int, ...], tuple[float, float]], width: int) -> Any:

@@ -30,6 +30,8 @@ class Ear:
         self.kind, self.rate, self.width = kind, rate, width
         self.hop = float(settings["hop"])
         self._normalise = str(settings["normalise"])
+        if self._normalise not in ("features", "means", "level", "none"):
+            raise ValueError(f"normalise: {self._normalise[:20]!r} is not known")
         if kind == "audio":
             self._mfcc = settings["features"] == "mfcc"
             bins = int(settings["bins"])
@@ -98,7 +100,7 @@ class Ear:
 
 def normalised(x: Frames, how: str) -> Frames:
     """The frames without the level or the channel of the recording, see `anaphora.data.audio.normalise`."""
-    if not len(x):
+    if not len(x) or how == "none":
         return x
     over = None if how == "level" else 0
     wide = x.astype(np.float64)
