@@ -41,7 +41,7 @@ MESSAGE = 1 << 20
 """Bytes of one message at most."""
 WINDOW = 30.0
 FORMATS = {"pcm16": "<i2", "float32": "<f4"}
-EXACT = "The final text is the one that predict gives of the whole recording."
+EXACT = "The final text is the one that predict gives of the whole recording, read in one window."
 INEXACT = (
     "This model needs to hear what comes later, so the last {window:g} seconds are heard again and again; the final "
     "text may differ from the one that predict gives of the whole recording."
