@@ -61,7 +61,7 @@ def test_a_study_draws_its_curve_and_writes_it(small_corpora, tmp_path, monkeypa
     [
         (
             ["lenght"],
-            "lenght is not a study (draw, length, memory, positions, scaling). Did you mean length?",
+            "lenght is not a study (budget, draw, length, memory, positions, recall, scaling, tracking). Did you mean length?",
         ),
         (["length", "--set", "x"], "must have the form key=value"),
         (["length", "--set", "hiden=3"], "Did you mean hidden?"),

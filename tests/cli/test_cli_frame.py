@@ -307,5 +307,7 @@ def test_help_is_found_however_it_is_typed(capsys, arguments, page):
 def test_an_unknown_study_names_the_studies(capsys):
     assert main.run(["study", "nosuch"]) == 2
     said = capsys.readouterr().err
-    assert "nosuch is not a study (draw, length, memory, positions, scaling)." in said
+    assert (
+        "nosuch is not a study (budget, draw, length, memory, positions, recall, scaling, tracking)." in said
+    )
     assert "explain" not in said

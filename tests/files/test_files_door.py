@@ -285,6 +285,7 @@ AROUND = {
     "data/pictures.py": {"Image.open"},
     "data/audio/files.py": {"soundfile.SoundFile"},
     "data/sources/formats/columnar.py": {".ParquetFile()"},
+    "foreign/reading.py": {"torch.load", "zipfile.ZipFile"},
     # of nameless files and arrays that the program itself has just written
     "data/text_stream.py": {"np.memmap"},
     "models/classical/ngram/disk.py": {"np.memmap"},
@@ -294,12 +295,21 @@ AROUND = {
     "training/state.py": {"json.loads"},
     "training/learner.py": {"json.loads"},
     "training/callbacks.py": {"json.loads"},
+    "foreign/tokens.py": {"json.loads"},
+    "cli/writing.py": {"json.loads"},
+    "tasks/bulk/outfile.py": {"json.loads"},
+    "tasks/bulk/values.py": {"json.loads"},
+    "tasks/exporting/archive.py": {".read_bytes()"},
+    "tasks/exporting/ctranslate2.py": {".read_bytes()", ".read_text()", "json.loads"},
     "kernels/toolchain/compiler.py": {
         ".read_bytes()",
         ".read_text()",
     },  # a compiler's result, in a private folder
     # the package's own files
     "studio/app.py": {".read_bytes()"},
+    "serving/pages.py": {".read_bytes()"},
+    "kernels/selective.py": {".read_text()"},
+    "kernels/recurrence/backends/scan/source_cuda.py": {".read_text()"},
     "kernels/sound/native.py": {".read_text()"},
     "kernels/grid/native.py": {".read_text()"},
     "kernels/crf/native.py": {".read_text()"},

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from persistent_emulated import _HOST, COMPILER
+from persistent_emulated import COMPILER, HOST
 from torch import Tensor
 
 from anaphora.kernels.gpu import likelihood, lookup, masked, ragged
@@ -63,7 +63,7 @@ def run_by_fibres(
         kinds = [argument.rsplit("*", 1)[0] + "*" for argument in head if "*" in argument]
         given = [f"({kind_})p[{k}]" for k, kind_ in enumerate(kinds)]
         given += [f"n[{k}]" for k in range(len(head) - len(kinds))]
-        host = _HOST.replace("#define __shared__\n", "#define __shared__ static\n")
+        host = HOST.replace("#define __shared__\n", "#define __shared__ static\n")
         call = LAUNCH.replace("CALL", f"{kernel._name}({','.join(given)})")
         text = f"#define KIND {kind}\n{host}{MORE}{PRELUDE}{kernel._source}{call}"
         path.with_suffix(".cpp").write_text(text)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import anaphora as an
+import own_loop
 from anaphora.data.png import png_bytes
 
 HOST = "127.0.0.1:8000"
@@ -283,4 +284,4 @@ class Client:
         return got
 
     def __call__(self, method: str, path: str, body: Any = b"", **how: Any) -> Answered:
-        return asyncio.run(self.ask(method, path, body, **how))
+        return own_loop.run(self.ask(method, path, body, **how))

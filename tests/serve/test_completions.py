@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from generated import language
 
+import own_loop
+
 PROMPT = {"prompt": "a b", "max_tokens": 12, "seed": 5}
 
 
@@ -194,7 +196,7 @@ def test_a_client_that_leaves_frees_its_rows(start, stream):
             await until(lambda: served.in_use == 0)
         await asking
 
-    asyncio.run(leave_early())
+    own_loop.run(leave_early())
     found = started.client("POST", "/v1/completions", PROMPT)
     assert found.status == 200
     assert served.in_use == 0
@@ -213,7 +215,7 @@ def test_too_many_requests_are_told_to_come_again(start):
             await until(lambda: sum(one.done() for one in asked) >= 3)
         return sorted([(await one).status for one in asked])
 
-    statuses = asyncio.run(crowd())
+    statuses = own_loop.run(crowd())
     assert statuses[0] == 200
     assert statuses[-1] == 429
     assert set(statuses) == {200, 429}
@@ -230,7 +232,7 @@ def test_the_answer_is_the_same_under_load(book):
         return await asyncio.gather(*(client.ask("POST", "/v1/completions", body) for body in bodies))
 
     alone = {}
-    for seed, answer in enumerate(asyncio.run(crowd())):
+    for seed, answer in enumerate(own_loop.run(crowd())):
         body = {**PROMPT, "seed": seed % 3, "prompt": "a b" * (seed % 4), "logprobs": 2}
         key = json.dumps(body)
         if key not in alone:
@@ -257,7 +259,7 @@ def test_openais_own_client(book):
                 await api.completions.create(model="language", prompt="a", max_tokens=10**9)
         return models, whole.choices[0].text, whole.usage.total_tokens, "".join(parts)
 
-    models, whole, total, streamed = asyncio.run(talk())
+    models, whole, total, streamed = own_loop.run(talk())
     assert models == ["language"]
     assert whole == streamed == model.sample("a b", length=12, seed=5)[0]
     assert total >= 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 import anaphora as an
+import own_loop
 from anaphora.data.audio.resample import resample
 from anaphora.data.audio.resample_stream import ResampleStream
 from anaphora.serving.limits import Limits
@@ -112,7 +112,7 @@ def talk(app: Any, messages: list[Any]) -> tuple[list[Any], int]:
         "type": "websocket", "asgi": {"version": "3.0"}, "scheme": "ws", "path": "/v1/listen", "raw_path": b"/v1/listen",
         "query_string": b"", "root_path": "", "headers": [], "subprotocols": [],
     }  # fmt: skip
-    asyncio.run(app(scope, receive, send))
+    own_loop.run(app(scope, receive, send))
     return said, code
 
 

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serve_runs import HOST, Client
 
+import own_loop
 from anaphora.serving.app import create_app
 from anaphora.serving.serve import local_names
 
@@ -77,7 +78,7 @@ def test_a_body_that_grows_is_refused(start):
         ]
         await app({**scope, "headers": headers, "raw_path": b"/predict"}, receive, send)
 
-    asyncio.run(endless())
+    own_loop.run(endless())
     assert got[0]["status"] == 413
 
 
@@ -98,7 +99,7 @@ def test_a_body_that_does_not_arrive_is_refused(start):
         headers = [(b"host", HOST.encode()), (b"content-type", b"application/json")]
         await app({**scope, "headers": headers, "raw_path": b"/predict"}, receive, send)
 
-    asyncio.run(slow())
+    own_loop.run(slow())
     assert got[0]["status"] == 408
 
 

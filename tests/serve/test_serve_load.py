@@ -12,6 +12,7 @@ import pytest
 from serve_runs import KINDS
 
 import anaphora as an
+import own_loop
 from anaphora.errors import DataError
 from anaphora.serving.batching import Batcher, Job
 from anaphora.serving.exchange.together import Sharing, sharing_of
@@ -52,7 +53,7 @@ def test_the_same_request_gets_the_same_bytes_alone_and_among_fifty_others(start
         tasks = [ask.ask("POST", "/predict", body) for body in [*others[:25], *bodies, *others[25:]]]
         return (await asyncio.gather(*tasks))[25 : 25 + len(bodies)]
 
-    together = asyncio.run(all_at_once())
+    together = own_loop.run(all_at_once())
     assert [one.body for one in together] == [one.body for one in alone]
 
 
@@ -72,7 +73,7 @@ def test_requests_share_calls_as_far_as_they_may(start, monkeypatch, sharing, ca
         asked = (one.client.ask("POST", "/predict", {"inputs": [x]}) for x in ("a b", "b", "c a"))
         return await asyncio.gather(*asked)
 
-    assert {answered.status for answered in asyncio.run(crowd())} == {200}
+    assert {answered.status for answered in own_loop.run(crowd())} == {200}
     assert seen == calls
 
 
@@ -190,7 +191,7 @@ def test_too_many_requests_get_429_and_the_others_their_answers(start, monkeypat
         gate.set()
         return await asyncio.gather(*tasks)
 
-    answered = asyncio.run(many())
+    answered = own_loop.run(many())
     statuses = [a.status for a in answered]
     assert set(statuses) == {200, 429}
     assert 3 <= statuses.count(200) <= 6  # a queue, and at most another one that was taken out before
@@ -225,7 +226,7 @@ def test_what_a_client_that_left_asked_for_is_not_computed(start, monkeypatch):
         gate.set()
         return await first, await stays
 
-    answered = asyncio.run(leaving())
+    answered = own_loop.run(leaving())
     assert [a.status for a in answered] == [200, 200]
     assert seen == ["a", "c"]
     metrics = one.client("GET", "/metrics").body.decode()
@@ -242,7 +243,7 @@ def test_a_mistake_in_one_request_is_its_own(start):
         bodies = [{"inputs": [good]}, {"inputs": [bad]}, {"inputs": [good]}]
         return await asyncio.gather(*(ask.ask("POST", "/predict", body) for body in bodies))
 
-    first, failed, last = asyncio.run(both())
+    first, failed, last = own_loop.run(both())
     assert (first.status, failed.status, last.status) == (200, 422, 200)
     assert first.body == last.body == ask("POST", "/predict", {"inputs": [good]}).body
     assert failed.body == ask("POST", "/predict", {"inputs": [bad]}).body
@@ -275,7 +276,7 @@ def test_while_draining_new_requests_are_refused_and_accepted_ones_finish(start,
         gate.set()
         return await accepted, refused, ready, live
 
-    accepted, refused, ready, live = asyncio.run(drain())
+    accepted, refused, ready, live = own_loop.run(drain())
     assert [a.status for a in (accepted, refused, ready, live)] == [200, 503, 503, 200]
     assert refused.headers["connection"] == "close"
     assert json.loads(ready.body) == {"ready": False}

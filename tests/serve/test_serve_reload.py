@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+import own_loop
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
@@ -63,7 +64,7 @@ def test_a_replaced_folder_is_loaded_and_old_requests_finish(copied, folder_of, 
 
     ended = []
     old.on_close.append(lambda: ended.append(True))
-    asyncio.run(swap())
+    own_loop.run(swap())
     assert ended == [True]
     assert said == [f"anaphora: run was loaded again (version {runs.get().version})."]
     runs.close()
@@ -85,7 +86,7 @@ def test_a_damaged_folder_is_refused_and_the_old_one_goes_on(copied, folder_of):
         assert runs.get() is old
         return await old.ask(["a"], {"details": False})
 
-    assert len(asyncio.run(wait())) == 1
+    assert len(own_loop.run(wait())) == 1
     assert len(said) == 1  # not again and again
     assert "was not loaded again" in said[0]
     runs.close()

@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import own_loop
 from anaphora.errors import AnaphoraError
 from anaphora.files import opening
 from anaphora.probe.history import history
@@ -38,15 +38,9 @@ def make(folder, config=CONFIG, rows=(ROW,)):
     return folder
 
 
-def run_apart(work):
-    """Run a coroutine in a thread of its own: Playwright keeps a loop running in the tests' own thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
-
-
 def listed(folder):
     """The answer to a page that asks for the runs, by name."""
-    answer = run_apart(Studio([folder]).list_runs(None))
+    answer = own_loop.run(Studio([folder]).list_runs(None))
     assert answer.status_code == 200
     return {run["name"]: run for run in json.loads(answer.body)}
 
@@ -193,7 +187,7 @@ def test_a_job_that_hangs_loses_its_thread_and_not_the_server():
             await worker.do(lambda: 1 / 0)
         return worker
 
-    worker = run_apart(talk())
+    worker = own_loop.run(talk())
     assert lost == [1]
     assert len(worker._lost) == 1
     stuck.set()
@@ -211,7 +205,7 @@ def test_a_job_that_only_waited_does_not_cost_the_thread_of_another():
         assert worker._lane is lane
         return await first
 
-    assert run_apart(talk()) == "first"
+    assert own_loop.run(talk()) == "first"
 
 
 def test_no_more_threads_are_lost_than_a_few(monkeypatch):
@@ -230,7 +224,7 @@ def test_no_more_threads_are_lost_than_a_few(monkeypatch):
             lane.join(5)
         assert await worker.do(lambda: 1) == 1
 
-    run_apart(talk())
+    own_loop.run(talk())
 
 
 def test_numbers_and_texts_that_json_does_not_know_are_sent_all_the_same():

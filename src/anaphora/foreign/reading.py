@@ -3,6 +3,7 @@ with nothing but tensors."""
 
 from __future__ import annotations
 
+import io
 import pickle
 import zipfile
 from pathlib import Path
@@ -14,7 +15,7 @@ from safetensors.torch import load as read_safetensors
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.files import clause, limits, parse_json, read_bytes
+from anaphora.files import clause, parse_json, read_bytes
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_HEADER = 1 << 26
@@ -84,15 +85,13 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 def _torch(path: Path) -> dict[str, Tensor]:
     """A state dict that torch saved: tensors only, whatever else is pickled in it is refused."""
     try:
-        size = path.stat().st_size
-        if reason := limits().excess(size):
-            raise ValueError(reason)
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as packed:
+        data = read_bytes(path)
+        if zipfile.is_zipfile(io.BytesIO(data)):
+            with zipfile.ZipFile(io.BytesIO(data)) as packed:
                 unpacked = sum(one.file_size for one in packed.infolist())
-            if unpacked > size:
+            if unpacked > len(data):
                 raise ValueError("it unpacks to more than it holds")
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise RunError(
             f"{path} holds more than tensors, which would be executed to be read; save the model as safetensors."

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from anaphora.errors import AnaphoraError
+from anaphora.files import parse_json
 from anaphora.kernels.invariant import batch_invariant
 from anaphora.serving.guard import as_refusal
 from anaphora.serving.refusals import Refusal, late, malformed, unusable
@@ -125,8 +126,8 @@ async def _received(socket: WebSocket, seconds: float) -> bytes | str:
 
 def _object(content: bytes | str) -> dict[str, Any]:
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = parse_json(content, most=MESSAGE)
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise malformed('write a JSON object, such as {"rate": 16000, "format": "pcm16"}.')

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError
+from anaphora.files import streamed
 from anaphora.serving.batching import Batcher, Job
 from anaphora.serving.exchange import Exchange, exchange_for
 from anaphora.serving.limits import Limits
@@ -155,7 +156,7 @@ def _alone(exchange: Exchange, options: Mapping[str, Any], inputs: list[Any]) ->
 def _version(folder: Path) -> str:
     """A name for the weights: the beginning of their SHA-256."""
     digest = hashlib.sha256()
-    with open(folder / "model.safetensors", "rb") as file:
+    with streamed(folder / "model.safetensors") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()[:12]

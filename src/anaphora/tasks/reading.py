@@ -12,9 +12,10 @@ from torch import nn
 from anaphora.data.contexts import Context
 from anaphora.data.labelled import Labelled
 from anaphora.data.labelled_batches import tensors_of
-from anaphora.data.labelled_inputs import VectorInputs
+from anaphora.data.labelled_inputs import TextInputs, VectorInputs
 from anaphora.data.labelled_rows import Input, in_order, together
 from anaphora.data.sources.source import Source
+from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, VectorInput
 from anaphora.models.encoders import RecurrentEncoder
@@ -93,6 +94,13 @@ def sequence_encoder(
         return conv, conv.width
     layers = make_reader(s, embedding.width, bidirectional=s.bidirectional)
     return RecurrentEncoder(embedding, layers, dropout=noise), layers.output_size
+
+
+def ends_of(pooling: str, inputs: TextInputs | VectorInputs) -> dict[str, Any]:
+    """The symbol a text begins with, if any, and whether one ends it."""
+    if not isinstance(inputs, TextInputs):
+        return {"begin": None, "end": True}
+    return {"begin": BOS if pooling == "first" else inputs.begin, "end": inputs.end}
 
 
 def sequence_pooling(s: Any, width: int) -> nn.Module:

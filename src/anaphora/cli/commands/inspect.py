@@ -65,7 +65,7 @@ def command(
     `curves`, `samples` and `health` show the course of one or several runs, also while they train; `embeddings`
     shows which symbols are alike to the model, of an embedder which inputs. The others show one input on its way through it: `alignment`, for
     each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
-    how far back the loss reaches; `heads` and `positions` of a Transformer; the hypotheses of a `beam`; what
+    how far back the loss reaches; `heads` and `positions` of a Transformer; `spectrum` and `weights` of a linear recurrence; the hypotheses of a `beam`; what
     `sampling` draws from; `ctc`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
     `captions` and `glimpses`. Without --view, an input is shown by the view that says most about the model, and
     a run without an input by its curves.

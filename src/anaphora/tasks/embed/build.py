@@ -7,12 +7,11 @@ from typing import Any
 from torch import nn
 
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs
-from anaphora.data.symbols import BOS
 from anaphora.models.embedder import SequenceEmbedder
 from anaphora.models.own import OwnScores
 from anaphora.tasks.embed.info import EmbedderSettings
 from anaphora.tasks.own import own_model
-from anaphora.tasks.reading import sequence_encoder, sequence_pooling
+from anaphora.tasks.reading import ends_of, sequence_encoder, sequence_pooling
 
 
 def build_embedder(s: EmbedderSettings, inputs: TextInputs | VectorInputs) -> nn.Module:
@@ -22,18 +21,8 @@ def build_embedder(s: EmbedderSettings, inputs: TextInputs | VectorInputs) -> nn
     own = own_model("embed", s, inputs=size, outputs=s.vector_size, vocabulary=vocabulary)
     if own is not None:
         return OwnScores(own, s.vector_size)
-    sizes = {"symbols": 0, "features": 0, **inputs.sizes}
-    encoder, width = sequence_encoder("embed", s, sizes["symbols"], sizes["features"])
+    symbols, features = (inputs.sizes.get(name, 0) for name in ("symbols", "features"))
+    encoder, width = sequence_encoder("embed", s, symbols, features)
+    options: dict[str, Any] = {"outputs": s.vector_size, "dropout": s.dropout, **ends_of(s.pooling, inputs)}
     wide = 3 * width if s.pooling == "concat" and s.model != "bow" else width
-    begin, end = (inputs.begin, inputs.end) if isinstance(inputs, TextInputs) else (None, True)
-    if s.pooling == "first" and isinstance(inputs, TextInputs):
-        begin = BOS
-    return SequenceEmbedder(
-        encoder,
-        sequence_pooling(s, width),
-        width=wide,
-        outputs=s.vector_size,
-        dropout=s.dropout,
-        begin=begin,
-        end=end,
-    )
+    return SequenceEmbedder(encoder, sequence_pooling(s, width), width=wide, **options)

@@ -117,13 +117,7 @@ class Embedder(SequenceReader):
         vectors = unit(self._outputs(read))
         return [Embedded(v, len(x)) for v, x in zip(vectors, read, strict=True)] if details else vectors
 
-    def embed(self, inputs: Iterable[Any]) -> Vectors:
-        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1, as `predict` gives them.
-
-        m = an.load("all-MiniLM-L6-v2")
-        near = m.embed(["a cat sat"]) @ m.embed(["a kitten rested"]).T
-        """
-        return self.predict(inputs)
+    embed = predict  # as other libraries call it
 
     def search(self, queries: Iterable[Any], documents: Any, *, k: int = 5) -> list[list[Neighbour]]:
         """For each query the ``k`` nearest of ``documents``: inputs, or vectors ``(n, vector_size)`` that `predict` made of them."""

@@ -25,8 +25,7 @@ class Neighbour(Result):
 
 @dataclass(frozen=True)
 class Clustering(Result):
-    """The cluster of each input (from 0, the largest first), the centres ``(clusters, size)`` and the mean cosine of inputs with
-    their centre."""
+    """Each input's cluster (from 0, the largest first), the centres ``(clusters, size)``, the mean cosine of inputs with theirs."""
 
     labels: list[int]
     centres: Vectors
