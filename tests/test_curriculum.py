@@ -27,7 +27,7 @@ IDS = [
 ]
 ROWS = [(m[1], m[3]) for m in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
 SECTIONS = sorted({name[0] for name, command in ROWS if command})
-NEEDS = {"E": "AD", "F": "ADE", "G": "", "H": "A", "C": "A"}
+NEEDS = {"E": "AD", "F": "ADE", "G": "", "H": "A", "C": "A", "I": "B"}
 """Sections whose runs a section uses; their commands run first where they have not yet."""
 
 

@@ -230,6 +230,9 @@ def _differentiable(
 def walk_by_torch(unit: Unit, given: Given, how: Direction) -> list[Tensor]:
     """Exports and last states of a unit as a loop of torch operations: what its kernels must equal."""
     sequences = [given.sequences[k][..., start : start + unit.width] for k, start in given.places]
+    if how.lengths is not None:  # products leave anything past a row's end, and 0 times NaN is no gradient
+        real = real_steps(sequences[0], how.lengths) if sequences else None
+        sequences = [s if real is None else torch.where(real, s, s.new_zeros(())) for s in sequences]
     if how.reverse:
         sequences = [reverse_rows(s, how.lengths) for s in sequences]
     values = {unit.graph.node("vector", (), unit.width, i).number: v for i, v in enumerate(given.vectors)}
