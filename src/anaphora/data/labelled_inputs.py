@@ -13,6 +13,7 @@ from pydantic import FiniteFloat, PositiveInt
 from anaphora.data.contexts import Context
 from anaphora.data.labelled_rows import Input
 from anaphora.data.ngrams import NGramSet
+from anaphora.data.resampling import Fit
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import Array, as_sequence, picture_size
 from anaphora.errors import DataError
@@ -93,6 +94,8 @@ class VectorInputs:
     """Rows and columns of a picture; None for sequences."""
     features: Features | None = field(default=None, compare=False)
     """What the user makes of each sequence, by its name, before it is scaled."""
+    fit: Fit | None = None
+    """How pictures of other sizes are brought to ``size``; None: they are an error."""
     kind = "vectors"
 
     @classmethod
@@ -141,10 +144,13 @@ class VectorInputs:
 
     def _seen(self, x: Any, name: str, scan: str) -> Array:
         found = as_sequence(x, name, scan=scan)
+        if self.fit is not None and self.size is not None:
+            found = self.fit(found, self.size, name)
         return found if self.features is None else self.features(found, name)
 
     def to_json(self) -> dict[str, Any]:
-        size = {} if self.size is None else {"size": list(self.size)}
+        size: dict[str, Any] = {} if self.size is None else {"size": list(self.size)}
+        size |= {} if self.fit is None else {"fit": self.fit.to_json()}
         return {"kind": self.kind, "mean": _shortest(self.mean), "scale": _shortest(self.scale), **size}
 
     @classmethod
@@ -153,7 +159,8 @@ class VectorInputs:
         size = checked(tuple[PositiveInt, PositiveInt], given["size"]) if "size" in given else None
         if not mean or len(mean) != len(scale) or min(scale) <= 0:
             raise ValueError("scale: a number above 0 for each feature is needed")
-        return cls(np.array(mean, np.float32), np.array(scale, np.float32), size, features)
+        fit = checked(Fit, given["fit"]) if "fit" in given else None
+        return cls(np.array(mean, np.float32), np.array(scale, np.float32), size, features, fit)
 
 
 Inputs = TextInputs | NGramInputs | VectorInputs

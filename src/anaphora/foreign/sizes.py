@@ -21,6 +21,7 @@ def sizes_of(s: Mapping[str, Any], words: Numbering) -> Sizes:
             "kv_width": each * shared,
             "feedforward": s["feedforward"],
             "rotated": int(s.get("rotary_share", 1.0) * each),
+            **{key: s[key] for key in ("patch", "channels") if key in s},
         },
         words,
     )

@@ -84,7 +84,7 @@ class GridEncoder(nn.Module):
 class PatchEncoder(nn.Module):
     """A Vision Transformer (Dosovitskiy et al. 2021): squares of a picture are the places of a self-attentive stack.
 
-        x_p = W (the pixels of square p) + b + P_p;   with ``first`` a learned vector stands before them ([CLS])
+        x_p = W (the pixels of square p) + b + P_p;   so many learned vectors as ``first`` says stand before them ([CLS])
 
     ``positions`` is added; a picture that the squares do not divide is filled up with zeros below and to the right.
     """
@@ -96,13 +96,16 @@ class PatchEncoder(nn.Module):
         stack: TransformerEncoder,
         *,
         positions: nn.Module,
-        first: bool = False,
+        first: int = 0,
         dropout: float = 0.0,
     ):
         super().__init__()
         self.patch, self.width = patch, stack.width
         self.embedding = nn.Linear(patch * patch * channels, stack.width)
-        self.first = nn.Parameter(torch.zeros(stack.width)) if first else None
+        # one is a vector, as in every run so far
+        self.first = (
+            nn.Parameter(torch.zeros(*([first] if first > 1 else []), stack.width)) if first else None
+        )
         self.positions = positions
         self.stack = stack
         self.dropout = nn.Dropout(dropout)
@@ -111,7 +114,8 @@ class PatchEncoder(nn.Module):
         """picture ``(batch, rows, columns, channels)``; lengths are its rows, which all have."""
         x = self.embedding(squares(picture, self.patch).flatten(1, 2))
         if self.first is not None:
-            x = torch.cat((self.first.expand(x.shape[0], 1, -1).to(x.dtype), x), 1)
+            begin = self.first.view(1, -1, self.width).expand(x.shape[0], -1, -1)  # (batch, first, width)
+            x = torch.cat((begin.to(x.dtype), x), 1)
         states = self.stack(self.dropout(self.positions(x)))
         return Memory(states, torch.ones(states.shape[:2], dtype=torch.bool, device=states.device))
 

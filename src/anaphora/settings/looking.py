@@ -17,6 +17,13 @@ class LookingSettings(Settings):
         description="Side of a small square of a picture: of what a glimpse sees sharply (pixels), of DRAW's grid of filters "
         "(filters), of what is one place to a two-dimensional LSTM or a vit (pixels).",
     )
+    class_tokens: int = Field(
+        1,
+        ge=1,
+        le=8,
+        description="Learned vectors that stand before the squares of a vit with pooling = first, which is read from the first "
+        "of them; DeiT has two.",
+    )
     glimpses: int = Field(6, ge=1, le=100, description="Looks at a picture before the answer.")
     scales: int = Field(
         2,

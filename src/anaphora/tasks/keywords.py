@@ -336,6 +336,8 @@ class LookingKeywords(TypedDict, total=False):
 
     patch: int
     """Side of a small square of a picture: of what a glimpse sees sharply (pixels), of DRAW's grid of filters (filters), of what is one place to a two-dimensional LSTM or a vit (pixels). Default: 4."""
+    class_tokens: int
+    """Learned vectors that stand before the squares of a vit with pooling = first, which is read from the first of them; DeiT has two. Default: 1."""
     glimpses: int
     """Looks at a picture before the answer. Default: 6."""
     scales: int

@@ -11,6 +11,7 @@ from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
 from anaphora.foreign.architectures.opt import OPT
 from anaphora.foreign.architectures.pegasus import PEGASUS
 from anaphora.foreign.architectures.roberta import ROBERTA
+from anaphora.foreign.architectures.vit import DEIT, VIT
 from anaphora.foreign.mapping import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -19,6 +20,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
         *(MARIAN, PEGASUS),
+        *(VIT, DEIT),
     )
 }
 """In the order in which an export looks for one that has a run's form."""
+SENSES = ("vit", "deit")
+"""Those that see or hear, whose inputs are not symbols."""

@@ -133,13 +133,14 @@ class Vectors(Reader):
     kind = "vectors"
     json = VectorsInput
 
-    def __init__(self, scan: str, shape: tuple[int, ...], most: int = UNLIMITED):
-        """``shape``: of a step ``(features,)``, or of a whole picture."""
-        self._scan, self._shape, self.most = scan, shape, most
+    def __init__(self, scan: str, shape: tuple[int, ...], most: int = UNLIMITED, *, pixels: bool = False):
+        """``shape``: of a step ``(features,)``, or of a whole picture; ``pixels``: it holds whole numbers up to 255."""
+        self._scan, self._shape, self.most, self._pixels = scan, shape, most, pixels
 
     def example(self, draw: Random, length: int) -> Any:
         shape = self._shape if len(self._shape) > 1 else (min(length, self.most), *self._shape)
-        return _drawn(draw, shape).astype(np.float32)
+        found = _drawn(draw, shape)
+        return (np.rint(255 * np.abs(np.tanh(found))) if self._pixels else found).astype(np.float32)
 
     def read(self, given: Any, where: str) -> Any:
         return as_sequence(_numbers(given, where), where, scan=self._scan)
@@ -300,7 +301,12 @@ def reader_for(estimator: Any) -> Reader:
         inputs = estimator.inputs_
         if inputs.kind == "vectors":
             shape = (*inputs.size, len(inputs.mean)) if inputs.size else (len(inputs.mean),)
-            return Vectors(getattr(s, "scan", "rows"), shape, UNLIMITED if inputs.size else s.max_tokens)
+            return Vectors(
+                getattr(s, "scan", "rows"),
+                shape,
+                UNLIMITED if inputs.size else s.max_tokens,
+                pixels=inputs.fit is not None,
+            )
         if inputs.kind == "ngrams":
             return Text(len)
         return _text(inputs.tokenizer, s.max_tokens, empty=command != "embed")

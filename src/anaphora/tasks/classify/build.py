@@ -99,13 +99,14 @@ def _looking(
         grid = GridEncoder(s.patch, channels, s.hidden, layers, dropout=s.dropout)
         return SequenceClassifier(grid, sequence_pooling(s, grid.width), width=grid.width, **ends)
     if s.model == "vit":
-        places = -(-size[0] // s.patch) * -(-size[1] // s.patch) + s.pooling.startswith("first")
+        first = s.class_tokens if s.pooling.startswith("first") else 0
+        places = -(-size[0] // s.patch) * -(-size[1] // s.patch) + first
         encoder = PatchEncoder(
             s.patch,
             channels,
             TransformerEncoder(encoder_layer(s, grid=True), s.layers),
             positions=make_positions(s, places) or NoPositions(),
-            first=s.pooling.startswith("first"),
+            first=first,
             dropout=s.dropout,
         )
         return SequenceClassifier(encoder, sequence_pooling(s, encoder.width), width=encoder.width, **ends)

@@ -333,7 +333,10 @@ _PRESETS = (
             "lr": 1e-3,
             "steps": 1500,
         },
-        (*_LEARNT, StackSettings, TransformerSettings, "patch", "pooling"),
+        (
+            *(*_LEARNT, StackSettings, TransformerSettings),
+            *("patch", "pooling", "class_tokens", "norm_eps", "two_scores"),
+        ),
     ),
 )
 

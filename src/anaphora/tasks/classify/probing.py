@@ -120,7 +120,9 @@ def _places(m: Classifier, encoded: Any) -> list[str]:
         return [str(look + 1) for look in range(m.settings_.glimpses)]
     if encoded.ndim == 3:
         rows, columns = (-(-side // m.settings_.patch) for side in encoded.shape[:2])
-        return [f"{i + 1},{j + 1}" for i in range(rows) for j in range(columns)]
+        first = getattr(m.model_.encoder, "first", None)
+        before = 0 if first is None else first.numel() // first.shape[-1]
+        return [*["<s>"] * before, *(f"{i + 1},{j + 1}" for i in range(rows) for j in range(columns))]
     return [str(t + 1) for t in range(len(encoded))]
 
 

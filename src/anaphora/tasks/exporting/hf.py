@@ -32,11 +32,16 @@ from anaphora.training.weights import snapshot
 MANIFEST = "export.json"
 _MOST_PLACES = 1024
 """Positions of a translator that has no limit itself."""
-TASKS = ("language", "classify", "tag", "embed", "translate")
+TASKS = ("language", "classify", "tag", "embed", "translate", "transcribe")
 
 
 def write(m: Any, place: Path) -> None:
     """Write the folder; an `AnaphoraError` names the settings that no architecture there has."""
+    from anaphora.tasks.exporting import hf_senses
+
+    if m.command in TASKS and m.settings_.model in hf_senses.PRESETS:
+        hf_senses.write(m, place)
+        return
     if m.command not in TASKS or getattr(m.settings_, "model", "") not in ("transformer", "masked"):
         raise AnaphoraError(
             f"the preset {m.settings_.model} of a {type(m).__name__} is not built of Transformer blocks that `transformers` has; "
@@ -56,12 +61,12 @@ def write(m: Any, place: Path) -> None:
             str(folder / "model.safetensors"),
             metadata={"format": "pt"},
         )
-        _json(folder / "config.json", config)
+        write_json(folder / "config.json", config)
         _tokens(folder, m, tokenizer, form)
         if m.command == "translate":
-            _json(folder / "generation_config.json", _translating())
+            write_json(folder / "generation_config.json", _translating())
         elif m.settings_.model == "transformer" and m.command == "language":
-            _json(folder / "generation_config.json", _generation(m, words))
+            write_json(folder / "generation_config.json", _generation(m, words))
 
 
 def numbering_of(tokenizer: Tokenizer) -> Numbering:
@@ -222,9 +227,9 @@ def write_tokenizer(
 ) -> None:
     """``tokenizer.json`` and its config; ``side``: where short texts are filled up."""
     document = tokenizer_json(tokenizer, before=before, after=after)
-    _json(folder / "tokenizer.json", document)
+    write_json(folder / "tokenizer.json", document)
     spelled = _special_spellings(tokenizer)
-    _json(
+    write_json(
         folder / "tokenizer_config.json",
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -286,11 +291,11 @@ def export_folder(place: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
         folder = Path(name) / "export"
         folder.mkdir()
         yield folder
-        _json(folder / MANIFEST, {"format": 1, "anaphora": __version__, **facts})
+        write_json(folder / MANIFEST, {"format": 1, "anaphora": __version__, **facts})
         if place.exists():
             shutil.rmtree(place) if place.is_dir() else place.unlink()
         folder.rename(place)
 
 
-def _json(path: Path, document: Mapping[str, Any]) -> None:
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,44 @@
+"""How tensors of models that see or hear become ours, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from anaphora.foreign.hows import Sizes
+
+
+@dataclass(frozen=True)
+class Squares:
+    """The map of squares of pixels: theirs is a convolution ``(width, channels, side, side)``, ours a matrix whose columns
+    are the pixels row by row, the channels of each side by side."""
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        return given[0].permute(0, 2, 3, 1).flatten(1).contiguous()
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        side, channels = sizes["patch"], sizes["channels"]
+        return [own.view(len(own), side, side, channels).permute(0, 3, 1, 2).contiguous()]
+
+
+@dataclass(frozen=True)
+class Bare:
+    """Vectors that theirs keep with ``ones`` dimensions of size 1 before them; several of theirs are rows of ours."""
+
+    ones: int = 1
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        found = [one[(0,) * self.ones] for one in given]
+        return found[0] if len(found) == 1 else torch.stack(found)
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        rows = [own] if own.dim() + self.ones == 3 else list(own)
+        return [one[(None,) * self.ones] for one in rows]
+
+
+SQUARES = Squares()
+BARE = Bare()
+BARE_VECTORS = Bare(2)

@@ -1,0 +1,40 @@
+"""Models of others that see or hear, as estimators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from anaphora.data.labelled_targets import Targets
+from anaphora.data.numbering import Numbering
+from anaphora.foreign.mapping import Architecture
+from anaphora.foreign.pictures import read_preparation
+from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of
+
+_NO_WORDS = Numbering.ours(4)
+
+
+def open_sense(
+    folder: Path, config: dict[str, Any], architecture: Architecture, name: str, *, device: str
+) -> Any:
+    """The model in ``folder``, whose inputs are pictures or sound, as a trained estimator; see `open_foreign`."""
+    s = settings_of(folder, architecture, name, config)
+    return _classifier(folder, config, architecture, name, s, device)
+
+
+def _classifier(
+    folder: Path,
+    config: dict[str, Any],
+    architecture: Architecture,
+    name: str,
+    s: dict[str, Any],
+    device: str,
+) -> Any:
+    """A `Classifier` of pictures of any size."""
+    inputs = read_preparation(folder, architecture.model_type, (s["rows"], s["columns"]), s["channels"])
+    labels, s["target"] = labels_of(folder, config)
+    s["two_scores"] = len(labels) == 2
+    m = made(folder, "classify", s)
+    m.inputs_ = inputs
+    m.targets_ = Targets("number") if s["target"] == "number" else Targets(s["target"], labels)
+    return filled(m, folder, architecture, name, s, _NO_WORDS, body="encoder.", device=device)
