@@ -173,6 +173,7 @@ def inward(
     *,
     silent: Sequence[str] = (),
     where: str,
+    remedy: str = "give the folder that the model was saved to, unchanged",
 ) -> dict[str, Tensor]:
     """Our tensors, of the shapes ``wanted``, made of theirs; a `RunError` lists what is missing, of another shape, or left
     over. ``silent``: endings of names that may be left over."""
@@ -208,9 +209,7 @@ def inward(
         if names
     ]
     if problems:
-        raise RunError(
-            f"{where} {', '.join(problems)}; give the folder that the model was saved to, unchanged."
-        )
+        raise RunError(f"{where} {', '.join(problems)}; {remedy}.")
     return found
 
 

@@ -3,22 +3,17 @@ with nothing but tensors."""
 
 from __future__ import annotations
 
-import io
-import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as read_safetensors
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files import parse_json, read_bytes
+from anaphora.foreign.weights.found import why
+from anaphora.foreign.weights.torch_file import read_safetensors, read_state_dict
 
 _LARGEST_JSON = 1 << 28
-_LARGEST_HEADER = 1 << 26
 _MOST_FILES = 512
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 
@@ -41,7 +36,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = parse_json(read_bytes(path, most=_LARGEST_JSON), numbers=False)
     except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({_why(error)}); download it again.") from None
+        raise RunError(f"{path} cannot be read ({why(error)}); download it again.") from None
     if not isinstance(found, dict):
         raise RunError(f"{path} is not an object of JSON; download it again.")
     return found
@@ -53,8 +48,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if there is None:
         raise RunError(f"{folder} has no weights ({', '.join(WEIGHTS)}); download the model again.")
     if there.suffix == ".safetensors":
-        return _safetensors(there)
-    return _sharded(folder, there) if there.suffix == ".json" else _torch(there)
+        return read_safetensors(there)
+    return _sharded(folder, there) if there.suffix == ".json" else read_state_dict(there)
 
 
 def _sharded(folder: Path, index: Path) -> dict[str, Tensor]:
@@ -66,44 +61,5 @@ def _sharded(folder: Path, index: Path) -> dict[str, Tensor]:
         raise RunError(f"{index} names files outside the folder, or more than {_MOST_FILES}; it is not read.")
     found: dict[str, Tensor] = {}
     for one in files:
-        found |= _safetensors(folder / one)
+        found |= read_safetensors(folder / one)
     return found
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        data = read_bytes(path)
-        header = int.from_bytes(data[:8], "little")
-        if len(data) < 8 or header > min(_LARGEST_HEADER, len(data) - 8):
-            raise ValueError(f"its header would have {header} bytes")
-        found: dict[str, Tensor] = read_safetensors(data)
-        return found
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise RunError(f"{path} cannot be read ({_why(error)}); download it again.") from None
-
-
-def _torch(path: Path) -> dict[str, Tensor]:
-    """A state dict that torch saved: tensors only, whatever else is pickled in it is refused."""
-    try:
-        data = read_bytes(path)
-        if zipfile.is_zipfile(io.BytesIO(data)):
-            with zipfile.ZipFile(io.BytesIO(data)) as packed:
-                unpacked = sum(one.file_size for one in packed.infolist())
-            if unpacked > len(data):
-                raise ValueError("it unpacks to more than it holds")
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise RunError(
-            f"{path} holds more than tensors, which would be executed to be read; save the model as safetensors."
-        ) from None
-    except (OSError, ValueError, RuntimeError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise RunError(f"{path} cannot be read ({_why(error)}); download it again.") from None
-    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
-        raise RunError(f"{path} is not a dictionary of tensors; save the model as safetensors.")
-    return {str(name): tensor for name, tensor in found.items()}
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return clause(error)
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
+from torch import nn
+
 from anaphora.errors import RunError
+from anaphora.foreign.mapping import Rule
 from anaphora.foreign.reading import is_foreign
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import read_config
@@ -14,6 +17,7 @@ from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.registry import estimator
 
 E = TypeVar("E", bound=Estimator)
+M = TypeVar("M", bound=nn.Module)
 
 
 class Trained(Protocol):
@@ -51,6 +55,17 @@ class Trained(Protocol):
 def load(
     folder: str | Path,
     *,
+    into: M,
+    names: Mapping[str, str] | None = None,
+    rules: Sequence[Rule] = (),
+    part: str = "",
+) -> M: ...
+
+
+@overload
+def load(
+    folder: str | Path,
+    *,
     device: str = "auto",
     checkpoint: int | None = None,
     trust: bool = False,
@@ -77,6 +92,10 @@ def load(
     device: str = "auto",
     checkpoint: int | None = None,
     trust: bool = False,
+    into: nn.Module | None = None,
+    names: Mapping[str, str] | None = None,
+    rules: Sequence[Rule] = (),
+    part: str = "",
     **parts: Any,
 ) -> Any:
     """The trained estimator in ``folder``. Every file is checked against its hash; nothing in it is executed.
@@ -95,6 +114,14 @@ def load(
 
         m = an.load("all-MiniLM-L6-v2")              # an Embedder
 
+    So does a file of weights: safetensors, a state dict of torch, or npz. Of a published model
+    (docs/guides/public-models.md) comes the estimator or the module, of an ``nn.LSTM`` or ``nn.GRU`` alone a `Recurrent`;
+    any other goes ``into`` a module that you give: ``names`` says what their modules are called there, ``rules`` what is more
+    than a name (`anaphora.foreign.rules`), and ``part`` which state dict of a checkpoint is meant.
+
+        m = an.load("silero_vad_16k.safetensors")    # a module: p, state = m(samples)
+        m = an.load("weights.pt", into=module, names={"rnn": "encoder.lstm"})
+
     Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such
     checkpoint.
     """
@@ -109,6 +136,18 @@ def load(
         if kind is not None and not isinstance(found, kind):
             raise RunError(f"{folder}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
         return found
+    if into is not None or Path(folder).is_file():
+        return _of_file(
+            Path(folder),
+            kind,
+            checkpoint,
+            parts,
+            device=device,
+            into=into,
+            names=names,
+            rules=rules,
+            part=part,
+        )
     if kind is not None:
         return kind.load(folder, device=device, checkpoint=checkpoint, trust=trust, **parts)
     path = Path(folder)
@@ -116,3 +155,16 @@ def load(
     return estimator(config.task.command).from_folder(
         path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts
     )
+
+
+def _of_file(
+    path: Path, kind: type | None, checkpoint: int | None, parts: Mapping[str, Any], **options: Any
+) -> Any:
+    from anaphora.tasks.importing_files import open_file
+
+    if checkpoint is not None or parts:
+        raise RunError(f"{path} is a file, which has no checkpoints or own parts; leave them out.")
+    found = open_file(path, **options)
+    if kind is not None and not isinstance(found, kind):
+        raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
+    return found

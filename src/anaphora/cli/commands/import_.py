@@ -10,6 +10,7 @@ from anaphora.cli.options import json_option, trust_option
 EXAMPLES = """
 anaphora import all-MiniLM-L6-v2 -o runs/minilm
 anaphora import path/to/gpt2 -o runs/gpt2
+anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 """
 
 
@@ -20,7 +21,7 @@ anaphora import path/to/gpt2 -o runs/gpt2
 @json_option
 @trust_option
 def command(path: str, out: str, force: bool, as_json: bool) -> None:
-    """Make a run folder of the model in PATH, a folder of `transformers`.
+    """Make a run folder of the model in PATH, a folder of `transformers` or a file of weights.
 
     Then `predict`, `sample`, `score`, `inspect`, `serve` and `export` work on it. Nothing in PATH is executed.
     """
@@ -30,14 +31,19 @@ def command(path: str, out: str, force: bool, as_json: bool) -> None:
     from anaphora.errors import RunError
     from anaphora.foreign.reading import is_foreign
 
-    if not is_foreign(Path(path)):
+    if not (is_foreign(Path(path)) or Path(path).is_file()):
         raise RunError(
             f"{path} is not a folder of `transformers`: it has no config.json that names a model_type."
         )
 
+    from anaphora.tasks.estimator import Estimator
     from anaphora.tasks.load import load
 
     m = load(path, device="cpu")
+    if not isinstance(m, Estimator):
+        raise RunError(
+            f"{path} holds a {type(m).__name__}, which is no model of a task and makes no run; use it in Python with an.load."
+        )
     m.save(out, force=force)
     if as_json:
         emit({"path": path, "run": out, "task": m.command, "parameters": m._parameters()})

@@ -1,0 +1,116 @@
+"""Silero VAD (PyPI ``silero-vad``): is someone speaking? Convolutions and an LSTM, per 32 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from anaphora.foreign.architectures.parts import affine
+from anaphora.foreign.gates import Pointwise, cell_rules
+from anaphora.foreign.mapping import Rule
+from anaphora.foreign.published import PublishedModule
+from anaphora.nn import LSTM, Recurrent
+
+State = tuple[Tensor, Tensor, Tensor]
+
+
+class SileroVAD(nn.Module):
+    """The probability of speech in each chunk of 512 samples (32 ms at 16 kHz).
+
+        m = an.load("silero_vad/data/silero_vad.onnx")
+        p, state = m(samples)                # (batch, chunks) of (batch, samples)
+        p, state = m(more, state)            # goes on: the same numbers as of all samples at once
+
+    Each chunk is read with the 64 samples before it, mirrored at its end; a spectrum of four frames, four convolutions that
+    leave one place, and one step of the LSTM.
+    """
+
+    rate, chunk, context = 16000, 512, 64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spectrum = nn.Parameter(torch.empty(258, 1, 256))  # cosines and sines under a window
+        widths = ((129, 128, 1), (128, 64, 2), (64, 64, 2), (64, 128, 1))
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(inputs, outputs, 3, stride=stride, padding=1) for inputs, outputs, stride in widths
+        )
+        self.lstm = Recurrent(LSTM(128, 128))
+        self.output = nn.Linear(128, 1)
+
+    def initial_state(self, batch: int) -> State:
+        """Before the first chunk: h and c ``(1, batch, 128)``, and the 64 samples before it, all zeros."""
+        like = self.spectrum
+        h, c = self.lstm.initial_state(batch, like)
+        return h, c, like.new_zeros(batch, self.context)
+
+    def forward(self, samples: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """samples ``(batch, chunks · 512)`` between −1 and 1 -> probabilities ``(batch, chunks)`` and the state after them.
+
+        Raises a ``ValueError`` for samples that are not whole chunks: pad the last one with zeros.
+        """
+        if samples.dim() != 2 or samples.shape[1] == 0 or samples.shape[1] % self.chunk:
+            raise ValueError(
+                f"SileroVAD: samples must be (batch, a multiple of {self.chunk}), got {tuple(samples.shape)}; pad the last "
+                "chunk with zeros."
+            )
+        h, c, before = self.initial_state(len(samples)) if state is None else state
+        heard = torch.cat((before, samples), 1)
+        windows = heard.unfold(1, self.context + self.chunk, self.chunk)  # (batch, chunks, 576)
+        vectors = self.encode(windows.flatten(0, 1)).view(*windows.shape[:2], -1)
+        if windows.shape[1] == 1:
+            y, (h, c) = self.lstm.step(vectors[:, 0], (h, c))
+            y = y[:, None]
+        else:
+            y, (h, c) = self.lstm(vectors, initial=(h, c))
+        found = torch.sigmoid(self.output(F.relu(y)))[..., 0]
+        return found, (h, c, samples[:, -self.context :].clone())
+
+    def encode(self, windows: Tensor) -> Tensor:
+        """Chunks with the samples before them, ``(n, 576)`` -> what the LSTM reads, ``(n, 128)``."""
+        x = F.pad(windows[:, None], (0, self.context), "reflect")
+        x = F.conv1d(x, self.spectrum, stride=128)  # (n, 258, 4)
+        real, imaginary = x.chunk(2, 1)
+        x = torch.sqrt(real.square() + imaginary.square())
+        for convolution in self.convolutions:
+            x = F.relu(convolution(x))
+        return x[..., 0]  # of (n, 128, 1)
+
+
+def _rules(
+    spectrum: str, convolution: str, cell: str, output: str
+) -> Callable[[SileroVAD], tuple[Rule, ...]]:
+    def rules(m: SileroVAD) -> tuple[Rule, ...]:
+        (own,) = m.lstm.cells
+        assert isinstance(own, LSTM)
+        names = [f"{cell}.{one}" for one in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        return (
+            Rule(spectrum, "spectrum"),
+            *(rule for i in range(4) for rule in affine(convolution.format(i, i + 1), f"convolutions.{i}")),
+            *cell_rules(own, "lstm.cells.0", names[0], names[1], (names[2], names[3])),
+            *affine(output, "output", Pointwise()),
+        )
+
+    return rules
+
+
+SILERO_VAD = PublishedModule(
+    "silero-vad",
+    ("stft_conv.weight", "lstm_cell.weight_ih", "final_conv.weight"),
+    SileroVAD,
+    _rules("stft_conv.weight", "conv{1}", "lstm_cell", "final_conv"),
+)
+"""``silero_vad_16k.safetensors``, whose numbers are of an earlier release than those of the other files."""
+SILERO_VAD_ONNX = PublishedModule(
+    "silero-vad",
+    ("stft.forward_basis_buffer", "decoder.rnn.weight_ih", "decoder.decoder.2.weight"),
+    SileroVAD,
+    _rules("stft.forward_basis_buffer", "encoder.{0}.reparam_conv", "decoder.rnn", "decoder.decoder.2"),
+    prefix="model.",
+)
+"""``silero_vad_16k_op15.onnx`` and ``silero_vad_op18_ifless.onnx``."""
+SILERO_VAD_BRANCH = replace(SILERO_VAD_ONNX, prefix="If_0_then_branch__Inline_0__")
+"""``silero_vad.onnx``: one branch for 16 kHz and one for 8 kHz."""
