@@ -1,6 +1,6 @@
 """Matrix-valued recurrences on a GPU: gated linear attention, forward and backward, against its peers.
 
-    python benchmarks/linear_gpu.py [--peer-seconds 60] [--json FILE]
+    python benchmarks/linear_gpu.py [--peer-seconds 60] [--peer-variants 6] [--json FILE]
 
 bfloat16, 8 heads of 128, 32 768 tokens in all. Peers: flash-linear-attention's `chunk_gla` (the package `fla`) and torch's
 causal attention. Times are those of the GPU (events around a CUDA graph of the call where it can be captured), the least of
@@ -39,21 +39,23 @@ def attention(q: Tensor, k: Tensor, v: Tensor, log_w: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(*transposed, is_causal=True).transpose(1, 2)
 
 
-def flash_linear_attention() -> Run:
+def flash_linear_attention(variants: int) -> Run:
     from fla.ops.gla import chunk_gla  # type: ignore[import-not-found]
 
-    compile_side_by_side()
+    compile_side_by_side(variants)
     return lambda q, k, v, log_w: chunk_gla(q, k, v, log_w, scale=1.0)[0]
 
 
-def compile_side_by_side() -> None:
-    """Triton's tuner compiles some two hundred variants of the peer's kernels one after the other, for minutes: here in threads."""
+def compile_side_by_side(most: int) -> None:
+    """Triton's tuner compiles some two hundred variants of the peer's kernels one after the other, for minutes: here in
+    threads, and of each kernel at most so many, spread evenly over its list."""
     from triton.runtime.autotuner import Autotuner
 
     usual = Autotuner.prune_configs
 
     def pruned(self: Any, kwargs: dict[str, Any]) -> Any:
         chosen = usual(self, kwargs)
+        chosen = chosen[:: -(-len(chosen) // most)]
 
         def compiled(config: Any) -> None:
             with suppress(Exception):  # the tuner meets it again
@@ -137,12 +139,15 @@ def prepared(name: str, make: Callable[[], Run], seconds: int) -> tuple[Run | No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--peer-seconds", type=int, default=60, help="how long a peer may compile")
+    parser.add_argument(
+        "--peer-variants", type=int, default=1000, help="how many of each of its kernels are tried"
+    )
     parser.add_argument("--json", type=Path, help="write the times to this file")
     options = parser.parse_args()
     makers: dict[str, Callable[[], Run]] = {
         "ours": lambda: ours,
         "attention": lambda: attention,
-        "fla chunk_gla": flash_linear_attention,
+        "fla chunk_gla": lambda: flash_linear_attention(options.peer_variants),
     }
     rows: list[dict[str, Any]] = []
     for name, make in makers.items():

@@ -14,7 +14,12 @@ import torch
 
 from anaphora.kernels import matrix_scan
 
-CLOSE = {"bfloat16": 2e-2, "by head, bfloat16": 2e-2, "float16": 2e-3}  # it rounds towards zero
+CLOSE = {
+    "bfloat16": 2e-2,
+    "by head, bfloat16": 2e-2,
+    "mild, bfloat16": 2e-2,
+    "float16": 2e-3,
+}  # it rounds towards zero
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")

@@ -9,7 +9,9 @@ Decays by channel do not factor out of A, and quotients of long products overflo
 the right half of every block of 2m steps reads what the left half wrote. There the decay is that from the left step to the
 middle times that from the middle to the right step. Each is the exponential of a sum of logarithms that is summed directly,
 never a difference of two sums: no exponent is positive where the decays are at most 1, and decays of exactly 0 are exact.
-One product per m on the matrix units, log₂ C in all, replaces the loop over pairs of steps.
+One product per m on the matrix units, log₂ C in all, replaces the loop over pairs of steps. Where a chunk's decays are mild,
+as those of trained layers are, they do factor: r_i and k_j are scaled by the decays to and from the middle of the chunk,
+whose exponents are in range, and A is a single product. Each block of channels decides by its own decays.
 
 `run` is called by `nn.linear.matrix_scan`, which computes the same in plain torch where `serves` says no.
 """

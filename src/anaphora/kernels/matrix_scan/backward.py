@@ -9,9 +9,11 @@ import triton.language as tl
 from anaphora.kernels.matrix_scan.parts import (
     NEVER,
     beside,
+    centred,
     decays,
     log_decays,
     masked,
+    mild,
     narrow,
     place_of,
     power,
@@ -115,21 +117,32 @@ def keys(
     shared = through * power(tl.sum(log_w, 0)) + tl.sum(kept, 0)
     change = r * dr - kept
     DA += place * C * C
-    own = tl.load(DA + i * (C + 1)).to(tl.float32)
-    dr += own * k
-    dk += own * r
-    da = narrow(tl.load(DA + square), HALF)
-    for level in range(LEVELS):
-        right = ((i >> level) & 1).to(tl.float32)
-        left = 1.0 - right
-        decay = decays(tl.load(M + level * C * C + square), log_w, HALF)
-        half = narrow(tl.where(right > 0.5, r, k) * decay, HALF)
-        paired = masked(da, tl.load(MB + (LEVELS + 2 + level) * C * C + square), HALF)
-        dhalf = tl.dot(paired, half, input_precision="tf32x3")
-        change += dhalf * half.to(tl.float32) * (right - left)
-        dhalf *= decay
-        dr += dhalf * right
-        dk += dhalf * left
+    if mild(log_w, HALF):
+        x = centred(tl.load(M + LEVELS * C * C + square), log_w, HALF)
+        rise, fall = power(x), power(-x)
+        late, early = narrow(r * rise, HALF), narrow(k * fall, HALF)
+        below = masked(narrow(tl.load(DA + square), HALF), tl.load(MB + LEVELS * C * C + square), HALF)
+        dlate = tl.dot(below, early, input_precision="tf32x3")
+        dearly = tl.dot(tl.trans(below), late, input_precision="tf32x3")
+        change += dlate * late.to(tl.float32) - dearly * early.to(tl.float32)
+        dr += dlate * rise
+        dk += dearly * fall
+    else:
+        own = tl.load(DA + i * (C + 1)).to(tl.float32)
+        dr += own * k
+        dk += own * r
+        da = narrow(tl.load(DA + square), HALF)
+        for level in range(LEVELS):
+            right = ((i >> level) & 1).to(tl.float32)
+            left = 1.0 - right
+            decay = decays(tl.load(M + level * C * C + square), log_w, HALF)
+            half = narrow(tl.where(right > 0.5, r, k) * decay, HALF)
+            paired = masked(da, tl.load(MB + (LEVELS + 2 + level) * C * C + square), HALF)
+            dhalf = tl.dot(paired, half, input_precision="tf32x3")
+            change += dhalf * half.to(tl.float32) * (right - left)
+            dhalf *= decay
+            dr += dhalf * right
+            dk += dhalf * left
     at = i * (N * D) + d
     DR = start_of(DR, b, first, n, T * N * D, N * D, D)
     DK = start_of(DK, b, first, n, T * N * D, N * D, D)

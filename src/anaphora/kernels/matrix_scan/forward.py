@@ -6,7 +6,35 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from anaphora.kernels.matrix_scan.parts import beside, decays, log_decays, narrow, place_of, start_of
+from anaphora.kernels.matrix_scan.parts import (
+    beside,
+    centred,
+    decays,
+    log_decays,
+    mild,
+    narrow,
+    place_of,
+    power,
+    start_of,
+)
+
+
+@triton.jit
+def by_halves(r, k, log_w, M, C: tl.constexpr, LEVELS: tl.constexpr, HALF: tl.constexpr):
+    """r_i · (k_j ∘ w_{j+1}⋯w_i) at ``(i, j)`` below the diagonal and on it, for decays of any size."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    square = i * C + j
+    decay = decays(tl.load(M + square), log_w, HALF)
+    r, k = beside(r, decay), beside(k, decay)
+    found = tl.where(i == j, tl.sum(r * k, 1)[:, None], 0.0)
+    for level in range(LEVELS):
+        right = ((i >> level) & 1) == 1
+        decay = decays(tl.load(M + level * C * C + square), log_w, HALF)
+        half = narrow(tl.where(right, r, k) * decay, HALF)
+        pairs = tl.dot(half, tl.trans(half), input_precision="tf32x3")
+        # A pair is in different halves of one block at the level of the highest bit in which its steps differ.
+        found = tl.where(((i ^ j) & (1 << level)) != 0, pairs, found)
+    return found
 
 
 @triton.jit
@@ -30,16 +58,13 @@ def outputs(
         r = tl.load(R + i * rt + d, mask=live, other=0.0)
         k = tl.load(K + i * kt + d, mask=live, other=0.0)
         log_w = log_decays(G + i * gt + d, live)
-        decay = decays(tl.load(M + square), log_w, HALF)
-        r, k = beside(r, decay), beside(k, decay)
-        share = tl.where(i == j, tl.sum(r * k, 1)[:, None], 0.0)
-        for level in range(LEVELS):
-            right = ((i >> level) & 1) == 1
-            decay = decays(tl.load(M + level * C * C + square), log_w, HALF)
-            half = narrow(tl.where(right, r, k) * decay, HALF)
-            found = tl.dot(half, tl.trans(half), input_precision="tf32x3")
-            # A pair is in different halves of one block at the level of the highest bit in which its steps differ.
-            share = tl.where(((i ^ j) & (1 << level)) != 0, found, share)
+        if mild(log_w, HALF):
+            x = centred(tl.load(M + LEVELS * C * C + square), log_w, HALF)
+            late = narrow(r.to(tl.float32) * power(x), HALF)
+            early = narrow(k.to(tl.float32) * power(-x), HALF)
+            share = tl.dot(late, tl.trans(early), input_precision="tf32x3")
+        else:
+            share = by_halves(r, k, log_w, M, C, LEVELS, HALF)
         scores += share
     scores = narrow(tl.where(i >= j, scores, 0.0), HALF)
     if SAVE and block == 0:

@@ -12,6 +12,9 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 NEVER = tl.constexpr(-6e4)  # stands for log 0: 2^NEVER is 0 in float32, 0 · NEVER is 0, and float16 has it
+FURTHEST = tl.constexpr(
+    120.0
+)  # a chunk's decay, as a power of 2, whose root and inverse root both are in range
 LOG2_E = tl.constexpr(1.4426950408889634)
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)  # without libdevice
 
@@ -64,6 +67,23 @@ def decays(ones, log_w, HALF: tl.constexpr):
         return power(tl.dot(ones.to(tl.float16), log_w.to(tl.float16)))
     else:
         return power(tl.dot(ones.to(tl.float32), log_w, input_precision="tf32x3"))
+
+
+@triton.jit
+def mild(log_w, HALF: tl.constexpr):
+    """Whether no channel of a chunk decays so far that its exponents, taken from the middle, leave the range of float32
+    (beside bfloat16) or blur its last digits (beside float32)."""
+    return tl.min(tl.sum(log_w, 0), 0) > (-FURTHEST if HALF else -FURTHEST / 8)
+
+
+@triton.jit
+def centred(ones, log_w, HALF: tl.constexpr):
+    """x_i = log₂(w_1⋯w_i) less half of the whole chunk's: the decay from j to i is 2^x_i · 2^−x_j."""
+    if HALF:
+        sums = tl.dot(ones.to(tl.float16), log_w.to(tl.float16))
+    else:
+        sums = tl.dot(ones.to(tl.float32), log_w, input_precision="tf32x3")
+    return sums - 0.5 * tl.sum(log_w, 0)[None, :]
 
 
 @triton.jit
