@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor
+
+_kept: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
 
 
 def masks(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -15,17 +15,15 @@ def masks(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
     to i itself, or after i up to the middle); then s ≤ i, and s > i; then for each level whether i and s are in different
     halves of one such block.
     """
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        return _made(chunk, device)  # what a graph allocates is the graph's own
-    return _kept(chunk, device)
-
-
-@cache
-def _kept(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    made = _made(chunk, device)
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()  # other streams will read it
-    return made
+    found = _kept.get((chunk, device))
+    if found is None:
+        found = _made(chunk, device)
+        if device.type == "cuda":
+            if torch.cuda.is_current_stream_capturing():
+                return found  # what a graph allocates is the graph's own
+            torch.cuda.current_stream(device).synchronize()  # other streams will read it
+        _kept[chunk, device] = found
+    return found
 
 
 def _made(chunk: int, device: torch.device) -> tuple[Tensor, Tensor]:
