@@ -23,6 +23,7 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
     VariantSettings,
 )
 from anaphora.settings.frames import FrameSettings
@@ -48,6 +49,7 @@ GROUPS: dict[type[Settings], str] = {
     DecoderSettings: "Decoder",
     Seq2SeqSettings: "Decoder",
     PretrainedSettings: "Begin with",
+    TuningSettings: "Begin with",
     TrainingSettings: "Training",
     SearchSettings: "Search",
 }

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from anaphora.data.conll import form_of
 from anaphora.data.contexts import Context
@@ -61,6 +61,8 @@ class Learnt:
     """The language models that give vectors in context."""
     frames: dict[str, Any] | None = None
     """What a `FrameReader` writes, where frames are tagged instead of words."""
+    framing: Literal["", "begin", "both"] = ""
+    """Where words are read in pieces: what stands round those of a sentence, <s> alone or <s> and </s>."""
 
     @property
     def spans(self) -> bool:

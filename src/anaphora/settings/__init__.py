@@ -14,11 +14,12 @@ from anaphora.settings.network import (
     VariantSettings,
 )
 from anaphora.settings.pictures import PictureSettings
-from anaphora.settings.pretrained import PretrainedSettings
+from anaphora.settings.pretrained import InitSettings, PretrainedSettings
 from anaphora.settings.search import SearchSettings
 from anaphora.settings.seq2seq import AttentionSettings, DecoderSettings, Seq2SeqSettings
 from anaphora.settings.text import HoldoutSettings, TextSettings
 from anaphora.settings.training import TrainingSettings
+from anaphora.settings.tuning import TuningSettings
 
 __all__ = [
     "AttentionSettings",
@@ -26,6 +27,7 @@ __all__ = [
     "DirectionSettings",
     "EmbeddingSettings",
     "HoldoutSettings",
+    "InitSettings",
     "NetworkSettings",
     "PictureSettings",
     "PretrainedSettings",
@@ -37,6 +39,7 @@ __all__ = [
     "TextSettings",
     "TrainingSettings",
     "TransformerSettings",
+    "TuningSettings",
     "VariantSettings",
     "build",
 ]

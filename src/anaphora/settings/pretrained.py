@@ -9,12 +9,27 @@ from pydantic import Field
 from anaphora.settings.base import Settings
 
 
-class PretrainedSettings(Settings):
+class InitSettings(Settings):
+    """The model to begin with, for tasks that take its weights."""
+
     init: str = Field(
         "",
         description="Run folder of a language model, or folder of a model of transformers, whose symbols, sizes and weights the model begins with "
         "(Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo).",
     )
+
+    @property
+    def donors(self) -> tuple[str, ...]:
+        """The folders that ``init`` names."""
+        return tuple(part.strip() for part in self.init.split(",") if part.strip())
+
+    @property
+    def donates(self) -> Literal["nothing", "weights", "vectors"]:
+        """What the models of ``init`` give."""
+        return "weights" if self.donors else "nothing"
+
+
+class PretrainedSettings(InitSettings):
     init_as: Literal["auto", "weights", "vectors"] = Field(
         "auto",
         description="What becomes of the language models that init names. weights: the model begins with those of one and "
@@ -31,11 +46,6 @@ class PretrainedSettings(Settings):
         description="Every place of a Transformer sees only the places before it, as in GPT; a language model that "
         "init names decides it.",
     )
-
-    @property
-    def donors(self) -> tuple[str, ...]:
-        """The run folders that ``init`` names."""
-        return tuple(part.strip() for part in self.init.split(",") if part.strip())
 
     @property
     def donates(self) -> Literal["nothing", "weights", "vectors"]:

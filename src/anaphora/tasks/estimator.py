@@ -27,6 +27,7 @@ from anaphora.tasks.own import brought_back
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import Stored, as_told
+from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
 from anaphora.training.epochs import counted
 from anaphora.training.launch import recall, remember
@@ -36,7 +37,6 @@ from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.saving import checkpoint_path
 from anaphora.training.showing import reporter_for
-from anaphora.training.weights import snapshot
 
 __all__ = ["Estimator", "whatever_the_batch"]
 
@@ -252,10 +252,10 @@ class Estimator(Stored):
         checkpoint: int | None,
     ) -> TrainingResult:
         self.model_ = self._fresh_model()
-        if not (resume and run.has_checkpoints()):
-            self.model_.load_state_dict({**snapshot(self.model_), **self._first_weights()})
+        begin_weights(self, run, resume=resume)
         objective, batches = self._counted_lesson(run, data, dev)
-        trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter)
+        tuning = tuning_of(self, run, batches, resume=resume)
+        trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter, tuning)
         if resume:
             reached = trainer.resume(checkpoint)
             trainer.group.on_main(lambda: self._record_length(run, reached))

@@ -309,11 +309,35 @@ class EncoderKeywords(TypedDict, total=False):
     """What reads the sequence: the preset's network, or your own: a function of a spec that makes a module with forward(x, lengths) from (batch, time, spec.inputs) to (batch, time, width). Default: 'auto'."""
 
 
-class PretrainedKeywords(TypedDict, total=False):
-    """Pretrained; a preset may change the defaults."""
+class TuningKeywords(TypedDict, total=False):
+    """Tuning; a preset may change the defaults."""
+
+    freeze: bool | int | str
+    """Which of the weights that init gives stay as they are: true all of them, so that only what is new is trained; a number so many layers, the lowest, and the embeddings; or names, separated by commas, of parts of the model (`encoder.embedding`, `attention`). Default: False."""
+    layer_decay: float
+    """Layer-wise learning rates: what is new learns with lr, the highest layer that init gives with lr times this, the next lower one with that times this again, and so on down to the embeddings; 1 = all alike. Default: 1.0."""
+    unfreeze: Literal["all", "gradual"]
+    """When the weights that init gives begin to move: all from the first step; gradual: what is new first, then one layer after the other from the top, the embeddings last (Howard & Ruder 2018). Default: 'all'."""
+    unfreeze_every: int
+    """Steps between one layer and the next of unfreeze = gradual; 0 = one pass over the data. Default: 0."""
+    lora: int
+    """Rank of the low-rank changes (LoRA, Hu 2022) that are trained in place of the matrices of init: W + (alpha/rank) B A. Checkpoints then hold these alone; a loaded or exported model has them added up. 0 = none. Default: 0."""
+    lora_alpha: float
+    """How much a low-rank change counts: it is multiplied by alpha/rank; 0 = twice the rank. Default: 0.0."""
+    lora_targets: str
+    """Names of the parts whose matrices get a low-rank change, separated by commas; empty = every attention and every feed-forward layer. Default: ''."""
+
+
+class InitKeywords(TypedDict, total=False):
+    """Init; a preset may change the defaults."""
 
     init: str
     """Run folder of a language model, or folder of a model of transformers, whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
+
+
+class PretrainedKeywords(TypedDict, total=False):
+    """Pretrained; a preset may change the defaults."""
+
     init_as: Literal["auto", "weights", "vectors"]
     """What becomes of the language models that init names. weights: the model begins with those of one and changes them; vectors: they stay as they are, and every symbol gets, beside a vector of its own, a learned mixture of all their layers (ELMo); auto: weights of one, vectors of several. Default: 'auto'."""
     embeddings: str
@@ -495,15 +519,13 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
     pooling: Literal["last", "max", "mean", "attention", "concat", "first", "first-tanh", "first-relu", "first-gelu"]
     """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that activation (first-tanh is BERT's pooler). Default: 'last'."""
-    freeze: bool
-    """Keep the weights of the encoder that init names as they are, and train only what is above it. Default: False."""
     two_scores: bool
     """A score for each of two classes, as models of others have, instead of one for the second. Default: False."""
     kernel: int
@@ -587,7 +609,7 @@ TaggerModel = Literal["hmm", "mlp", "conv", "lstm", "bilstm", "bilstm-crf", "min
 """The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int
@@ -602,6 +624,10 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, PretrainedKeywords, Embe
     """Width of what the spelling gives: of each direction, or filters of the convolution. Default: 64."""
     hide_rare: float
     """α: while training, a word seen n times is hidden (becomes <unk>) with probability α/(α + n), so that the model learns to do without it. Default: 0.25."""
+    pieces: Literal["first", "last", "mean"]
+    """What stands for a word that a model of init reads in pieces: the state of its first or last piece, or the mean of all. A model that looks back only is read from the last. Default: 'first'."""
+    crf: bool
+    """Score whole sequences of tags by a CRF above the network instead of each tag by itself; bilstm-crf always does. Default: False."""
     scheme: Literal["auto", "none", "bio", "iob1", "bioes", "bilou"]
     """How tags mark spans (B-PER I-PER O): only sequences that are valid in it are predicted, and spans are scored. auto finds out from the training tags; none takes tags as they are. Default: 'auto'."""
     order: Literal[2, 3]

@@ -257,12 +257,17 @@ def recurrent_encoder(
 
 
 def transformer_encoder(
-    s: TransformerStack, embedding: nn.Module, *, places: int, causal: bool = False
+    s: TransformerStack,
+    embedding: nn.Module,
+    *,
+    places: int,
+    causal: bool = False,
+    made: Callable[..., TransformerEncoder] = TransformerEncoder,
 ) -> TransformerEncoder:
     """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``, and
-    there are at most so many ``places``."""
+    there are at most so many ``places``. ``made``: what makes the encoder of its parts."""
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
-    return TransformerEncoder(
+    return made(
         embedding,
         stack,
         positions=make_positions(s, places),

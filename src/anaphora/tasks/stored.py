@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.nn.lora import has_adapters, merged
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.own import brought_back
@@ -109,6 +110,8 @@ class Stored(Parameters):
         broken = first_not_finite(tensors)
         if broken is not None:
             raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
+        if has_adapters(tensors):
+            tensors = merged(run.load_base(), tensors, self.settings_.lora_scale)
         try:
             self._rebuild(tensors, device)
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:

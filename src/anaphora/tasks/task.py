@@ -26,6 +26,8 @@ class Task(ABC):
     """Whether ``probe_embeddings`` takes inputs: the view embeddings then shows the run's dev inputs, not symbols."""
     separate: ClassVar[bool] = True
     """Whether the answer to an input depends on that input alone, so that many can be answered some at a time."""
+    begun_parts: ClassVar[tuple[str, ...]] = ("encoder.",)
+    """What the names of the weights begin with that ``init`` gives; the rest of the model is new."""
     settings_: Any
     model_: Any
     trusts: bool = False

@@ -28,6 +28,7 @@ from anaphora.training.seeding import seed_everything
 from anaphora.training.sharding import Sharded, check, like
 from anaphora.training.state import Standing, TrainingState, made_with
 from anaphora.training.step import Stepper
+from anaphora.training.tuning import NONE, Tuning
 from anaphora.training.weights import snapshot
 
 
@@ -41,13 +42,14 @@ class Learner:
         batches: Batches,
         settings: TrainingSettings,
         group: Group,
+        tuning: Tuning = NONE,
     ):
         self.objective, self.batches, self.settings, self.group = objective, batches, settings, group
         self.precision: Precision = choose_precision(settings.precision, group.device)
         if settings.shard == "full":
             check(settings)
         self.model = model.to(group.device)
-        self.stepper = Stepper(self.model, objective, settings, group, self.precision)
+        self.stepper = Stepper(self.model, objective, settings, group, self.precision, tuning)
         self.average = average_of(self.model, settings)
         self.health = Health(settings, objective.chance)
         self.progress = Progress()

@@ -25,6 +25,7 @@ from anaphora.training.resuming import Resumed, go_back, take_up
 from anaphora.training.run import RunFolder
 from anaphora.training.step import Outcome
 from anaphora.training.tables import html_table
+from anaphora.training.tuning import NONE, Tuning
 from anaphora.training.weights import snapshot
 
 Ending = Literal["finished", "patience", "interrupted", "callback"]
@@ -64,12 +65,13 @@ class Trainer:
         settings: TrainingSettings,
         run: RunFolder,
         reporter: Reporter | None = None,
+        tuning: Tuning = NONE,
     ):
         self.settings, self.folder = settings, run
         if settings.threads:
             torch.set_num_threads(settings.threads)
         self.group = distributed.join(settings.device)
-        self.learner = Learner(model, objective, batches, settings, self.group)
+        self.learner = Learner(model, objective, batches, settings, self.group, tuning)
         self.reporter: Reporter = reporter if reporter and self.group.main else Reporter()
         self.metrics = Journal(run.metrics)
         self.samples = Journal(run.samples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,24 +21,32 @@ BETAS = (0.9, 0.98)
 EPSILON = 1e-9
 
 
-def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, settings: TrainingSettings, rates: Mapping[str, float] = MappingProxyType({})
+) -> torch.optim.Optimizer:
     """Adam, AdamW, SGD or the user's own over all trainable parameters.
 
     Weight decay applies to matrices only: vectors (biases, gains and offsets of norms) are left alone, because
-    pulling them to zero changes what a layer can express rather than how smooth it is.
+    pulling them to zero changes what a layer can express rather than how smooth it is. ``rates``: by the names of parameters,
+    factors of the learning rate other than 1.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    if not settings.weight_decay:
-        groups = [{"params": trainable, "weight_decay": 0.0}]
-    groups = [group for group in groups if group["params"]]
+    trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    together: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in sorted(trainable, key=lambda one: one[1].ndim < 2):
+        shrinks = bool(settings.weight_decay) and parameter.ndim >= 2
+        together.setdefault((rates.get(name, 1.0), shrinks), []).append(parameter)
+    if not settings.weight_decay and not rates:
+        together = {(1.0, False): [parameter for _, parameter in trainable]}
+    groups: list[dict[str, Any]] = []
+    for (rate, shrinks), parameters in together.items():
+        slower = {"lr": settings.lr * rate, "initial_lr": settings.lr * rate} if rate != 1 else {}
+        groups.append(
+            {"params": parameters, "weight_decay": settings.weight_decay if shrinks else 0.0, **slower}
+        )
     if isinstance(settings.optimizer, Part):
         return own_optimizer(settings.optimizer, groups, settings)
     _leave_compiler_unloaded()
-    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in trainable)
+    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for _, p in trainable)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, fused=fused)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
@@ -97,6 +106,8 @@ def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) 
     kernel = torch._fused_adamw_ if isinstance(optimizer, torch.optim.AdamW) else torch._fused_adam_
     for group, found in zip(optimizer.param_groups, states, strict=True):
         parameters = _moved(group)
+        if not parameters:  # those that do not move yet
+            continue
         first, second, steps = ([state[name] for state in found if state] for name in _QUANTITIES)
         torch._foreach_add_(steps, 1)
         kernel(

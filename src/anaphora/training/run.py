@@ -18,13 +18,14 @@ from anaphora.training.checkpoint import remove
 from anaphora.training.durable import make_folder, reading, replace_file, writing
 from anaphora.training.lock import Lock, read_holder
 from anaphora.training.schemas import ExportFacts
-from anaphora.training.weights import check_facts, load_weights
+from anaphora.training.weights import check_facts, load_weights, seal
 
 _FILES = (
     "config.json",
     "tokenizer.json",
     "learnt.json",
     "model.safetensors",
+    "base.safetensors",
     "metrics.jsonl",
     "samples.jsonl",
     "timings.jsonl",
@@ -45,6 +46,7 @@ class RunFolder:
         self.tokenizer = self.path / "tokenizer.json"
         self.learnt = self.path / "learnt.json"
         self.model = self.path / "model.safetensors"
+        self.base = self.path / "base.safetensors"
         self.metrics = self.path / "metrics.jsonl"
         self.samples = self.path / "samples.jsonl"
         self.timings = self.path / "timings.jsonl"
@@ -176,14 +178,21 @@ class RunFolder:
             raise RunError(f"{self.path / name}: {state}; put the original back{other}.")
 
     def fingerprints(self) -> dict[str, str]:
-        """sha256 of ``config.json``, ``tokenizer.json`` and ``learnt.json``, where they are: weights name what
-        they belong to."""
+        """sha256 of ``config.json``, ``tokenizer.json`` and ``learnt.json``, where they are, and the one that
+        ``base.safetensors`` says of itself: weights name what they belong to."""
         found = {}
         for path in (self.config, self.tokenizer, self.learnt):
             if os.path.lexists(path):
                 with reading(path):
                     found[path.name] = hashlib.sha256(read_bytes(path, follow=False)).hexdigest()
+        if os.path.lexists(self.base):
+            with reading(self.base):
+                found[self.base.name] = seal(self.base)
         return found
+
+    def load_base(self) -> dict[str, Tensor]:
+        """The verified weights that never moved, which ``model.safetensors`` and checkpoints leave out."""
+        return load_weights(self.base)[0]
 
     def learnt_names(self) -> list[str]:
         """The files that hold what was learnt besides weights: those that are there, else the usual one."""

@@ -31,6 +31,7 @@ from anaphora.training.recomputing import recompute
 from anaphora.training.seeding import seed_everything
 from anaphora.training.sharding import Sharded, local
 from anaphora.training.sums import Numbers, Sums
+from anaphora.training.tuning import NONE, Tuning
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Stepper:
         settings: TrainingSettings,
         group: Group,
         precision: Precision,
+        tuning: Tuning = NONE,
     ):
         self.model, self.objective, self.settings = model, objective, settings
         self.group, self.precision = group, precision
@@ -82,7 +84,7 @@ class Stepper:
         loss = LossModule(model, objective)
         self.sharded = Sharded(loss, group) if settings.shard == "full" else None
         self.loss: nn.Module = self.sharded.loss if self.sharded else wrap(loss, group)
-        self.optimizer = build_optimizer(model, settings)
+        self.optimizer = build_optimizer(model, settings, tuning.rates)
         self.scale = LossScale(enabled=precision == "fp16")
         own = isinstance(settings.optimizer, Part)
         fused = not own and all(g.get("fused") for g in self.optimizer.param_groups)
@@ -92,6 +94,8 @@ class Stepper:
         self._wide = torch.float32 if group.device.type == "mps" else torch.float64
         # Looked for once: a walk through all modules takes longer than a small kernel.
         self._parameters = list(model.parameters())
+        self._tuning, self._named = tuning, dict(model.named_parameters())
+        self._held: list[nn.Parameter] = []
         # A model of recurrent layers waits for its host most. Others may be compiled, and such weights are not theirs.
         recurrent = any(isinstance(module, Recurrent) for module in model.modules())
         alone = group.world == 1 and group.device.type == "cuda" and not self.sharded
@@ -110,6 +114,7 @@ class Stepper:
         # Half precision needs losses of order one before the count is known, so divide by the expected count.
         expected = max(1, batch.symbols)
         weight = self.scale.value * self.group.world / expected
+        self._hold(number)
         self.parts = self.settings.accumulate
         while (sums := self._in_parts(batch, number, weight)) is None:
             self.parts *= 2
@@ -129,6 +134,16 @@ class Stepper:
         factor = true * (self.settings.clip / norm if clipped else 1.0)
         return Outcome(total / count, count, norm, clipped, False, stop > 0), factor
 
+    def _hold(self, number: int) -> None:
+        """Leave alone what does not move yet in step ``number``; a process by itself spares its gradient, too."""
+        if not self._tuning.stages:
+            return
+        held = self._tuning.held(number)
+        if self.group.world == 1:
+            for name in self._tuning.stages:
+                self._named[name].requires_grad_(name not in held)
+        self._held = [self._named[name] for name in held]
+
     def _in_parts(self, batch: Any, number: int, weight: float) -> Sums | None:
         """The gradient, summed over ``parts`` of the batch; None where memory ran out and smaller parts can be tried.
 
@@ -144,6 +159,8 @@ class Stepper:
                     self._backward(batch, number, part, weight, sums)
             if self.sharded:
                 self.sharded.sum_numbers()
+            for parameter in self._held:
+                parameter.grad = None
         except (MemoryError, RuntimeError) as error:
             alone = self.group.world == 1 and not self.sharded and not hasattr(self.objective, "state_dict")
             if not alone or self.parts >= len(batch) or not out_of_memory(error):

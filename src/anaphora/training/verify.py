@@ -24,7 +24,7 @@ class Verdict:
 
 def verify_run(run: RunFolder) -> list[Verdict]:
     """Read every file of a run and compare it with its checksums; nothing is changed."""
-    return [_model(run), *_checkpoints(run), *_journals(run)]
+    return [_model(run), *_base(run), *_checkpoints(run), *_journals(run)]
 
 
 def _model(run: RunFolder) -> Verdict:
@@ -42,6 +42,16 @@ def _model(run: RunFolder) -> Verdict:
     return Verdict(
         run.model.name, "good", f"{len(tensors)} tensors of step {facts.get('step')}, {facts.get('chosen')}"
     )
+
+
+def _base(run: RunFolder) -> list[Verdict]:
+    if not os.path.lexists(run.base):
+        return []
+    try:
+        count = len(run.load_base())
+    except RunError as error:
+        return [Verdict(run.base.name, "damaged", str(error))]
+    return [Verdict(run.base.name, "good", f"{count} tensors that were not trained")]
 
 
 def _checkpoints(run: RunFolder) -> list[Verdict]:

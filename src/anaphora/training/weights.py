@@ -96,6 +96,17 @@ def check_facts(schema: type[Schema], facts: Mapping[str, Any], where: Path | st
         raise RunError(f"{where}: damaged (facts.{reason}); use another copy.")
 
 
+def seal(path: Path) -> str:
+    """The sha256 that a file of weights says of its content, read without the content."""
+    with path.open("rb") as file:
+        size = file.read(8)
+        head = size + file.read(min(int.from_bytes(size, "little"), _LARGEST_HEADER))
+    try:
+        return str(parse_json(_note(head, str(path)))["sha256"])
+    except (ValueError, LookupError, TypeError):
+        raise RunError(f"{path}: damaged (its note cannot be read); use another copy.") from None
+
+
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
     """The model's parameters and buffers by name, detached; tied ones still share their storage."""
     return {name: value.detach() for name, value in model.state_dict().items()}

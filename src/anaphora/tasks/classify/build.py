@@ -46,6 +46,7 @@ from anaphora.tasks.pretrained import (
     vector_weights,
 )
 from anaphora.tasks.reading import sequence_encoder, sequence_pooling
+from anaphora.tasks.tuning import usual_training
 
 _LONGEST = 256
 """Symbols of a text that a model of others reads, unless max_tokens says otherwise."""
@@ -71,8 +72,6 @@ def build_classifier(
     if channels:
         return _looking(s, (rows, columns), channels, outputs, binary)
     encoder, width = sequence_encoder("classify", s, symbols, features, context)
-    if s.freeze:
-        encoder.requires_grad_(False)
     return SequenceClassifier(
         encoder,
         sequence_pooling(s, width),
@@ -184,8 +183,9 @@ def _begin_with_public(
     longest = own.max_positions - ENDS if own.max_positions else 0
     usual: dict[str, Any] = {
         "pooling": "last" if causal else getattr(own, "pooling", "first"),
-        "lr": 1e-3 if given.get("freeze") else 5e-5,
         "max_tokens": min(longest or _LONGEST, _LONGEST),
+        "batch_tokens": 1024,
+        **usual_training(given, own.hidden),
     }
     if longest and given.get("max_tokens", 0) > longest:
         raise SettingsError(

@@ -18,6 +18,7 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
     VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
@@ -91,6 +92,7 @@ class ClassifierSettings(
     LookingSettings,
     FrameSettings,
     PretrainedSettings,
+    TuningSettings,
     HoldoutSettings,
     TrainingSettings,
 ):
@@ -103,10 +105,6 @@ class ClassifierSettings(
         "their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model "
         "of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that "
         "activation (first-tanh is BERT's pooler).",
-    )
-    freeze: bool = Field(
-        False,
-        description="Keep the weights of the encoder that init names as they are, and train only what is above it.",
     )
     two_scores: bool = Field(
         False,
@@ -148,10 +146,6 @@ class ClassifierSettings(
 
     @model_validator(mode="after")
     def _fits_together(self) -> ClassifierSettings:
-        if self.freeze and self.donates != "weights":
-            raise ValueError(
-                "freeze = true keeps the weights that init gives: set init to the model they come from"
-            )
         if self.scan == "picture" and self.model not in PICTURES:
             raise ValueError(
                 f"scan = 'picture' is for {', '.join(PICTURES)}; {self.model} reads sequences: 'rows' or 'pixels'"
@@ -193,7 +187,7 @@ _READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "features", "
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),
-    *(FrameSettings, "pooling", "init", "init_as", "freeze"),
+    *(FrameSettings, "pooling", "init", "init_as", TuningSettings),
 )
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
@@ -296,7 +290,7 @@ _PRESETS = (
             "init_as",
             "causal",
             "two_scores",
-            "freeze",
+            TuningSettings,
         ),
     ),
     Preset(

@@ -22,6 +22,7 @@ from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, hiding_ra
 from anaphora.data.tagged import TaggedRows, open_tagged, open_training, reopen_training
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import VectorRows
+from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
@@ -37,7 +38,8 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
-from anaphora.tasks.tag.build import adopt_words, build_tagger, first_weights, tag_rules
+from anaphora.tasks.tag.begun import adopt_words, first_weights
+from anaphora.tasks.tag.build import build_tagger, tag_rules
 from anaphora.tasks.tag.inference import Tagging
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
@@ -68,7 +70,7 @@ class Tagger(Estimator):
     model_: models.Tagger | HMMTagger
     tokenizer_: Tokenizer
     learnt_: Learnt
-    _reader: Reader | FrameReader
+    _reader: Reader | PieceReader | FrameReader
     _labels = "str"
 
     def __init__(self, model: TaggerModel | str | None = None, **settings: Unpack[TaggerKeywords]) -> None:
@@ -118,7 +120,9 @@ class Tagger(Estimator):
         self.settings_ = s = with_width(s, self._given, self.tokenizer_)
         seen = None if s.characters == "none" else Letters.learn(word for words in spoken for word in words)
         letters = None if seen is None else "".join(seen.known)
-        self.learnt_ = Learnt(tags, scheme, origin, letters=letters, context=given.context)
+        self.learnt_ = Learnt(
+            tags, scheme, origin, letters=letters, context=given.context, framing=given.framing
+        )
         self._make_reader()
 
     def _learn_frames(self, data: VectorRows) -> None:
@@ -155,6 +159,9 @@ class Tagger(Estimator):
             self._reader = FrameReader.from_json(self.learnt_.frames)
             return
         letters = self.learnt_.letters
+        if self.learnt_.framing:
+            self._reader = PieceReader(self.tokenizer_)
+            return
         self._reader = Reader(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
 
     def _symbols(self, data: TaggedRows) -> float:
@@ -178,7 +185,9 @@ class Tagger(Estimator):
         )
         if own is not None:
             return OwnTagger(own, outputs, rules=tag_rules(learnt.scheme, learnt.tags))
-        return build_tagger(s, learnt.tags, learnt.scheme, context=learnt.context, **sizes)
+        return build_tagger(
+            s, learnt.tags, learnt.scheme, context=learnt.context, framing=learnt.framing, **sizes
+        )
 
     def _lesson(self, data: TaggedRows, dev: TaggedRows) -> tuple[Objective, Batches]:
         s, targets = self.settings_, self.targets_
@@ -196,7 +205,9 @@ class Tagger(Estimator):
         objective = TagObjective(
             targets,
             list(zip(shown, self._reader.read(held), wanted, strict=True)),
-            hiding=None if self.framewise else hiding_rates(read, self.tokenizer_.size, s.hide_rare),
+            hiding=hiding_rates(read, self.tokenizer_.size, s.hide_rare)
+            if isinstance(self._reader, Reader)
+            else None,
             settings=s,
             metric=self._metric(),
             scores=self._measured,

@@ -17,6 +17,7 @@ from anaphora.settings import (
     StackSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
     VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
@@ -52,6 +53,7 @@ class TaggerSettings(
     FrameSettings,
     NetworkSettings,
     PretrainedSettings,
+    TuningSettings,
     HoldoutSettings,
     TrainingSettings,
 ):
@@ -82,6 +84,16 @@ class TaggerSettings(
         allow_inf_nan=False,
         description="α: while training, a word seen n times is hidden (becomes <unk>) with probability α/(α + n), so "
         "that the model learns to do without it.",
+    )
+    pieces: Literal["first", "last", "mean"] = Field(
+        "first",
+        description="What stands for a word that a model of init reads in pieces: the state of its first or last piece, or the "
+        "mean of all. A model that looks back only is read from the last.",
+    )
+    crf: bool = Field(
+        False,
+        description="Score whole sequences of tags by a CRF above the network instead of each tag by itself; bilstm-crf "
+        "always does.",
     )
     scheme: Literal["auto", "none", "bio", "iob1", "bioes", "bilou"] = Field(
         "auto",
@@ -114,14 +126,21 @@ class TaggerSettings(
         "the loss for numbers, else accuracy.",
     )
 
+    @property
+    def chained(self) -> bool:
+        """Whether a CRF scores the tags."""
+        return self.model == "bilstm-crf" or self.crf
+
     @model_validator(mode="after")
     def _shapes_fit(self) -> TaggerSettings:
         if self.model in ("mlp", "conv") and self.kernel % 2 == 0:
             raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
-        if self.target != "class" and self.model == "bilstm-crf":
+        if self.target != "class" and self.chained:
             raise ValueError(
                 f"a CRF scores sequences of classes, but target = '{self.target}': choose another preset, such as bilstm"
             )
+        if self.pieces != "first" and self.donates != "weights":
+            raise ValueError(f"pieces = '{self.pieces}' is about a model of init that cuts words: set init")
         if self.target == "number" and self.metric in ("accuracy", "f1"):
             raise ValueError(f"metric = '{self.metric}' needs classes, but target = 'number'")
         if self.model != "transformer":
@@ -168,9 +187,9 @@ _LEARNT: Uses = (
         "bad_rows",
         "metric",
     ),
-    *("characters", "character_embedding", "character_hidden", "hide_rare", "embeddings"),
+    *("characters", "character_embedding", "character_hidden", "hide_rare", "embeddings", "crf"),
 )
-_BEGUN: Uses = (*_LEARNT, "init", "init_as")
+_BEGUN: Uses = (*_LEARNT, "init", "init_as", "pieces", TuningSettings)
 _RECURRENT: Uses = (*_BEGUN, FrameSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _TRAINED = {
     "steps": 1000,

@@ -83,10 +83,11 @@ def _source(rows: Sequence[Words | Frames]) -> np.ndarray[Any, Any]:
 
 
 def _padded(rows: Sequence[np.ndarray[Any, Any]], fill: int) -> np.ndarray[Any, Any]:
-    """Rows ``(time, …)`` as one table ``(rows, longest, …)``."""
-    table = np.full((len(rows), max(map(len, rows)), *rows[0].shape[1:]), fill, dtype=rows[0].dtype)
+    """Rows ``(time, …)`` as one table ``(rows, longest, …)``; words of some rows may have more pieces than those of others."""
+    longest = np.max([row.shape for row in rows], axis=0)
+    table = np.full((len(rows), *longest), fill, dtype=rows[0].dtype)
     for place, row in zip(table, rows, strict=True):
-        place[: len(row)] = row
+        place[tuple(map(slice, row.shape))] = row
     return table
 
 
@@ -142,8 +143,8 @@ class TagObjective:
     ):
         self.metric, greater = chosen_metric(settings, metric)
         self.greater_is_better = self.metric != "loss" if greater is None else greater
-        if settings.model == "bilstm-crf":
-            no_own_loss(settings, "a CRF is trained by its own; choose the preset bilstm")
+        if settings.chained:
+            no_own_loss(settings, "a CRF is trained by its own; choose the preset bilstm, or crf = false")
         self._settings, self._own_loss = settings, own_loss(settings)
         self.chance = math.log(max(targets.size, 2)) if targets.kind == "class" else None
         self._targets, self._dev, self._scores = targets, list(dev), scores

@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.symbols import PAD
 from anaphora.data.vectors import as_sequence
+from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.probe.reading import probe_reading
@@ -45,12 +47,14 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
             }
             return Trace({"time": words, "state": list(targets.names)}, arrays, facts)
         (encoded,) = m._reader.read([words])
+        if isinstance(m._reader, PieceReader):
+            places = _pieces(m, encoded)
     assert not isinstance(model, HMMTagger)  # it reads words
     (batch,) = reading_batches([encoded])
     t = batch.tensors(next(model.parameters()).device)
     (own,), (shares,) = answers(model.eval(), targets, [encoded], m.settings_.threshold)
     given = target.replace("\t", " ").split() if isinstance(target, str) else target
-    wanted = _encoded(targets, own if given is None else list(given), len(places))
+    wanted = _encoded(targets, own if given is None else list(given), len(encoded))
     truth = torch.from_numpy(wanted).to(t.source.device)
 
     def losses(scores: Tensor) -> Tensor:
@@ -66,9 +70,26 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
     if targets.kind == "number":
         found = targets.numbers(outputs[0].double().cpu().numpy())
         return replace(trace, arrays={**trace.arrays, "outputs": Array(("time",), found)})
+    if len(shares) != len(places):
+        shares = _spread(encoded, shares, len(places))
     arrays = {**trace.arrays, "probabilities": Array(("time", "symbol"), shares)}
     tokens = {**trace.tokens, "symbol": list(targets.names)}
     return replace(trace, tokens=tokens, arrays=arrays, tables={**trace.tables, "top": _top(targets, shares)})
+
+
+def _pieces(m: Tagger, encoded: Any) -> list[str]:
+    """The symbols that are read: <s>, the pieces of the words, and </s> where there is one."""
+    spelled = m.tokenizer_.pieces(encoded[encoded != PAD].tolist())
+    return ["<s>", *spelled, *["</s>"] * (m.learnt_.framing == "both")]
+
+
+def _spread(encoded: Any, shares: Any, places: int) -> Any:
+    """The probabilities of the tags of each word ``(words, tags)`` at each of its pieces, ``(places, tags)``; <s> and </s>
+    have none."""
+    found = np.zeros((places, shares.shape[1]))
+    pieces = np.repeat(shares, (encoded != PAD).sum(1), axis=0)
+    found[1 : 1 + len(pieces)] = pieces
+    return found
 
 
 def _top(targets: Targets, shares: Any) -> list[dict[str, Any]]:
