@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -193,6 +194,11 @@ class LanguageModel(Estimator):
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Text, Text]:
         return reopen_texts(config.data, spill=run.path / "data")
+
+    def _example(self, dev: Text, number: int) -> tuple[str, str]:
+        """Line ``number`` of the dev text that is not empty."""
+        lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
+        return next(islice(lines, number, None)), ""
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
