@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-foreign fuzz lint format bench browser page clean help
+.PHONY: demo test test-all test-foreign fuzz lint format bench notebooks browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -59,6 +59,9 @@ lint: $(READY)   ## ruff, mypy, import-linter, pins, licences and words
 format: $(READY) ## put the code into the house's form
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+
+notebooks: $(READY) ## build a notebook of every lesson into build/notebooks
+	@$(BIN)/anaphora learn --write build/notebooks --force
 
 bench: $(READY)  ## the benchmarks a laptop can run; writes docs/benchmarks.md
 	@$(BIN)/python benchmarks/run.py

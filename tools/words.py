@@ -26,7 +26,6 @@ WORDS = {
     r"CannotPrint|PRINTED_\w+|printed (?:kernel|program|code|C)s?": "generated",
     r"recorded (?:as a|graph)|recorded on the GPU": "captured",
     r"way of running|ways to run": "backends, methods",
-    r"lessons?": "objective",
 }
 """A pattern of whole words, and what to write instead."""
 ALLOWED = {

@@ -21,6 +21,7 @@ from anaphora import _cpu
 from anaphora._version import __version__
 
 if TYPE_CHECKING:
+    from anaphora import learn as learn
     from anaphora import nn as nn
     from anaphora import search as search
     from anaphora.errors import AnaphoraError as AnaphoraError
@@ -82,7 +83,7 @@ _HOMES = {
     "history": "anaphora.probe.history",
     "load": "anaphora.tasks.load",
 }
-_ROOMS = ("nn", "search")
+_ROOMS = ("learn", "nn", "search")
 
 __all__ = [
     "HMM",
@@ -111,6 +112,7 @@ __all__ = [
     "compare",
     "fit",
     "history",
+    "learn",
     "load",
     "nn",
     "search",

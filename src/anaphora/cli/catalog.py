@@ -27,6 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "studio": "Open a page over your runs: watch, compare, look inside.",
     },
     "About": {
+        "learn": "Read a lesson: code, pictures and exercises that run.",
         "corpora": "List the embedded corpora, show or write their examples.",
         "models": "List the presets of each task.",
         "explain": "Say what a setting means, its default and its effect.",

@@ -23,7 +23,7 @@ from anaphora.training.callbacks import Callback, Moment
 from anaphora.training.progress import Reporter
 
 MODELS = ("rnn", "lstm", "gru", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer")
-SECONDS = 40.0
+SECONDS = 20.0
 """Training time of each model, evaluations not counted; on a CPU the time of this process alone."""
 SETTINGS: dict[str, Any] = {
     "schedule": "cosine",

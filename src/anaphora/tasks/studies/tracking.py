@@ -55,12 +55,12 @@ LONGEST = 32
 """Of the rows that are trained on; the shortest has one step."""
 EXAMPLES, TESTED = 8000, 60
 OF_PROBLEM: dict[str, dict[str, Any]] = {
-    "parity": {"steps": 600},
-    "mod5": {"steps": 1000},
-    "s5": {"steps": 2000},
+    "parity": {"steps": 400},
+    "mod5": {"steps": 500},
+    "s5": {"steps": 1000},
 }
 # An LSTM has to learn the table of 120 orders by heart: its steps are cheap, so it has more of them, and more units.
-OF_BOTH: dict[tuple[str, str], dict[str, Any]] = {("s5", "lstm"): {"hidden": 128, "steps": 5000}}
+OF_BOTH: dict[tuple[str, str], dict[str, Any]] = {("s5", "lstm"): {"hidden": 128, "steps": 3000}}
 
 
 def tracking(

@@ -1,0 +1,112 @@
+"""``anaphora learn``: the lessons, in the terminal, as notebooks and as scripts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from anaphora.cli.group import Order
+from anaphora.cli.options import json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from anaphora.learn.page import Lesson
+
+EXAMPLES = """
+anaphora learn
+anaphora learn 14
+anaphora learn 14 --write lesson.ipynb
+anaphora learn --write notebooks
+"""
+
+
+@click.command("learn", cls=Order, examples=EXAMPLES)
+@click.argument("number", metavar="[LESSON]", required=False, type=int)
+@click.option(
+    "--write",
+    metavar="PATH",
+    help="Write the lesson as a notebook (.ipynb), a script (.py) or Markdown (.md); without LESSON all notebooks, into a folder.",
+)
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@json_option
+def command(number: int | None, write: str | None, force: bool, as_json: bool) -> None:
+    """List the lessons, or show one: a question, its equation, the code, a picture, what breaks it, and exercises.
+
+    Each runs within a minute on a CPU. `an.learn.check("14.2", answer)` in Python says whether an exercise is solved, or gives
+    a hint.
+    """
+    from pathlib import Path
+
+    from anaphora.cli.output import emit, result, say, table
+    from anaphora.learn.page import lesson, lessons
+
+    if write:
+        names = _written(Path(write), number, force)
+        if as_json:
+            emit({"files": names})
+        else:
+            say(f"Wrote {', '.join(names)}.")
+        return
+    if number is not None:
+        one = lesson(number)
+        if as_json:
+            emit({"lesson": one.number, "title": one.title, "rows": one.rows, "source": one.source})
+        else:
+            _show(one.source)
+        return
+    if as_json:
+        emit([{"lesson": one.number, "title": one.title, "rows": one.rows} for one in lessons()])
+        return
+    result(table([(f"{one.number:2d}", one.title) for one in lessons()]))
+    say("`anaphora learn NUMBER` shows one; --write lesson.ipynb makes a notebook of it.")
+
+
+def _written(path: Path, number: int | None, force: bool) -> list[str]:
+    """Write one lesson, or the notebooks of all into the folder ``path``; the names of the files."""
+    from anaphora.errors import DataError
+    from anaphora.learn.notebook import notebook, script
+    from anaphora.learn.page import lesson, lessons
+    from anaphora.training.durable import replace_file, writing
+
+    if number is None:
+        if path.suffix or path.is_file():
+            raise DataError(f"{path}: without a LESSON all notebooks are written; name a folder for them.")
+        texts = {path / f"{one.name}.ipynb": notebook(one) for one in lessons()}
+    else:
+        one = lesson(number)
+        forms: dict[str, Callable[[Lesson], str]] = {
+            ".ipynb": notebook,
+            ".py": script,
+            ".md": lambda lesson: lesson.source,
+        }
+        if path.suffix not in forms:
+            raise DataError(
+                f"{path}: a lesson is written as .ipynb, .py or .md; end the name with one of them."
+            )
+        texts = {path: forms[path.suffix](one)}
+    for name in texts:
+        if name.exists() and not force:
+            raise DataError(f"{name} exists already; --force replaces it.")
+    for name, text in texts.items():
+        with writing(name):
+            name.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(name, text.encode())
+    return [str(name) for name in texts]
+
+
+def _show(source: str) -> None:
+    """The page in the terminal; where nothing but text is wanted, its Markdown."""
+    import sys
+
+    from anaphora.cli.output import colour_for, result, width
+
+    if not colour_for(sys.stdout):
+        result(source)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(width=width()).print(Markdown(source))
