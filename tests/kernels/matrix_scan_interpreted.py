@@ -16,7 +16,7 @@ from torch import Tensor
 
 from anaphora.kernels.matrix_scan import check
 from anaphora.kernels.matrix_scan import launch as fused
-from anaphora.nn.linear.operator import _plain as plain
+from anaphora.kernels.matrix_scan.chunks import by_chunks as plain
 
 # B, T, N, D, E, decays by channel, a state before, type
 CASES = {

@@ -165,7 +165,7 @@ def test_a_forced_backend_that_cannot_serve_is_an_error(name: BackendName) -> No
 
 def test_an_unknown_backend_is_refused() -> None:
     with (
-        pytest.raises(ValueError, match="c, persistent, triton, cudnn, cuda_graph, torch, reference"),
+        pytest.raises(ValueError, match="c, persistent, triton, cudnn, cuda_graph, matrix, torch, reference"),
         force("fast"),
     ):  # type: ignore[arg-type]
         pass

@@ -1,6 +1,7 @@
 """Building blocks: recurrent cells and layers in one and two dimensions, attention and Transformers, looks at pictures, and
 the way to look inside them."""
 
+from anaphora.kernels.matrix_scan.products import contract, outer
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.nn import attention, inside, linear, positions
 from anaphora.nn.affine import Affine
@@ -72,7 +73,9 @@ __all__ = [
     "WindowMLP",
     "attention",
     "check_kernels",
+    "contract",
     "inside",
     "linear",
+    "outer",
     "positions",
 ]

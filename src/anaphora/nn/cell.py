@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,11 +29,26 @@ class Cell(Watched):
     the output. A step must be a pure function of its arguments and the cell's parameters, and treat
     every row of the batch alike; nothing else is needed.
 
+    A state that is not a vector of ``hidden`` numbers gets its shape in ``setup``, by name; the first state cannot::
+
+        class LinearAttention(Cell):
+            state = ("h", "S")
+            def setup(self, inputs, hidden, heads=2):
+                self.shapes = {"S": (heads, hidden // heads, hidden // heads)}
+                self.project = Affine(inputs, 3 * hidden)
+            def step(self, x, h, S):
+                q, k, v = self.project(x).unflatten(-1, (3, *self.shapes["S"][:2])).unbind(1)
+                S = 0.9 * S + outer(k, v)
+                return contract(q, S).flatten(1), S
+
+    ``step`` sees it as ``(batch, heads, d, e)``; outside, in ``initial`` and ``last``, it is flat: ``(…, batch, heads·d·e)``.
+
     ``Cell(inputs, hidden, **options)`` hands the options to ``setup`` and remembers them, so that
     :class:`~anaphora.nn.recurrent.Recurrent` can make the cells of further layers and directions.
     """
 
     state: tuple[str, ...] = ("h",)
+    shapes: Mapping[str, tuple[int, ...]] = {}
     _derived = ("_engines", "_number")
 
     def __init__(self, inputs: int, hidden: int, **options: Any):
@@ -40,6 +57,31 @@ class Cell(Watched):
             raise ValueError(f"{type(self).__name__} needs positive widths, got {inputs} and {hidden}.")
         self.inputs, self.hidden, self.options = inputs, hidden, options
         self.setup(inputs, hidden, **options)
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        name = type(self).__name__
+        for state, shape in self.shapes.items():
+            if state not in self.state:
+                raise ValueError(
+                    f"{name}: shapes names {state!r}, which is not among its states {self.state}."
+                )
+            if not shape or any(not isinstance(n, int) or n < 1 for n in shape):
+                raise ValueError(f"{name}: the shape of {state} must be positive integers, got {shape}.")
+        if prod(self.shape_of(0)) != self.hidden or len(self.shape_of(0)) > 1:
+            raise ValueError(
+                f"{name}: its first state, {self.state[0]}, is its output, so its shape must be ({self.hidden},), "
+                f"got {self.shape_of(0)}; put a vector first."
+            )
+
+    def shape_of(self, index: int) -> tuple[int, ...]:
+        """The shape of a state, by its number in ``state``, as ``step`` sees it without the batch."""
+        return tuple(self.shapes.get(self.state[index], (self.hidden,)))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many numbers each state has."""
+        return tuple(prod(self.shape_of(i)) for i in range(len(self.state)))
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
         """``setup(inputs, hidden, **options)`` makes the parameters."""
@@ -50,7 +92,25 @@ class Cell(Watched):
         raise TypeError(f"{type(self).__name__} does not define step(self, x, {', '.join(self.state)}).")
 
     def advance(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """``step`` with the states always a tuple."""
+        """``step`` with the states always a tuple. A state that comes flat, ``(batch, numbers)``, leaves flat."""
+        if self.shapes:
+            return self._advance_shaped(x, states)
+        return self._stepped(x, states)
+
+    def _advance_shaped(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        shapes = [self.shape_of(i) for i in range(len(states))]
+        flat = [len(shape) > 1 and s.dim() == 2 for s, shape in zip(states, shapes, strict=True)]
+        each = zip(states, shapes, flat, strict=True)
+        new = self._stepped(x, tuple([s.reshape(-1, *shape) if f else s for s, shape, f in each]))
+        for name, value, shape in zip(self.state, new, shapes, strict=True):
+            if value.shape[1:] != shape:
+                raise ValueError(
+                    f"{type(self).__name__}.step returned {name} with the shape {tuple(value.shape[1:])}; "
+                    f"it must be {shape}."
+                )
+        return tuple([s.flatten(1) if f else s for s, f in zip(new, flat, strict=True)])
+
+    def _stepped(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         new = self.step(x, *states)
         new = (new,) if isinstance(new, Tensor) else tuple(new)
         if len(new) != len(self.state):
@@ -63,7 +123,7 @@ class Cell(Watched):
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         """One step; states left out start at zero. Returns the tuple of new states."""
         if not states:
-            states = tuple(x.new_zeros(x.shape[0], self.hidden) for _ in self.state)
+            states = tuple(x.new_zeros(x.shape[0], width) for width in self.widths)
         return self.advance(x, states)
 
     def another(self, inputs: int) -> Cell:

@@ -95,7 +95,7 @@ class Recurrent(Stepping):
         self.dropout, self.variational = dropout, variational
         self.recurrent_dropout, self.weight_dropout = recurrent_dropout, weight_dropout
         self.connections: Connections = connections
-        self.inputs, self.hidden = cell.inputs, cell.hidden
+        self.inputs, self.hidden, self.widths = cell.inputs, cell.hidden, cell.widths
         self.directions = 2 if bidirectional else 1
         self.output_size = cell.hidden * self.directions
         made: list[nn.Module] = []
@@ -118,7 +118,7 @@ class Recurrent(Stepping):
         """Run over whole sequences.
 
         x ``(B, T, inputs)``; ``lengths`` ``(B,)``: the steps of each row are real; ``initial``: one tensor
-        per state, ``(layers·directions, B, hidden)``, zeros when left out.
+        per state, ``(layers·directions, B, hidden)``, zeros when left out; a state with a shape of its own is flat here.
 
         Returns y ``(B, T, hidden·directions)``, zero past each row's end, and the last states in the layout
         of ``initial`` (layer by layer, forward then backward), each taken at its row's own end.
@@ -239,7 +239,8 @@ class Recurrent(Stepping):
         if any(self.zoneout):
             zoneout = "sample" if noisy else "mean"
             if noisy:
-                extra = tuple(zoneout_mask(x, (*x.shape[:2], self.hidden), p) for p in self.zoneout)
+                rates = zip(self.zoneout, self.widths, strict=True)
+                extra = tuple(zoneout_mask(x, (*x.shape[:2], width), p) for p, width in rates)
         step = LayerStep(cell, masked=bool(rows), zoneout=zoneout, keep=self.zoneout)
         return LayerRun(step, params, (x, *extra), rows, initial, lengths, reverse)
 
@@ -271,8 +272,7 @@ class Recurrent(Stepping):
 
     def initial_state(self, batch: int, like: Tensor) -> States:
         """Zeros for every state, ``(layers·directions, batch, hidden)``, typed and placed as ``like``."""
-        shape = (self.layers * self.directions, batch, self.hidden)
-        return tuple(like.new_zeros(shape) for _ in self.state)
+        return tuple(like.new_zeros(self.layers * self.directions, batch, width) for width in self.widths)
 
     # ------------------------------------------------------------------ PyTorch's layers
     @classmethod
@@ -293,6 +293,8 @@ class Recurrent(Stepping):
 
     def _checked_initial(self, x: Tensor, initial: States | None) -> States:
         if initial is None:
+            if len(set(self.widths)) > 1:
+                return self.initial_state(x.shape[0], x)
             nothing = x.new_zeros(self.layers * self.directions, x.shape[0], self.hidden)
             return (nothing,) * len(self.state)
         self._check_state("Recurrent: initial", x, initial)

@@ -29,6 +29,11 @@ class LayerStep:
     keep: tuple[float, ...] = ()
     substitute: bool = True  # use the given parameters; the cell's own otherwise
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the states, as the cell sees them; empty where all are vectors."""
+        return tuple(self.cell.shape_of(i) for i in range(len(self.cell.state))) if self.cell.shapes else ()
+
     def __call__(self, params: Params, steps: States, rows: States, states: States) -> States:
         seen = states
         if self.masked:
@@ -39,11 +44,16 @@ class LayerStep:
             new = self.cell.advance(steps[0], seen)
         if self.zoneout == "sample":
             kept = zip(steps[1:], states, new, strict=True)
-            return tuple(after + z * (before - after) for z, before, after in kept)
+            return tuple(after + _like(z, after) * (before - after) for z, before, after in kept)
         if self.zoneout == "mean":
             rates = zip(self.keep, states, new, strict=True)
             return tuple(after + p * (before - after) if p else after for p, before, after in rates)
         return new
+
+
+def _like(mask: Tensor, value: Tensor) -> Tensor:
+    """A mask ``(B, numbers)`` for a state that has a shape of its own here."""
+    return mask if value.dim() == 2 else mask.view(value.shape)
 
 
 def _call_with(cell: Cell, params: Params, arguments: States) -> States:

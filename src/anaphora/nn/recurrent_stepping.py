@@ -27,6 +27,7 @@ class Stepping(Watched):
     directions: int
     inputs: int
     hidden: int
+    widths: tuple[int, ...]
     bidirectional: bool
     variational: bool
     dropout: float
@@ -120,9 +121,11 @@ class Stepping(Watched):
         return tuple(torch.where(torch.rand_like(n) < p, o, n) for p, o, n in kept)
 
     def _check_state(self, where: str, x: Tensor, state: States) -> None:
-        expected = (self.layers * self.directions, x.shape[0], self.hidden)
-        if len(state) != len(self.state) or any(tuple(s.shape) != expected for s in state):
+        before = (self.layers * self.directions, x.shape[0])
+        expected = [(*before, width) for width in self.widths]
+        if [tuple(s.shape) for s in state] != expected:
+            each = expected[0] if len(set(expected)) == 1 else expected
             raise ValueError(
-                f"{where} needs one tensor {expected} for each of {self.state}, "
+                f"{where} needs one tensor {each} for each of {self.state}, "
                 f"got {[tuple(s.shape) for s in state]}."
             )

@@ -32,6 +32,7 @@ from anaphora.kernels.recurrence.backends.base import (
 )
 from anaphora.kernels.recurrence.backends.c import compiled as c
 from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
+from anaphora.kernels.recurrence.backends.matrix import run as matrix
 from anaphora.kernels.recurrence.backends.persistent import run as persistent
 from anaphora.kernels.recurrence.backends.scan import run as scan
 from anaphora.kernels.recurrence.backends.torch_ops import bptt as torch_ops
@@ -43,7 +44,17 @@ from anaphora.kernels.recurrence.prepare import COMPILED, Engine, Prepared
 from anaphora.kernels.recurrence.tuning import H200, Region, thresholds
 
 # The order of preference: the CPU's, then the GPU's, then those that serve anywhere.
-BACKENDS: tuple[Backend, ...] = (scan, c, persistent, triton, cudnn, cuda_graph, torch_ops, reference)
+BACKENDS: tuple[Backend, ...] = (
+    scan,
+    c,
+    persistent,
+    triton,
+    cudnn,
+    cuda_graph,
+    matrix,
+    torch_ops,
+    reference,
+)
 
 _forced: ContextVar[BackendName | None] = ContextVar("forced", default=None)
 
@@ -78,7 +89,7 @@ def choose(case: Case) -> Decision:
     stand_in: BackendName | None = None
     if chosen.name == "triton":
         stand_in = next((name for name in ("persistent", "cudnn") if name not in cannot), None)
-    rings = () if case.plan is None else case.plan.rings
+    rings = case.matrix_rings if case.plan is None else case.plan.rings
     return Decision(chosen.name, chosen.about, others, cannot, stand_in, rings)
 
 
@@ -165,6 +176,7 @@ def _case(
         first,
         fixed.wanted(x),
         torch.get_num_threads(),
+        ready.matrix_rings,
     )
 
 

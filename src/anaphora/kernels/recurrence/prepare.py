@@ -13,8 +13,10 @@ from anaphora.kernels.recurrence.arguments import Arguments
 from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, States, StepFunction
 from anaphora.kernels.recurrence.backends.c.compiled import CompiledPlan
 from anaphora.kernels.recurrence.backends.c.stepping import Stepper
+from anaphora.kernels.recurrence.backends.matrix import run as matrix
 from anaphora.kernels.recurrence.front.graph import CannotTrace
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
+from anaphora.kernels.recurrence.front.rings import Ring
 from anaphora.kernels.recurrence.front.trace import Trace, trace
 from anaphora.kernels.toolchain import compiler
 
@@ -32,6 +34,7 @@ class Prepared:
     compiled: CompiledPlan | None = None
     no_c: str | None = None  # why it was not compiled
     stepper: Stepper | None = None
+    matrix_rings: tuple[Ring, ...] = ()  # of a step with matrix-valued states, which is not traced
 
     def arguments(self, run: LayerRun) -> Arguments:
         """The tensors of a run in the plan's order; products of the same value are stacked."""
@@ -67,11 +70,15 @@ class Engine:
     @property
     def pure(self) -> bool:
         """Whether the function is known to be a plain function of its arguments: every run so far could be traced."""
-        return bool(self._prepared) and all(p.plan is not None for p in self._prepared.values())
+        return bool(self._prepared) and all(
+            p.plan is not None or p.matrix_rings for p in self._prepared.values()
+        )
 
     def _prepare(self, run: LayerRun, params: Params) -> Prepared:
         x = run.steps[0]
         groups = (run.steps, run.rows, run.initial)
+        if matrix.shapes_of(run):
+            return self._prepare_matrices(run._replace(params=params))
         try:
             traced = trace(self.function, params, *groups)
             steps, rows, states = [[t.shape[-1] for t in group] for group in groups]
@@ -89,6 +96,19 @@ class Engine:
                 found.no_c = str(reason)
                 _warn_once(f"recurrences run without compiled kernels, which is slower: {reason}.")
         return found
+
+    def _prepare_matrices(self, run: LayerRun) -> Prepared:
+        """What becomes of the states of a step that sees some of them as matrices."""
+        try:
+            rings = matrix.classify(run)
+        except CannotTrace as reason:
+            _warn_once(f"{self.name} runs step by step in plain torch, which is slower: {reason}.")
+            return Prepared(reason=f"the step cannot be traced: {reason}")
+        for ring in rings:
+            if ring.kind == "loop":
+                said = ring.describe([f"state {i}" for i in range(len(run.initial))])
+                _warn_once(f"{self.name} runs step by step in plain torch, which is slower: {said}.")
+        return Prepared(reason="a state is a matrix", matrix_rings=rings)
 
     def stepper(self, params: Params, x: Tensor, initial: States) -> Stepper | None:
         """What runs single steps of this function fast; x ``(B, ·)``. ``None`` where nothing does."""

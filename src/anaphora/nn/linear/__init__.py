@@ -1,5 +1,6 @@
 """Recurrences that are linear in their state: layers with matrix and expanded states, computed in chunks of steps."""
 
+from anaphora.kernels.matrix_scan import matrix_scan, matrix_step
 from anaphora.nn.linear.cells import CellLayer
 from anaphora.nn.linear.deltanet import DeltaNet, GatedDeltaNet
 from anaphora.nn.linear.gla import GLA
@@ -9,7 +10,6 @@ from anaphora.nn.linear.local import LocalAttention
 from anaphora.nn.linear.mamba import Mamba
 from anaphora.nn.linear.mamba2 import Mamba2
 from anaphora.nn.linear.mlstm import MLSTM
-from anaphora.nn.linear.operator import matrix_scan, matrix_step
 from anaphora.nn.linear.retnet import RetNet
 from anaphora.nn.linear.rwkv7 import RWKV7
 from anaphora.nn.linear.slstm import SLSTMLayer

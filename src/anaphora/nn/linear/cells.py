@@ -34,8 +34,8 @@ class CellLayer(LinearLayer):
 
     def initial_state(self, batch: int, like: Tensor) -> States:
         kind = torch.promote_types(like.dtype, torch.float32)
-        empty = like.new_zeros(batch, self.recurrent.hidden, dtype=kind)
-        return self.convolution.initial_state(batch, like), *(empty for _ in self.recurrent.state)
+        empty = (like.new_zeros(batch, width, dtype=kind) for width in self.recurrent.widths)
+        return self.convolution.initial_state(batch, like), *empty
 
     def mix(self, x: Tensor, state: States, lengths: Tensor | None) -> tuple[Tensor, States]:
         u, past = self.convolution(x, state[0], lengths)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from anaphora.kernels.matrix_scan import matrix_scan
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
-from anaphora.nn.linear.operator import matrix_scan
 
 States = tuple[Tensor, ...]
 EPSILON = 1e-5  # of every norm

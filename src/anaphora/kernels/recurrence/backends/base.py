@@ -21,6 +21,7 @@ from anaphora.kernels.recurrence.tuning import Thresholds
 if TYPE_CHECKING:
     from anaphora.kernels.recurrence.arguments import Arguments
     from anaphora.kernels.recurrence.front.plan import Plan
+    from anaphora.kernels.recurrence.front.rings import Ring
     from anaphora.kernels.recurrence.prepare import Prepared
     from anaphora.kernels.recurrence.tuning import Thresholds
 
@@ -29,7 +30,9 @@ States: TypeAlias = "tuple[Tensor, ...]"
 Result: TypeAlias = "tuple[Tensor, States]"  # y (B, T, H) and the last states, (B, H) each
 # step(parameters, inputs of this step, inputs of the whole row, states) -> new states
 StepFunction: TypeAlias = "Callable[[Params, States, States, States], States]"
-BackendName = Literal["scan", "c", "persistent", "triton", "cudnn", "cuda_graph", "torch", "reference"]
+BackendName = Literal[
+    "scan", "c", "persistent", "triton", "cudnn", "cuda_graph", "matrix", "torch", "reference"
+]
 
 
 class Native(NamedTuple):
@@ -74,6 +77,7 @@ class Case:
     )
     outputs_on_cpu: bool = False  # no gradient is wanted, so rows must have the same bits in every batch
     threads: int = 1  # that torch may use on the CPU
+    matrix_rings: tuple[Ring, ...] = ()  # of a cell with matrix-valued states, which has no plan
 
 
 class Job(NamedTuple):

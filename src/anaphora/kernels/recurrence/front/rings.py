@@ -27,35 +27,41 @@ _BENDS = COSTLY | {"relu", "max", "min", "abs", "sign", "gt", "ge"} - {"div"}
 
 @dataclass(frozen=True)
 class Ring:
-    """States that read each other. ``reason``: why it is a walk or a loop, with ``{i}`` for the name of state i."""
+    """States that read each other. ``reason``: why it is a walk or a loop, with ``{i}`` for the name of state i;
+    ``form``: of a matrix-valued state that is a scan, what its update is."""
 
     states: tuple[int, ...]
     kind: Kind
     reason: str = ""
+    form: str = ""
 
     def describe(self, names: Sequence[str]) -> str:
         """In words: ``c: scan``, ``h: loop (not a scan: h goes through the matrix gates.weights.1)``."""
         who = ", ".join(names[i] for i in self.states)
         if self.kind == "scan":
             k = len(self.states)
-            return f"{who}: scan ({'diagonal' if k == 1 else f'{k}×{k} blocks'})"
+            return f"{who}: scan ({self.form or ('diagonal' if k == 1 else f'{k}×{k} blocks')})"
         said = f" (not a scan: {self.reason.format(*names)})" if self.reason else ""
         return f"{who}: {self.kind}{said}"
 
 
 def find_rings(outputs: Sequence[Node], name_of: MatrixName) -> tuple[Ring, ...]:
     """The rings of a step whose new states are ``outputs``, those that are read first."""
-    reads = [{n.index for n in ancestors([o]) if n.op == "state"} for o in outputs]
-    reach = _closure(reads)
-    groups = {
-        tuple(j for j in range(len(outputs)) if j == i or (j in reach[i] and i in reach[j]))
-        for i in range(len(outputs))
-    }
-    ordered = sorted(groups, key=lambda g: (len(reach[g[0]] | set(g)), g))
-    return tuple(_ring(group, outputs, reach, name_of) for group in ordered)
+    groups, reach = ring_groups([{n.index for n in ancestors([o]) if n.op == "state"} for o in outputs])
+    return tuple(_ring(group, outputs, reach, name_of) for group in groups)
 
 
-def _closure(reads: Sequence[set[int]]) -> list[set[int]]:
+def ring_groups(reads: Sequence[Collection[int]]) -> tuple[list[tuple[int, ...]], list[set[int]]]:
+    """States that read each other, those read first; and what each state reads, directly or through others.
+
+    ``reads``: what each state reads directly.
+    """
+    reach, states = _closure(reads), range(len(reads))
+    groups = {tuple(j for j in states if j == i or (j in reach[i] and i in reach[j])) for i in states}
+    return sorted(groups, key=lambda g: (len(reach[g[0]] | set(g)), g)), reach
+
+
+def _closure(reads: Sequence[Collection[int]]) -> list[set[int]]:
     """For each state, all that it reads directly or through others."""
     reach = [set(r) for r in reads]
     for k in range(len(reach)):
