@@ -40,6 +40,7 @@ def main(folder: Path) -> None:
         keep("samples", an.history(runs / "transformer"), examples=2)
         keep("health", an.history(runs / "lstm-attention", runs / "transformer"))
         keep("alignment", trace)
+        keep("attribution", attentive.probe(TEXT, what=("attribution",)))
         keep("beam", trace, steps=6)
         keep("heads", an.load(runs / "transformer").probe(TEXT), of="cross_attention")
         language(runs)

@@ -214,12 +214,12 @@ def test_every_view_of_an_attentive_reader_is_drawn(name, options):
 @pytest.mark.parametrize(
     ("make", "name", "told"),
     [
-        (attentive, "gates", "have no gates"),
+        (attentive, "gates", "none of its layers has gates"),
         (attentive, "beam", "without a beam search"),
         (attentive, "sampling", "does not name its next symbol"),
         (lambda: recurrent(an.nn.GRU), "heads", "only Transformers have heads"),
-        (lambda: recurrent(an.nn.GRU), "positions", "only Transformers take positions"),
-        (lambda: recurrent(an.nn.Elman), "gates", "have no gates"),
+        (lambda: recurrent(an.nn.GRU), "positions", "no vectors of positions are added"),
+        (lambda: recurrent(an.nn.Elman), "gates", "none of its layers has gates"),
         (lambda: recurrent(an.nn.Elman), "gradients", "holds no gradients"),
         (lambda: recurrent(an.nn.GRU), "hmm", "no hidden Markov model"),
         (lambda: recurrent(an.nn.GRU), "kalman", "no Kalman filter"),

@@ -170,7 +170,7 @@ def test_pictures_can_be_kept_and_have_their_code(page, server, ids):
             page.click(f"button:has-text('Save {form}')")
         assert kept.value.suggested_filename == f"alignment.{form.lower()}"
     page.click("button:has-text('Code')")
-    assert 'probe("TEXT").view("alignment")' in page.inner_text("pre")
+    assert '.view("alignment")' in page.inner_text("pre")
 
 
 def test_a_growing_run_is_drawn_anew(page, server, ids, runs):

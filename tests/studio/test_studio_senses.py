@@ -70,7 +70,7 @@ def test_numbers_sent_are_those_of_the_trace(asked, runs_of, senses, view):
     _, found = asked.picture(view, [runs_of[VIEWS[view]]], text="#3")
     sent = [shape["data"]["v"] for shape in found["pictures"][0]["shapes"] if "data" in shape]
     assert [float(v) for v in sent] == pytest.approx([float(v) for v in expected], rel=1e-4, abs=1e-6)
-    assert 'probe("FILE")' in found["pictures"][0]["code"]
+    assert ".find('#3')" in found["pictures"][0]["code"]
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,33 @@ def input_gradients(source: nn.Module, call: Callable[[], Tensor], losses: Losse
     _check_length(len(each))
     rows = [_norms(torch.autograd.grad(loss, given[0], retain_graph=True)[0]) for loss in each.unbind()]
     return np.stack(rows)
+
+
+def pair_gradients(
+    sources: Sequence[nn.Module], call: Callable[[], Tensor], losses: Losses
+) -> list[NDArray[Any]]:
+    """For every call of one of the modules ``sources`` (embeddings, perhaps one for both sides) the lengths
+    ‖∂L_t/∂x_k‖ ``(t, k)`` of what it put out ``(1, K, width)``, in the order of the calls."""
+    given: list[Tensor] = []
+
+    def cut(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+        given.append(output.detach().requires_grad_())
+        return given[-1]
+
+    handles = [module.register_forward_hook(cut) for module in dict.fromkeys(sources)]
+    try:
+        with torch.enable_grad():
+            each = losses(call())
+    finally:
+        for handle in handles:
+            handle.remove()
+    _check_length(len(each))
+    if not given:
+        return []
+    rows = [
+        torch.autograd.grad(loss, given, retain_graph=True, materialize_grads=True) for loss in each.unbind()
+    ]
+    return [np.stack([_norms(row[i]) for row in rows]) for i in range(len(given))]
 
 
 def state_gradients(

@@ -27,7 +27,7 @@ SOURCES = (Embedding, VectorInput, DenseFrames, ConvolvedFrames)
 """What puts out the vector of each place, with respect to which gradients are taken."""
 TOP = 20
 """How many of the most probable symbols are spelled at each place."""
-WHAT = ("gradients", "jacobians", "ablation", "recurrence")
+WHAT = ("gradients", "jacobians", "ablation", "recurrence", "attribution")
 """What costs more than one run of the model, and is only looked at when it is asked for."""
 
 
@@ -65,7 +65,7 @@ def probe_reading(
         arrays |= recurrence_arrays(model, call, len(places))
     if "ablation" in what and losses is not None:
         tables["ablation"] = ablation(model, call, losses)
-    arrays |= _positions(model, len(places))
+    arrays |= position_arrays(model, len(places))
     known = {
         **facts,
         "places": "read",
@@ -188,7 +188,8 @@ def _jacobians(model: nn.Module, call: Callable[[], Tensor], places: int) -> dic
     return {"jacobian_norms": Array(("time",), own), "jacobian_products": Array(("time",), products)}
 
 
-def _positions(model: nn.Module, length: int) -> dict[str, Array]:
+def position_arrays(model: nn.Module, length: int) -> dict[str, Array]:
+    """``positions`` (step, unit): the vectors that the first module of positions adds; empty where there is none."""
     for module in model.modules():
         if isinstance(module, Sinusoidal):
             width = module.width

@@ -15,8 +15,12 @@ from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
+from anaphora.nn.embedding import Embedding
 from anaphora.nn.inside import Note
+from anaphora.probe.attribution import attribute_symbols, attribution_arrays
+from anaphora.probe.gradients import pair_gradients
 from anaphora.probe.noted import GATES, STATES, as_numpy, weights_hash
+from anaphora.probe.reading import position_arrays
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import BeamNode, NBest
 
@@ -26,11 +30,12 @@ _ATTENTION = {
     "self_attention": ("layer", "head", "target", "key"),
     "encoder_attention": ("layer", "head", "query", "key"),
 }
+MOST_ATTRIBUTED = 24
+"""Output symbols up to which each has an attribution of its own."""
 TOP = 5
 """How many of the most probable symbols are kept at each place of the output."""
 
 
-@torch.no_grad()
 def probe_seq2seq(
     model: Seq2Seq,
     source_ids: Sequence[int],
@@ -41,6 +46,7 @@ def probe_seq2seq(
     nbest: NBest | None = None,
     pieces: Callable[[list[int]], list[str]] | None = None,
     facts: Mapping[str, Any] | None = None,
+    what: Sequence[str] = (),
 ) -> Trace:
     """The inside of `model` as it reads the source and writes the given target (both without specials).
 
@@ -57,6 +63,9 @@ def probe_seq2seq(
                                                      same axes decoder_cells, decoder_gate_forget … of cells
         log_probs (target,)                          log p of the symbols of the target
         top_symbols, top_log_probs (target, rank)    the 5 most probable symbols at each place
+        positions (step, unit)                       what a Transformer adds at each place of the source
+        source_gradients (target, source)            with ``gradients`` in `what`: ‖∂(−log p_t)/∂x_s‖, and with respect
+        target_gradients (step, time)                to the symbols that the decoder was fed, from the start mark on
 
     `nbest` adds the beam tree as a table, `pieces` (ids to text) the spelling of its symbols. A Transformer's
     alignment is the mean over the heads of its last layer.
@@ -66,14 +75,19 @@ def probe_seq2seq(
     was_training = model.training
     model.eval()
     try:
-        plain = model(*inputs)
-        with inside.record() as notes:
-            seen = model(*inputs)
+        with torch.no_grad():
+            plain = model(*inputs)
+            with inside.record() as notes:
+                seen = model(*inputs)
+        extra = _gradients(model, inputs, _ids(target_ids, device)) if "gradients" in what else {}
+        shared = _attributed(model, source_ids, target_ids, device) if "attribution" in what else ({}, {})
     finally:
         model.train(was_training)
     tokens = {"source": [*source_pieces, END], "target": [*target_pieces, END]}
     log_probs = seen[0].float().log_softmax(-1)
-    arrays, known = _noted_arrays(model, notes, len(tokens["target"]), len(tokens["source"]))
+    arrays, known = sided_arrays(model, notes, len(tokens["target"]), len(tokens["source"]))
+    arrays |= {**position_arrays(model.encoder, len(tokens["source"])), **extra, **shared[0]}
+    known |= shared[1]
     top = log_probs.topk(min(TOP, log_probs.shape[-1]), dim=-1)
     own = log_probs.gather(1, _ids(target_ids, device)[:, None])[:, 0]
     arrays["log_probs"] = Array(("target",), as_numpy(own))
@@ -110,7 +124,57 @@ def _tensors(source: Sequence[int], target: Sequence[int], device: torch.device)
     return _ids(source, device)[None], length(source), target_in, length(target)
 
 
-def _noted_arrays(
+def _gradients(model: Seq2Seq, inputs: tuple[Tensor, ...], wanted: Tensor) -> dict[str, Array]:
+    """Gradients of −log p of each output symbol with respect to what was read and what had been written."""
+    looked_up = [
+        next((m for m in side.modules() if isinstance(m, Embedding)), None)
+        for side in (model.encoder, model.decoder)
+    ]
+    modules = [module for module in looked_up if module is not None]
+
+    def losses(logits: Tensor) -> Tensor:
+        return -logits[0].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0]
+
+    found = pair_gradients(modules, lambda: model(*inputs), losses)
+    if len(found) != 2:
+        return {}
+    return {
+        "source_gradients": Array(("target", "source"), found[0]),
+        "target_gradients": Array(("step", "time"), found[1]),
+    }
+
+
+def _attributed(
+    model: Seq2Seq, source: Sequence[int], target: Sequence[int], device: torch.device
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of the output shared out over the source: symbol by symbol where there are not too many of them."""
+    embedding = next((m for m in model.encoder.modules() if isinstance(m, Embedding)), None)
+    if embedding is None or not source:
+        return {}, {}
+    each = len(target) < MOST_ATTRIBUTED
+    wanted = _ids(target, device)
+
+    def run(rows: list[Sequence[int]]) -> Tensor:
+        inputs = [
+            torch.cat(parts) for parts in zip(*(_tensors(row, target, device) for row in rows), strict=True)
+        ]
+        log_probs = model(*inputs).float().log_softmax(-1)
+        found: Tensor = log_probs.gather(2, wanted.expand(len(rows), -1)[..., None])[..., 0]
+        return found
+
+    found, falls = attribute_symbols(
+        embedding,
+        lambda n: run([source] * n),
+        places=len(source) + 1,
+        kept=[len(source)],
+        left_out=lambda k: run([[*source[:k], *source[k + 1 :]]])[0],
+        each=each,
+    )
+    axes = ("target", "source") if each else ("source",)
+    return attribution_arrays(found, falls, axes, of="log p(output)", without="left out")
+
+
+def sided_arrays(
     model: Seq2Seq, notes: Iterable[Note], target: int, source: int
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Sort what the modules noted by their place in the model; what was noted step by step is joined."""

@@ -12,6 +12,7 @@ from typing import Any
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.settings.files import parse_value
 from anaphora.studio.runs import Run
+from anaphora.views.code import code_for
 from anaphora.views.colour import DARK, LIGHT
 from anaphora.views.raster import encoded, painted
 from anaphora.views.registry import VIEWS, picture, view
@@ -124,12 +125,17 @@ class Pictures:
             from anaphora.probe.history import history
 
             trace = history(*(run.path for run in wanted.runs))
-            names = ", ".join(run.name for run in wanted.runs)
-            return [(names, picture(trace, wanted.view.name, **options))]
+            names = [run.name for run in wanted.runs]
+            made = picture(trace, wanted.view.name, **options)
+            made.code = code_for(wanted.view, options, runs=names)
+            return [(", ".join(names), made)]
         found: list[tuple[str, Any]] = []
         for run in wanted.runs:
             try:
-                found.append((run.name, picture(self._trace(wanted, run), wanted.view.name, **options)))
+                made = picture(self._trace(wanted, run), wanted.view.name, **options)
+                given = self._given(wanted, self._model(run)[0].model)
+                made.code = code_for(wanted.view, options, runs=[run.name], text=wanted.text, given=given)
+                found.append((run.name, made))
             except AnaphoraError as error:
                 if len(wanted.runs) == 1:
                     raise
@@ -157,14 +163,8 @@ class Pictures:
             if wanted.view.of == "vectors":
                 made = asked.vectors()
             else:
-                given = dict(wanted.search)
-                if wanted.target:
-                    given["target"] = wanted.target
+                given = self._given(wanted, model)
                 probe = _asked(model, "probe", run)
-                taken = {"target"} | ({"beam"} & model.task().predicting.model_fields.keys())
-                if model.command in ("language", "forecast"):  # nothing can be given for them to put out
-                    taken = set()
-                given = {name: value for name, value in given.items() if name in taken}
                 if wanted.view.what:
                     given["what"] = wanted.view.what
                 x, facts = asked.find(wanted.text)
@@ -175,6 +175,14 @@ class Pictures:
         while len(self._traces) > TRACES_KEPT:
             self._traces.popitem(last=False)
         return self._traces[key]
+
+    def _given(self, wanted: Wanted, model: Any) -> dict[str, Any]:
+        """What ``probe`` of this model is given besides the input, of that which the page asks for."""
+        given = dict(wanted.search) | ({"target": wanted.target} if wanted.target else {})
+        taken = {"target"} | ({"beam"} & model.task().predicting.model_fields.keys())
+        if model.command in ("language", "forecast"):  # nothing can be given for them to put out
+            taken = set()
+        return {name: value for name, value in given.items() if name in taken}
 
     def _model(self, run: Run) -> tuple[Any, float]:
         """The run's model in an `Asked`, which finds the inputs it is asked about, and when it was written."""

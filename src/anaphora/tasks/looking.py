@@ -109,7 +109,7 @@ class Asked:
             return self.model.probe_embeddings()  # type: ignore[no-any-return]
         if inputs is None:
             dev = self._examples()
-            inputs = [self.model._example(dev, i)[0] for i in range(min(len(dev), MAPPED))]
+            inputs = [self.model._example(dev, i)[0] for i in range(min(self.model._count(dev), MAPPED))]
         return self.model.probe_embeddings(inputs)  # type: ignore[no-any-return]
 
     def first(self) -> Any:
@@ -127,8 +127,9 @@ class Asked:
 
     def _example(self, number: int, words: str) -> tuple[Any, dict[str, Any]]:
         dev = self._examples()
-        if not 1 <= number <= len(dev):
-            raise DataError(f"the run has dev examples #1 to #{len(dev)}; there is no #{number}.")
+        count = self.model._count(dev)
+        if not 1 <= number <= count:
+            raise DataError(f"the run has dev examples #1 to #{count}; there is no #{number}.")
         x, reference = self.model._example(dev, number - 1)
         if words:
             return self.model._with_words(x, words), {"example": number}

@@ -92,6 +92,10 @@ class Task(ABC):
         """The dev data of a run; a task whose training data are slow to open opens them alone."""
         return self._reopen(run, config)[1]
 
+    def _count(self, dev: Any) -> int:
+        """How many examples `_example` finds in the dev data."""
+        return len(dev)
+
     def _example(self, dev: Any, number: int) -> tuple[Any, str]:
         """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and what is asked for."""
         ((x, *reference),) = dev.read([number])

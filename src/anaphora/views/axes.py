@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 
 from anaphora.views.scene import Label, Path, Scene
+from anaphora.views.text import ems, shorten, visible
+
+SLANT = 60.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,19 @@ class Axes:
     x_range: tuple[float, float]
     y_range: tuple[float, float]
     log: bool = False
+    symbols: tuple[str, ...] = ()
+    """Names at x = 1, 2, …, instead of numbers."""
+
+    @property
+    def below(self) -> float:
+        """Units that numbers, names and the title take below the plot."""
+        if not self.symbols:
+            return 36.0
+        longest = max(ems(name) for name in self._names())
+        return 24.0 + max(12.0, 11 * longest * math.sin(math.radians(SLANT)))
+
+    def _names(self) -> list[str]:
+        return [shorten(visible(name), 9) for name in self.symbols]
 
     def x(self, value: float) -> float:
         return self.left + self.width * _share(value, self.x_range)
@@ -37,17 +53,43 @@ class Axes:
             scene.shapes.append(Path(((self.left, at), (right, at)), "grid"))
             text = f"{10**value:.2g}" if self.log else f"{value:.4g}"
             scene.shapes.append(Label(self.left - 8, at + 4, text, size=11, role="muted", anchor="end"))
-        for value in ticks(*self.x_range, max(2, round(self.width / 100))):
+        for value in [] if self.symbols else ticks(*self.x_range, max(2, round(self.width / 100))):
             at = self.x(value)
             if upright:
                 scene.shapes.append(Path(((at, self.top), (at, bottom)), "grid"))
             scene.shapes.append(
                 Label(at, bottom + 18, f"{value:.6g}", size=11, role="muted", anchor="middle")
             )
+        self._draw_symbols(scene, bottom)
         middle = self.left + self.width / 2
-        scene.shapes.append(Label(middle, bottom + 36, x_title, size=12, role="muted", anchor="middle"))
+        scene.shapes.append(
+            Label(middle, bottom + self.below, x_title, size=12, role="muted", anchor="middle")
+        )
         scale = " (logarithmic)" if self.log else ""
         scene.shapes.append(Label(self.left - 40, self.top - 14, y_title + scale, size=12, role="muted"))
+
+    def places(self) -> list[tuple[str, float]]:
+        """Round numbers on the x axis, and where they lie."""
+        found = ticks(*self.x_range, max(2, round(self.width / 100)))
+        return [(f"{value:.6g}", self.x(value)) for value in found]
+
+    def _draw_symbols(self, scene: Scene, bottom: float) -> None:
+        """The names below their places, slanted; where they would touch, every so many-th."""
+        apart = self.width / max(self.x_range[1] - self.x_range[0], 1)
+        every = max(1, math.ceil(13 / max(apart, 1e-9)))
+        for i, name in enumerate(self._names()):
+            if i % every == 0 and self.x_range[0] <= i + 1 <= self.x_range[1]:
+                at = Label(
+                    self.x(i + 1) + 4,
+                    bottom + 14,
+                    name,
+                    size=11,
+                    role="muted",
+                    anchor="end",
+                    angle=-SLANT,
+                    title=visible(self.symbols[i]),
+                )
+                scene.shapes.append(at)
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:

@@ -7,7 +7,9 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
+from anaphora.views.colour import SERIES
 from anaphora.views.heatmap import MARGIN
+from anaphora.views.room import plot_width
 from anaphora.views.scene import Label, Rect, Scene
 from anaphora.views.text import clip, ems, fold, pad, shorten, visible, wrap
 
@@ -27,6 +29,8 @@ class Bars:
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
+
+    _long: float = LENGTH
 
     def value(self, number: float) -> str:
         return f"{100 * number:.1f} %" if self.percent else f"{number:.4g}"
@@ -53,7 +57,8 @@ class Bars:
         each = 15.0 if len(self.series) == 1 else 11.0
         names = [shorten(visible(name), 22) for name in self.names]
         left = MARGIN + max([ems(name) * 13 for name in names] + [40.0]) + 10
-        width = left + LENGTH + 80 + MARGIN
+        self._long = plot_width(LENGTH, left + 80 + MARGIN, least=60.0, most=640.0)
+        width = left + self._long + 80 + MARGIN
         subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
         notes = [line for note in self.notes for line in fold(note, (width - 2 * MARGIN) / 11)]
         legend = 20.0 if len(self.series) > 1 else 0.0
@@ -78,18 +83,18 @@ class Bars:
 
     def _draw_legend(self, scene: Scene, x: float, y: float) -> None:
         for number, name in enumerate(self.series if len(self.series) > 1 else ()):
-            scene.shapes.append(Rect(x, y - 9, 10, 10, f"s{number % 7}", radius=2))
-            scene.shapes.append(Label(x + 14, y, name, size=12, role=f"s{number % 7}", bold=True))
+            scene.shapes.append(Rect(x, y - 9, 10, 10, f"s{number % SERIES}", radius=2))
+            scene.shapes.append(Label(x + 14, y, name, size=12, role=f"s{number % SERIES}", bold=True))
             x += ems(name) * 12 + 34
 
     def _draw_row(self, scene: Scene, i: int, left: float, y: float, each: float) -> None:
         for number, (series, values) in enumerate(self.series.items()):
-            length = max(LENGTH * values[i] / self._greatest(), 0.6)
+            length = max(self._long * values[i] / self._greatest(), 0.6)
             text = f"{self.names[i]}, {series}: {self.value(values[i])}"
             data = (("v", repr(float(values[i]))), ("t", text))
             place = y + number * each
             scene.shapes.append(
-                Rect(left, place, length, each - 2, f"s{number % 7}", radius=2, data=data, title=text)
+                Rect(left, place, length, each - 2, f"s{number % SERIES}", radius=2, data=data, title=text)
             )
             shown = self.value(values[i])
             scene.shapes.append(

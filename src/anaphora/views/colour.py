@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 LEVELS = 33
 """Steps of the sequential scale; a picture names a step, and the theme gives it a colour."""
+SERIES = 8
+"""Colours of lines before they repeat."""
 
 # Lightness falls (light) or rises (dark) all the way, so the scale also works in grey and for the colour-blind.
 _LIGHT = ("#f6f4ee", "#d8ebda", "#a3d7c4", "#5cb6be", "#2d89b0", "#265b95", "#1f3171", "#140f40")
@@ -52,10 +54,15 @@ class Theme:
     clear: str = "transparent"
     """Something to point at that hides nothing."""
 
+    @property
+    def pale(self) -> tuple[str, ...]:
+        """The colours of the lines, half way to the page."""
+        return tuple(mixed(colour, self.page, 0.5) for colour in self.series)
+
     def colour(self, role: str) -> str:
         """`page`, `text`, `muted`, `grid`, `clear`, ``c0`` … ``c32`` of the scale, ``d0`` … ``d32`` of the scale with two
-        ends (``d16`` is zero), or ``s0`` … ``s6`` of the lines."""
-        kinds = {"c": self.scale, "d": self.signed, "s": self.series}
+        ends (``d16`` is zero), ``s0`` … ``s7`` of the lines, or ``p0`` … ``p7``, the same paler."""
+        kinds = {"c": self.scale, "d": self.signed, "s": self.series, "p": self.pale}
         if role[0] in kinds and role[1:].isdigit():
             return kinds[role[0]][int(role[1:])]
         return str(getattr(self, role))
@@ -67,11 +74,14 @@ def _scale(stops: tuple[str, ...]) -> tuple[str, ...]:
         place = level / (LEVELS - 1) * (len(stops) - 1)
         left = min(int(place), len(stops) - 2)
         share = place - left
-        mixed = (
-            round(a + (b - a) * share) for a, b in zip(rgb(stops[left]), rgb(stops[left + 1]), strict=True)
-        )
-        colours.append("#" + "".join(f"{part:02x}" for part in mixed))
+        colours.append(mixed(stops[left], stops[left + 1], share))
     return tuple(colours)
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """``colour`` with so large a ``share`` of another."""
+    parts = (round(a + (b - a) * share) for a, b in zip(rgb(colour), rgb(other), strict=True))
+    return "#" + "".join(f"{part:02x}" for part in parts)
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
@@ -94,7 +104,7 @@ LIGHT = Theme(
     muted="#5f6670",
     grid="#e1e3e6",
     scale=_scale(_LIGHT),
-    series=("#0b6fb8", "#c8500a", "#00845f", "#a8407f", "#7a5c00", "#4b4bb0", "#5f6670"),
+    series=("#0b6fb8", "#c8500a", "#00845f", "#a8407f", "#7a5c00", "#4b4bb0", "#b3122d", "#4d5560"),
     signed=_scale(_LIGHT_SIGNED),
 )
 DARK = Theme(
@@ -104,7 +114,7 @@ DARK = Theme(
     muted="#a2a9b4",
     grid="#2d333d",
     scale=_scale(_DARK),
-    series=("#62b5f0", "#f5955a", "#3ecba1", "#e690c4", "#e3c04d", "#a9a9ff", "#a2a9b4"),
+    series=("#62b5f0", "#f5955a", "#3ecba1", "#e690c4", "#e3c04d", "#a9a9ff", "#ff7d7d", "#a2a9b4"),
     signed=_scale(_DARK_SIGNED),
 )
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from anaphora.views.colour import SERIES
 from anaphora.views.heatmap import MARGIN
 from anaphora.views.scene import Dot, Label, Path, Scene
 from anaphora.views.text import clip, columns, ems, fold, pad, shorten, visible, wrap
 
 PLOT_WIDTH, PLOT_HEIGHT = 520.0, 280.0
-MARKS = "●▲■◆✚★○"
+MARKS = "●▲■◆✚★○◇"
 
 
 @dataclass
@@ -101,7 +102,7 @@ class Curve:
             scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
         self._draw_axes(scene, left, top)
         for number, line in enumerate(self.series):
-            self._draw_line(scene, line, f"s{number % 7}", left, top)
+            self._draw_line(scene, line, f"s{number % SERIES}", left, top)
         self._draw_names(scene, names, right + 14, top)
         for i, note in enumerate(self.notes):
             scene.shapes.append(Label(MARGIN, top + PLOT_HEIGHT + 62 + 16 * i, note, size=11, role="muted"))
@@ -163,7 +164,7 @@ class Curve:
         ends.sort()
         heights = _apart([y for y, _ in ends], 17.0, top + PLOT_HEIGHT)
         for y, (_, number) in zip(heights, ends, strict=True):
-            role = f"s{number % 7}"
+            role = f"s{number % SERIES}"
             scene.shapes.append(Dot(x + 2, y, 3.8, role))
             scene.shapes.append(Label(x + 11, y + 4.5, names[number], size=13, role=role, bold=True))
 

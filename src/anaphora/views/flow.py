@@ -34,6 +34,8 @@ MOST = 64
 
 def gradients(trace: Trace) -> Panels:
     """Mean length against lag, and the whole matrix of pairs."""
+    if "source_gradients" in trace.arrays:
+        return _pairs(trace)
     there = [name for name in KINDS if name in trace.arrays]
     if not there:
         raise AnaphoraError(
@@ -57,6 +59,36 @@ def gradients(trace: Trace) -> Panels:
     return Panels(TITLE, facts_line(trace), charts, proof(trace), READING, CAUTION)
 
 
+def _pairs(trace: Trace) -> Panels:
+    """An encoder-decoder's gradients: of each output symbol's loss to the source and to the output before it."""
+    own = trace.array("target_gradients", "step", "time")
+    lags, means = by_lag(own)
+    target = trace.tokens["target"]
+    fed = ["<s>", *target[:-1]]
+    source = trace.array("source_gradients", "target", "source")
+    charts: list[object] = [
+        _heat(source, target, trace.tokens["source"], "each source symbol"),
+        Lines(
+            "Gradient of the source, mean over the output",
+            "which source symbols the whole output hangs on",
+            "source symbol",
+            "‖∂L/∂x‖",
+            [Line("source", [float(s + 1) for s in range(source.shape[1])], source.mean(0).tolist())],
+            symbols=trace.tokens["source"],
+        ),
+        Lines(
+            "Gradient against distance in the output",
+            "with respect to the symbols that the decoder had written",
+            "symbols back",
+            "‖∂L/∂·‖",
+            [Line("output", lags, means)],
+            log=True,
+        ),
+        _heat(own, target, fed, "the symbols written so far"),
+    ]
+    return Panels(TITLE, facts_line(trace), charts, proof(trace), READING, CAUTION)
+
+
 def by_lag(norms: NDArray[Any]) -> tuple[list[float], list[float]]:
     """Mean of ``norms`` (t, k) over all pairs with t − k = lag, for each lag ≥ 0 that has any.
 
@@ -75,14 +107,19 @@ def by_lag(norms: NDArray[Any]) -> tuple[list[float], list[float]]:
 
 
 def _matrix(trace: Trace, name: str) -> Heatmap:
-    values = trace.array(name, "step", "time")[:MOST, :MOST]
+    values = trace.array(name, "step", "time")
+    names = trace.tokens.get("time", [str(i) for i in range(values.shape[1])])
+    outputs = trace.tokens.get("step", names if len(names) == values.shape[0] else ["the whole"])
+    return _heat(values, outputs, names, KINDS[name])
+
+
+def _heat(norms: NDArray[Any], outputs: list[str], names: list[str], what: str) -> Heatmap:
+    values = norms[:MOST, :MOST]
     logs = np.log10(np.maximum(values, SMALLEST))
     high = float(logs.max(initial=0.0))
     low = max(float(logs[values > SMALLEST].min(initial=high)), high - 8)
-    names = trace.tokens.get("time", [str(i) for i in range(values.shape[1])])
-    outputs = trace.tokens.get("step", names if len(names) == values.shape[0] else ["the whole"])
     return Heatmap(
-        title=f"‖∂L/∂·‖ with respect to {KINDS[name]}",
+        title=f"‖∂L/∂·‖ with respect to {what}",
         subtitle="row: whose loss; column: with respect to where (decimal logarithm)",
         values=np.asarray(np.maximum(logs, low), np.float32),
         rows=outputs[: values.shape[0]],

@@ -8,6 +8,7 @@ import numpy as np
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
+from anaphora.views.heatmap import Heatmap
 from anaphora.views.lines import Line, Lines
 from anaphora.views.panels import Panels
 from anaphora.views.scatter import Point, Scatter
@@ -17,19 +18,24 @@ TITLE = "Gate regimes"
 READING = (
     "Each dot is one unit of one gate. Right: the gate was open (above 0.9) at most symbols; high: it was shut (below "
     "0.1) at most; at the origin: it was half open all the time. A forget gate at the far right remembers almost "
-    "for ever. Below: the mean of each gate at each symbol."
+    "for ever. Then the mean of each gate at each symbol, and each gate unit by unit over the symbols."
 )
 CAUTION = (
     "Shares are over the symbols of this one input; a short input makes them coarse. Implied memory assumes that a "
     "forget gate stays at its mean."
 )
 OPEN, SHUT = 0.9, 0.1
+MOST_PLACES = 160
 SIGMOID = ("input", "forget", "output", "update", "reset")
 
 
-def gates(trace: Trace, *, side: str = "", layer: int | None = None) -> Panels:
-    """Saturation of every gate of every layer (or of one), and the mean of each gate over time."""
-    found = _gates(trace, side)
+def gates(trace: Trace, *, side: str = "", layer: int | None = None, units: int = 12) -> Panels:
+    """Saturation of every gate of every layer (or of one), the mean of each gate over time, and each gate of the ``units``
+    that vary most at every symbol."""
+    if not 1 <= units <= 128:
+        raise AnaphoraError(f"units must be from 1 to 128, not {units}.")
+    found, axis = _gates(trace, side)
+    symbols = trace.tokens.get(axis, [])
     names = list(found)
     layers = next(iter(found.values())).shape[0]
     if layer is not None and not 1 <= layer <= layers:
@@ -58,14 +64,47 @@ def gates(trace: Trace, *, side: str = "", layer: int | None = None) -> Panels:
                 height=300.0,
             )
         )
+        places = symbols[:MOST_PLACES]
         lines = [
-            Line(name, list(range(1, found[name].shape[1] + 1)), found[name][number].mean(-1).tolist())
+            Line(name, list(range(1, len(places) + 1)), found[name][number, : len(places)].mean(-1).tolist())
             for name in names
         ]
-        charts.append(Lines(f"Layer {number + 1}: mean of each gate", "", "symbol", "mean", lines))
+        charts.append(
+            Lines(
+                f"Layer {number + 1}: mean of each gate",
+                "over all units",
+                "symbol",
+                "mean",
+                lines,
+                symbols=places,
+            )
+        )
+        charts += [_course(name, found[name][number], number + 1, places, units) for name in names]
         if "forget" in names:
             notes.append(_memory(found["forget"][number], number + 1))
     return Panels(TITLE, facts_line(trace), charts, [*notes, *proof(trace)], READING, CAUTION)
+
+
+def _course(
+    name: str,
+    gate: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
+    layer: int,
+    places: list[str],
+    units: int,
+) -> Heatmap:
+    """One gate over time, a row for each of the units that vary most."""
+    shown = gate[: len(places)].T
+    rows = np.argsort(-shown.var(axis=1), kind="stable")[:units]
+    return Heatmap(
+        title=f"Layer {layer}: {name} gate, unit by unit",
+        subtitle=f"{len(rows)} of {len(shown)} units, those that vary most first",
+        values=np.asarray(shown[rows], np.float32),
+        rows=[f"unit {unit + 1}" for unit in rows],
+        columns=places,
+        row_title="unit",
+        column_title="symbol",
+        value_title="gate: 0 shut, 1 open",
+    )
 
 
 def saturation(gate: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> list[tuple[float, float]]:
@@ -84,12 +123,15 @@ def _memory(forget: np.ndarray[tuple[int, ...], np.dtype[np.float32]], layer: in
     return f"layer {layer}: implied memory τ = −1/ln f̄: median unit {middle:.3g} symbols, longest {spans[-1]:.3g}"
 
 
-def _gates(trace: Trace, side: str) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+def _gates(
+    trace: Trace, side: str
+) -> tuple[dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]], str]:
+    """The gates by name, and the axis of their symbols."""
     prefixes = {"": ("gate_", "decoder_gate_", "encoder_gate_")}.get(side, (f"{side}_gate_",))
     for prefix in prefixes:
         found = {g: trace.arrays[prefix + g].values for g in SIGMOID if prefix + g in trace.arrays}
         if found:
-            return found
+            return found, trace.arrays[prefix + next(iter(found))].axes[1]
     raise AnaphoraError(
         "This trace holds no gates: Elman cells, convolutions and Transformers have none; lstm and gru have."
     )

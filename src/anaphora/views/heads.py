@@ -15,7 +15,7 @@ from anaphora.views.thumbnails import Thumbnail, Thumbnails
 
 TITLE = "Attention heads"
 READING = (
-    "One square per head; a row is the symbol that looks, a column the symbol looked at. Words below: the strongest "
+    "One square per head (click it to see it large); a row is the symbol that looks, a column the symbol looked at. Words below: the strongest "
     "of the measured habits (looks at the symbol before, at itself, at the first symbol, at the next) and, where "
     "it was measured, how much the loss rises when the head is silenced."
 )
@@ -51,7 +51,9 @@ def heads(
             words = habit(values[row - 1, column - 1])
             if (row, column) in ablated and name == "attention":
                 words += f", Δloss {ablated[row, column]:+.3f}"
-            items.append(Thumbnail(f"{row}.{column}", words, values[row - 1, column - 1]))
+            items.append(
+                Thumbnail(f"{row}.{column}", words, values[row - 1, column - 1], f"layer={row}&head={column}")
+            )
     subtitle = f"{name.replace('_', ' ')} · {layers} layers of {count} heads · {facts_line(trace)}"
     return Thumbnails(TITLE, subtitle, items, count, proof(trace), READING, CAUTION)
 

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.views.axes import Axes, ticks
-from anaphora.views.colour import DARK
+from anaphora.views.colour import DARK, SERIES
 from anaphora.views.heatmap import MARGIN
 from anaphora.views.lines import Line
 from anaphora.views.raster import half_blocks, levels, painted, resized
+from anaphora.views.room import plot_width
 from anaphora.views.scene import Dot, Image, Label, Path, Rect, Scene
 from anaphora.views.text import clip, columns, ems, fold, pad, shorten, visible, wrap
 
-WIDTH, TALL, BAND, LOW = 720.0, 170.0, 40.0, 150.0
+USUAL, TALL, BAND, LOW = 720.0, 170.0, 40.0, 150.0
 MOST_NAMES = 9
 FINEST = 1440
 """Most columns of pixels; of more frames several become one, their mean."""
@@ -63,6 +64,7 @@ class Heard:
             (float(np.percentile(finite, 1)), float(finite.max())) if finite.size else (0.0, 1.0)
         )
         self.end = self.start + self.frame * len(self.values)
+        self._wide = USUAL
 
     def feature(self, number: int) -> str:
         if self.frequencies:
@@ -74,7 +76,9 @@ class Heard:
     def scene(self) -> Scene:
         names = [shorten(visible(line.name), 10) for line in self.lines]
         left = MARGIN + 52
-        total = left + WIDTH + 22 + max([ems(name) * 14 for name in names] + [30.0]) + MARGIN
+        beside = left + 22 + max([ems(name) * 14 for name in names] + [30.0]) + MARGIN
+        self._wide = plot_width(USUAL, beside)
+        total = self._wide + beside
         subtitle = fold(self.subtitle, (total - 2 * MARGIN) / 12)
         notes = [line for note in self.notes for line in fold(note, (total - 2 * MARGIN) / 11)]
         top = MARGIN + 48 + 17 * len(subtitle)
@@ -87,7 +91,7 @@ class Heard:
         self._draw_words(scene, left, top + TALL)
         if self.lines:
             self._draw_lines(scene, left, top + TALL + BAND + 34)
-            self._draw_names(scene, names, left + WIDTH + 12, top + TALL + BAND + 34)
+            self._draw_names(scene, names, left + self._wide + 12, top + TALL + BAND + 34)
         for i, note in enumerate(notes):
             scene.shapes.append(Label(MARGIN, below + 16 * i, note, size=11, role="muted"))
         return scene
@@ -95,9 +99,9 @@ class Heard:
     def _draw_sound(self, scene: Scene, left: float, top: float) -> None:
         frames, features = self.values.shape
         fine = self.values if frames <= FINEST else resized(self.values, FINEST, features)
-        axes = Axes(left, top, WIDTH, TALL, (self.start, self.end), (0.0, float(features)))
+        axes = Axes(left, top, self._wide, TALL, (self.start, self.end), (0.0, float(features)))
         pixels = levels(np.ascontiguousarray(fine.T[::-1]), self.low, self.high)
-        scene.shapes.append(Image(left, top, WIDTH, TALL, pixels, "the spectrogram"))
+        scene.shapes.append(Image(left, top, self._wide, TALL, pixels, "the spectrogram"))
         for number in _spaced(features, 5):
             at = axes.y(number + 0.5)
             label = f"{self.frequencies[number]:.0f}" if self.frequencies else str(number + 1)
@@ -115,10 +119,10 @@ class Heard:
 
     def _draw_words(self, scene: Scene, left: float, top: float) -> None:
         """Each word from its start to its end; the axis of seconds where nothing stands below."""
-        axes = Axes(left, top, WIDTH, 0.0, (self.start, self.end), (0.0, 1.0))
+        axes = Axes(left, top, self._wide, 0.0, (self.start, self.end), (0.0, 1.0))
         for found in self.words:
             x = max(axes.x(found.start), left)
-            wide = max(min(axes.x(found.end), left + WIDTH) - x, 2.0)
+            wide = max(min(axes.x(found.end), left + self._wide) - x, 2.0)
             text, word = visible(found.describe()), visible(found.word)
             value = found.start if found.confidence is None else found.confidence
             data = (("v", repr(value)), ("t", text))
@@ -135,7 +139,7 @@ class Heard:
             )
 
     def _draw_lines(self, scene: Scene, left: float, top: float) -> None:
-        axes = Axes(left, top, WIDTH, LOW, (self.start, self.end), (0.0, 1.0))
+        axes = Axes(left, top, self._wide, LOW, (self.start, self.end), (0.0, 1.0))
         axes.draw(scene, "seconds", "")
         scene.shapes.append(Label(left - 40, top - 14, "p", size=12, role="muted"))
         for found in self.words:
@@ -144,7 +148,7 @@ class Heard:
                     at = axes.x(second)
                     scene.shapes.append(Path(((at, top), (at, top + LOW)), "grid"))
         for number, line in enumerate(self.lines):
-            role = f"s{number % 7}"
+            role = f"s{number % SERIES}"
             places = tuple((axes.x(x), axes.y(y)) for x, y in line.points())
             if len(places) > 1:
                 scene.shapes.append(Path(places, role, width=1.8))
@@ -172,8 +176,8 @@ class Heard:
             names = names[: MOST_NAMES - 1]
         for number, name in enumerate(names):
             y = top + 12 + 17 * number
-            scene.shapes.append(Dot(x + 2, y - 4.5, 3.8, f"s{number % 7}"))
-            scene.shapes.append(Label(x + 11, y, name, size=13, role=f"s{number % 7}", bold=True))
+            scene.shapes.append(Dot(x + 2, y - 4.5, 3.8, f"s{number % SERIES}"))
+            scene.shapes.append(Label(x + 11, y, name, size=13, role=f"s{number % SERIES}", bold=True))
 
     def _description(self) -> str:
         words = "; ".join(word.describe() for word in self.words)

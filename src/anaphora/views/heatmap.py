@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from anaphora.views.blocks import heatmap_blocks
 from anaphora.views.colour import LEVELS, level
-from anaphora.views.scene import Label, Path, Rect, Scene
+from anaphora.views.room import plot_width, room
+from anaphora.views.scene import Dot, Label, Path, Rect, Scene
 from anaphora.views.text import ems, fold, shorten, visible
 
 MARGIN = 24.0
@@ -37,6 +38,8 @@ class Heatmap:
     high: float = 1.0
     signed: bool = False
     """Whether zero is the middle: ``low`` must be ``-high`` then, and two hues say which side a value is on."""
+    path: list[int] = field(default_factory=list)
+    """A row for each column: a line through these cells is drawn over them."""
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
@@ -80,8 +83,20 @@ class Heatmap:
             scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, line, size=12, role="muted"))
         self._draw_names(scene, place)
         self._draw_cells(scene, place)
+        self._draw_path(scene, place)
         self._draw_foot(scene, place)
         return scene
+
+    def _draw_path(self, scene: Scene, place: _Layout) -> None:
+        points = tuple(
+            (place.left + (c + 0.5) * place.wide, place.top + (r + 0.5) * place.tall)
+            for c, r in enumerate(self.path)
+        )
+        if points:
+            scene.shapes.append(Path(points, "page", width=5.0))
+            scene.shapes.append(Path(points, "s1", width=2.2))
+            radius = min(4.0, place.wide / 4)
+            scene.shapes += [Dot(x, y, radius, "s1") for x, y in points]
 
     def _description(self) -> str:
         strongest = [
@@ -100,31 +115,34 @@ class Heatmap:
         scene.shapes.append(
             Label(corner, place.top - 10, f"{self.row_title} ↓", size=11, role="muted", anchor="end")
         )
-        font, cell = place.font, place.cell
+        font = place.font
+        every = max(1, math.ceil(11 / place.wide))  # names that would touch are left out
         for c, name in enumerate(place.columns):
-            x = place.left + (c + 0.5) * cell + font * 0.25
+            if c % every:
+                continue
+            x = place.left + (c + 0.5) * place.wide + font * 0.25
             scene.shapes.append(
                 Label(x, place.top - 7, name, size=font, angle=-SLANT, title=visible(self.columns[c]))
             )
         for r, name in enumerate(place.rows):
-            y = place.top + (r + 0.5) * cell + font * 0.35
+            y = place.top + (r + 0.5) * place.tall + font * 0.35
             scene.shapes.append(
                 Label(place.left - 10, y, name, size=font, anchor="end", title=visible(self.rows[r]))
             )
 
     def _draw_cells(self, scene: Scene, place: _Layout) -> None:
-        cell, gap = place.cell, place.gap
+        wide, tall, gap = place.wide, place.tall, place.gap
         for r in range(len(self.rows)):
             for c in range(len(self.columns)):
                 value = float(self.values[r, c])
                 scene.shapes.append(
                     Rect(
-                        place.left + c * cell + gap / 2,
-                        place.top + r * cell + gap / 2,
-                        cell - gap,
-                        cell - gap,
+                        place.left + c * wide + gap / 2,
+                        place.top + r * tall + gap / 2,
+                        wide - gap,
+                        tall - gap,
                         f"{'d' if self.signed else 'c'}{level(value, self.low, self.high)}",
-                        radius=min(3.0, cell / 8),
+                        radius=min(3.0, wide / 8),
                         data=(("r", str(r)), ("c", str(c)), ("v", self.number(r, c))),
                         title=self.describe(r, c)
                         if value - self.low >= 0.005 * (self.high - self.low)
@@ -148,7 +166,7 @@ class Heatmap:
                 Label(MARGIN + share * bar, y + 22, text, size=11, role="muted", anchor=anchor)
             )
         scene.shapes.append(Label(MARGIN + bar + 12, y + 9, self.value_title, size=11, role="muted"))
-        for i, note in enumerate(self.notes):
+        for i, note in enumerate(place.notes):
             scene.shapes.append(Label(MARGIN, y + 44 + 16 * i, note, size=11, role="muted"))
 
 
@@ -157,25 +175,34 @@ class _Layout:
 
     def __init__(self, chart: Heatmap):
         rows, columns = len(chart.rows), len(chart.columns)
-        self.cell = min(36.0, max(14.0, 640.0 / max(rows, columns, 1)))
-        self.gap = 2.0 if self.cell >= 20 else 1.0
-        self.font = min(13.0, max(10.0, self.cell * 0.62))
         self.rows = [shorten(visible(name), LABEL_EMS) for name in chart.rows]
         self.columns = [shorten(visible(name), LABEL_EMS) for name in chart.columns]
         corner = ems(f"{chart.column_title} →") * 11
-        widest = max([ems(name) * self.font for name in self.rows] + [corner])
-        self.left = MARGIN + widest + 10
+        self.left = MARGIN + max([ems(name) * 13.0 for name in self.rows] + [corner]) + 10
+        tail = max([ems(name) * 13.0 for name in self.columns[-1:]] + [0.0]) * math.cos(math.radians(SLANT))
+        square = min(36.0, max(14.0, 640.0 / max(rows, columns, 1)))
+        if room() is None:
+            self.wide = self.tall = square
+        else:  # as wide as there is room, but no taller than a window
+            free = plot_width(0.0, self.left + tail + MARGIN)
+            self.wide = min(max(free / max(columns, 1), 7.0), 48.0)
+            self.tall = min(max(min(self.wide, 480.0 / max(rows, 1)), 13.0), 36.0)
+        self.gap = 2.0 if self.wide >= 20 else 1.0 if self.wide >= 9 else 0.4
+        self.font = min(13.0, max(10.0, self.tall * 0.62))
         slanted = [ems(name) * self.font for name in self.columns]
         rise = max([length * math.sin(math.radians(SLANT)) for length in slanted] + [40.0]) + self.font
         ends = [
-            self.left + (c + 1) * self.cell + length * math.cos(math.radians(SLANT))
+            self.left + (c + 1) * self.wide + length * math.cos(math.radians(SLANT))
             for c, length in enumerate(slanted)
         ]
         notes = [MARGIN + ems(note) * 11 for note in chart.notes]
         title = MARGIN + ems(chart.title) * 17 * 1.06
         foot = MARGIN + 144 + ems(chart.value_title) * 11
-        self.width = max([*ends, *notes, title, foot, 360.0]) + MARGIN
+        if room() is not None:
+            notes = []  # they are folded
+        self.width = max([*ends, *notes, title, foot, 360.0 if room() is None else 0.0]) + MARGIN
+        self.notes = [part for note in chart.notes for part in fold(note, (self.width - 2 * MARGIN) / 11)]
         self.subtitle = fold(chart.subtitle, (self.width - 2 * MARGIN) / 12)
         self.top = MARGIN + 24 + 17 * len(self.subtitle) + rise + 10
-        self.foot = self.top + rows * self.cell + 22
-        self.height = self.foot + 34 + 16 * len(chart.notes) + MARGIN / 2
+        self.foot = self.top + rows * self.tall + 22
+        self.height = self.foot + 34 + 16 * len(self.notes) + MARGIN / 2

@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anaphora.views.axes import Axes, with_room
+from anaphora.views.colour import SERIES
 from anaphora.views.heatmap import MARGIN
+from anaphora.views.lines_text import plot
+from anaphora.views.room import plot_width, room
 from anaphora.views.scene import Dot, Label, Path, Scene
-from anaphora.views.text import clip, ems, fold, pad, shorten, visible, wrap
+from anaphora.views.text import ems, fold, shorten, visible
 
 PLOT_WIDTH, PLOT_HEIGHT = 620.0, 200.0
-MARKS = "●▲■◆✚★○"
+NARROW = 520.0
+"""Below so much room the names of lines stand below the plot instead of beside it."""
 DOTS_AT_MOST = 400
 """Of a line with more points every so many-th can be pointed at; the line itself keeps them all."""
 
@@ -23,13 +27,16 @@ DOTS_AT_MOST = 400
 @dataclass(frozen=True)
 class Line:
     """One series: points in the order of x. ``smooth`` draws the points as they came in grey under a smoothed line,
-    ``dots`` leaves the line out."""
+    ``dots`` leaves the line out, ``dashed`` tells it from another line of its colour."""
 
     name: str
     x: list[float]
     y: list[float]
     smooth: bool = False
     dots: bool = False
+    colour: int | None = None
+    """The number of its colour; by default that of the line. Lines that belong together share one."""
+    dashed: bool = False
 
     def points(self) -> Iterator[tuple[float, float]]:
         return ((x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y))
@@ -68,6 +75,8 @@ class Lines:
     events: list[tuple[float, str]] = field(default_factory=list)
     """Places on the x axis where something happened, and what."""
     bands: list[Band] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    """What stands at x = 1, 2, …, where places are symbols; they take the place of numbers on the axis."""
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
@@ -90,7 +99,12 @@ class Lines:
         return f"{y:.4g}"
 
     def describe(self, line: Line, x: float, y: float) -> str:
-        return f"{line.name}, {self.x_title} {x:g}: {self.value(y)}"
+        where = f" ({visible(self.symbols[int(x) - 1])})" if 1 <= x <= len(self.symbols) else ""
+        return f"{line.name}, {self.x_title} {x:g}{where}: {self.value(y)}"
+
+    def _role(self, number: int) -> str:
+        chosen = self.lines[number].colour if number < len(self.lines) else None
+        return f"s{(number if chosen is None else chosen) % SERIES}"
 
     def csv(self) -> str:
         out = io.StringIO()
@@ -117,36 +131,43 @@ class Lines:
     def scene(self) -> Scene:
         names = [shorten(visible(line.name), 16) for line in self.lines]
         left = MARGIN + 52
-        width = left + PLOT_WIDTH + 25 + max([ems(name) * 13 * 1.1 for name in names] + [40.0]) + MARGIN
+        legend = 25 + max([ems(name) * 13 * 1.1 for name in names] + [40.0])
+        below = (room() or math.inf) < NARROW
+        beside = left + MARGIN + (8.0 if below else legend)
+        plot = plot_width(PLOT_WIDTH, beside, least=170.0)
+        width = plot + beside
         subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
         top = MARGIN + 60 + 17 * len(subtitle)
-        height = top + PLOT_HEIGHT + 58 + 16 * len(self.notes)
-        scene = Scene(width, height, self.title, self._description())
-        scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
-        for i, text in enumerate(subtitle):
-            scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
+        notes = [part for note in self.notes for part in fold(note, (width - 2 * MARGIN) / 11)]
         axes = Axes(
             left,
             top,
-            PLOT_WIDTH,
+            plot,
             PLOT_HEIGHT,
             (self._left, self._right),
             (self._low, self._high),
             log=self.log,
+            symbols=tuple(self.symbols),
         )
+        foot = top + PLOT_HEIGHT + 22 + axes.below
+        under = 18.0 * len(names) if below else 0.0
+        scene = Scene(width, foot + under + 16 * len(notes), self.title, self._description())
+        scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
+        for i, text in enumerate(subtitle):
+            scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
         axes.draw(scene, self.x_title, self.y_title)
         self._draw_events(scene, axes)
         for band in self.bands:
             upper = [(axes.x(x), axes.y(y)) for x, y in zip(band.x, band.high, strict=True)]
             lower = [(axes.x(x), axes.y(y)) for x, y in zip(band.x, band.low, strict=True)]
             scene.shapes.append(
-                Path((*upper, *reversed(lower)), f"s{band.line % 7}", filled=True, opacity=0.15)
+                Path((*upper, *reversed(lower)), self._role(band.line), filled=True, opacity=0.15)
             )
         for number, line in enumerate(self.lines):
-            self._draw_line(scene, line, f"s{number % 7}", axes)
-        self._draw_names(scene, names, left + PLOT_WIDTH + 14, top)
-        for i, note in enumerate(self.notes):
-            scene.shapes.append(Label(MARGIN, top + PLOT_HEIGHT + 56 + 16 * i, note, size=11, role="muted"))
+            self._draw_line(scene, line, self._role(number), axes)
+        self._draw_names(scene, names, *((left, foot - 8) if below else (left + plot + 14, top)))
+        for i, note in enumerate(notes):
+            scene.shapes.append(Label(MARGIN, foot + under - 2 + 16 * i, note, size=11, role="muted"))
         return scene
 
     def _description(self) -> str:
@@ -167,7 +188,7 @@ class Lines:
         drawn = list(self._drawn(line))
         if line.smooth and len(drawn) > 2:
             rough = tuple((axes.x(x), axes.y(y)) for x, y in drawn)
-            scene.shapes.append(Path(rough, "grid", width=1.0))
+            scene.shapes.append(Path(rough, f"p{role[1:]}", width=0.8))
             points = [
                 (x, math.log10(y) if self.log else y) for x, y in line.smoothed() if not self.log or y > 0
             ]
@@ -175,7 +196,7 @@ class Lines:
             points = drawn
         if len(points) > 1 and not line.dots:
             places = tuple((axes.x(x), axes.y(y)) for x, y in points)
-            scene.shapes.append(Path(places, role, width=2.0))
+            scene.shapes.append(Path(places, role, width=2.0, dashed=line.dashed))
         every = max(1, len(drawn) // DOTS_AT_MOST)
         radius = 3.2 if len(drawn) <= 60 else 2.2 if line.dots else 1.4
         for x, y in drawn[::every]:
@@ -194,38 +215,17 @@ class Lines:
 
     def _draw_names(self, scene: Scene, names: list[str], x: float, top: float) -> None:
         for number, name in enumerate(names):
-            y = top + 12 + 18 * number
-            scene.shapes.append(Dot(x + 2, y - 4.5, 3.8, f"s{number % 7}"))
-            scene.shapes.append(Label(x + 11, y, name, size=13, role=f"s{number % 7}", bold=True))
-
-    # ------------------------------------------------------------------ terminal
+            y, role, line = top + 12 + 18 * number, self._role(number), self.lines[number]
+            if line.dots:
+                scene.shapes.append(Dot(x + 2, y - 4.5, 3.8, role))
+            else:
+                scene.shapes.append(
+                    Path(((x - 5, y - 4.5), (x + 7, y - 4.5)), role, width=2.5, dashed=line.dashed)
+                )
+            scene.shapes.append(Label(x + 12, y, name, size=13, role=role, bold=True))
 
     def text(self, width: int, *, colour: bool) -> str:
-        """A plot of characters: each column the mean of the points that fall into it."""
-        width = max(width, 40)
-        tall, label = 10, 9
-        room = width - label - 1
-        cells = [[" "] * room for _ in range(tall)]
-        for number, line in reversed(list(enumerate(self.lines))):
-            columns: dict[int, list[float]] = {}
-            for x, y in self._drawn(line):
-                spread = self._right - self._left
-                share = (x - self._left) / spread if spread else 0.5
-                columns.setdefault(min(int(share * room), room - 1), []).append(y)
-            for column, ys in columns.items():
-                share = (sum(ys) / len(ys) - self._low) / (self._high - self._low)
-                cells[min(int((1 - share) * tall), tall - 1)][column] = MARKS[number % len(MARKS)]
-        shown = [*wrap(visible(self.title), width), *wrap(visible(self.subtitle), width), self.y_title]
-        for i, row in enumerate(cells):
-            y = self._high - (self._high - self._low) * (i + 0.5) / tall
-            tick = (f"{10**y:.2g}" if self.log else f"{y:.3g}") if i % 3 == 0 else ""
-            shown.append(
-                (pad(tick, label - 1, right=True) + (" ┤" if tick else " │") + "".join(row)).rstrip()
-            )
-        shown.append(" " * label + "└" + "─" * room)
-        ends = f"{self._left:g}", f"{self._right:g}"
-        shown.append(" " * (label + 1) + ends[0] + pad(ends[1], room - len(ends[0]), right=True))
-        shown.append(pad(self.x_title, width, right=True))
-        shown += [f"{MARKS[i % len(MARKS)]} {visible(line.name)}" for i, line in enumerate(self.lines)]
-        shown += [line for note in self.notes for line in wrap(visible(note), width)]
-        return "\n".join(clip(line, width) for line in shown) + "\n"
+        """A plot of characters with joined lines and round numbers at its edges."""
+        drawn = [(line.name, list(self._drawn(line)), line.dots) for line in self.lines]
+        limits = (self._left, self._right), (self._low, self._high)
+        return plot(self, drawn, limits, width, log=self.log)

@@ -7,12 +7,11 @@ import numpy as np
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.views.heatmap import Heatmap
-from anaphora.views.lines import Line, Lines
 from anaphora.views.panels import Panels
 
 TITLE = "Hidden Markov model"
 READING = (
-    "Trellis: each column is one observation, each row one state, shaded by its probability; the marked path is the "
+    "Trellis: each column is one observation, each row one state, shaded by its probability; the line over it is the path that is "
     "most probable one as a whole (Viterbi). Filtering knows the past, smoothing also what comes after. Last: how "
     "states follow one another."
 )
@@ -32,28 +31,22 @@ def hmm(trace: Trace, *, by: str = "smoothed", steps: int = MOST) -> Panels:
     values = np.asarray(trace.array(by, "state", "time"), np.float32)[:, :steps]
     names = trace.tokens["state"]
     path = [int(s) for s in trace.array("viterbi", "time")[:steps]]
+    likely = values.argmax(0).tolist()
+    apart = sum(a != b for a, b in zip(path, likely, strict=True))
     trellis = Heatmap(
         title=f"Trellis ({by})",
-        subtitle="Viterbi path: " + " → ".join(_runs([names[s] for s in path])),
+        subtitle="Viterbi path: "
+        + " → ".join(_runs([names[s] for s in path]))
+        + f" · differs from the most probable state by itself at {apart} of {len(path)} observations",
         values=values,
         rows=names,
         columns=trace.tokens["time"][: values.shape[1]],
         row_title="state",
         column_title="observation",
         value_title=f"probability of the state, {by}",
+        path=path,
     )
-    places = [float(t + 1) for t in range(len(path))]
-    lines = Lines(
-        "Most probable state",
-        "the state of the Viterbi path, and the one most probable by itself at each observation",
-        "observation",
-        "state",
-        [
-            Line("Viterbi", places, [float(s) for s in path]),
-            Line(by, places, values.argmax(0).astype(float).tolist()),
-        ],
-    )
-    charts: list[object] = [trellis, lines]
+    charts: list[object] = [trellis]
     if "transitions" in trace.arrays:
         charts.append(_transitions(trace))
     total = trace.arrays["viterbi"].values.shape[0]

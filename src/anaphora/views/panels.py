@@ -7,8 +7,12 @@ from typing import Any
 
 from anaphora.views.heatmap import MARGIN, Heatmap
 from anaphora.views.picture import Chart
+from anaphora.views.room import fitted, room
 from anaphora.views.scene import Label, Path, Rect, Scene, Shape
 from anaphora.views.text import fold, visible, wrap
+
+TWO = 900.0
+"""Units from which on two charts stand side by side."""
 
 
 @dataclass
@@ -23,8 +27,9 @@ class Panels:
     caution: str = ""
 
     def scene(self) -> Scene:
-        scenes = [chart.scene() for chart in self._charts()]
-        width = max([scene.width for scene in scenes] + [320.0])
+        scenes = self._scenes()
+        wide = room()
+        width = max([scene.width for scene in scenes] + [320.0 if wide is None else wide])
         subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
         top = MARGIN + 24 + 17 * len(subtitle)
         words = "; ".join(f"{scene.title}: {scene.description}" for scene in scenes)
@@ -32,15 +37,32 @@ class Panels:
         whole.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=19, bold=True))
         for i, text in enumerate(subtitle):
             whole.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
+        across = tall = 0.0
         for chart, scene in zip(self._charts(), scenes, strict=True):
-            whole.shapes += [moved(_named(shape, chart), whole.height) for shape in scene.shapes]
-            whole.height += scene.height
+            if across and across + scene.width > width + 1:
+                whole.height, across, tall = whole.height + tall, 0.0, 0.0
+            whole.shapes += [moved(_named(shape, chart), whole.height, across) for shape in scene.shapes]
+            across, tall = (across + scene.width, max(tall, scene.height)) if wide else (width, scene.height)
+        whole.height += tall
         for note in self.notes:
             for text in fold(note, (width - 2 * MARGIN) / 11):
                 whole.shapes.append(Label(MARGIN, whole.height + 4, text, size=11, role="muted"))
                 whole.height += 16
         whole.height += MARGIN if self.notes else 0.0
         return whole
+
+    def _scenes(self) -> list[Scene]:
+        """The charts; where there is room for two side by side, each has half of it, matrices with many columns apart."""
+        wide = room()
+        charts = self._charts()
+        if wide is None or wide < TWO or len(charts) < 2:
+            return [chart.scene() for chart in charts]
+        scenes = []
+        for chart in charts:
+            many = isinstance(chart, Heatmap) and len(chart.columns) > 24
+            with fitted(wide if many else wide / 2):
+                scenes.append(chart.scene())
+        return scenes
 
     def _charts(self) -> list[Chart]:
         return list(self.charts)
@@ -68,11 +90,11 @@ class Panels:
         return {}
 
 
-def moved(shape: Shape, down: float) -> Shape:
-    """The same shape, ``down`` units lower."""
+def moved(shape: Shape, down: float, right: float = 0.0) -> Shape:
+    """The same shape, ``down`` units lower and ``right`` units further to the right."""
     if isinstance(shape, Path):
-        return replace(shape, points=tuple((x, y + down) for x, y in shape.points))
-    return replace(shape, y=shape.y + down)
+        return replace(shape, points=tuple((x + right, y + down) for x, y in shape.points))
+    return replace(shape, x=shape.x + right, y=shape.y + down)
 
 
 def _named(shape: Shape, chart: Chart) -> Shape:

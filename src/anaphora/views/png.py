@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 from typing import Any
 
@@ -83,13 +84,38 @@ def _draw(draw: Any, shape: Rect | Path | Dot, theme: Theme) -> None:
         x, y, r = shape.x * SCALE, shape.y * SCALE, shape.radius * SCALE
         draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
     else:
-        draw.line(_scaled(shape.points), fill=colour, width=max(1, round(shape.width * SCALE)), joint="curve")
+        for points in dashes(shape.points) if shape.dashed else [shape.points]:
+            draw.line(_scaled(points), fill=colour, width=max(1, round(shape.width * SCALE)), joint="curve")
+
+
+def dashes(
+    points: tuple[tuple[float, float], ...], on: float = 5.0, off: float = 4.0
+) -> list[tuple[tuple[float, float], ...]]:
+    """A line through ``points`` as strokes of ``on`` units with gaps of ``off`` units."""
+    strokes: list[list[tuple[float, float]]] = [[points[0]]] if points else []
+    drawn, left = True, on
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        length, done = math.hypot(x1 - x0, y1 - y0), 0.0
+        while length - done > 1e-9:
+            step = min(left, length - done)
+            done, left = done + step, left - step
+            place = (x0 + (x1 - x0) * done / length, y0 + (y1 - y0) * done / length)
+            if drawn:
+                strokes[-1].append(place)
+            if left <= 1e-9:
+                drawn, left = not drawn, off if drawn else on
+                if drawn:
+                    strokes.append([place])
+    return [tuple(stroke) for stroke in strokes if len(stroke) > 1]
 
 
 def _draw_label(image: Any, label: Label, theme: Theme) -> None:
     """Draw upright into a mask of its own, turn that, and lay it on the picture with its anchor in place."""
     from PIL import Image, ImageDraw
 
+    if label.spans:
+        _draw_spans(image, label, theme)
+        return
     text = visible(label.text)
     font = _font(round(label.size * SCALE), label.bold, wide=columns(text) > len(text))
     length = font.getlength(text)
@@ -103,6 +129,16 @@ def _draw_label(image: Any, label: Label, theme: Theme) -> None:
         mask = mask.rotate(-label.angle, resample=Image.Resampling.BICUBIC)
     corner = (round(label.x * SCALE) - reach, round(label.y * SCALE) - reach)
     image.paste(rgb(theme.colour(label.role)), corner, mask)
+
+
+def _draw_spans(image: Any, label: Label, theme: Theme) -> None:
+    """The parts one after the other, each begun where the one before ended."""
+    x = label.x
+    for part, role in label.spans:
+        _draw_label(image, Label(x, label.y, part, size=label.size, role=role, bold=label.bold), theme)
+        text = visible(part)
+        font = _font(round(label.size * SCALE), label.bold, wide=columns(text) > len(text))
+        x += font.getlength(text) / SCALE
 
 
 def _font(size: int, bold: bool, *, wide: bool) -> Any:

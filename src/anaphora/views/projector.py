@@ -111,7 +111,8 @@ def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _find(names: list[str], word: str) -> int:
     word = word.strip()
-    for spelled in (word, f"▁{word}", f" {word}"):
+    # a word is rather meant than a piece of one that is spelled alike
+    for spelled in (f"▁{word}", f" {word}", f"Ġ{word}", word):
         if spelled in names:
             return names.index(spelled)
     near = difflib.get_close_matches(word, names, n=1)

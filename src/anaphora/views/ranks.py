@@ -9,6 +9,7 @@ from typing import Any
 
 from anaphora.views.colour import DARK, LEVELS, LIGHT, level, luminance
 from anaphora.views.heatmap import MARGIN
+from anaphora.views.room import plot_width, room
 from anaphora.views.scene import Label, Rect, Scene
 from anaphora.views.text import clip, fold, pad, shorten, visible, wrap
 
@@ -56,11 +57,15 @@ class Ranks:
 
     def scene(self) -> Scene:
         count = min(len(self.places), MOST)
+        across = max(1, int(plot_width(CELL_WIDTH * count, 2 * MARGIN) / CELL_WIDTH))
+        across, lines = min(across, count), -(-count // max(min(across, count), 1))
         depth = max([len(found) for found in self.ranks] + [0])
-        width = max(2 * MARGIN + CELL_WIDTH * count, 320.0)
+        width = max(2 * MARGIN + CELL_WIDTH * across, 320.0 if room() is None else 0.0)
         subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
         top = MARGIN + 52 + 17 * len(subtitle)
-        height = top + CELL_HEIGHT * depth + 20 + 16 * len(self.notes)
+        each = CELL_HEIGHT * depth + 34
+        foot = top + each * max(lines, 1) - 34
+        height = foot + 20 + 16 * len(self.notes)
         words = "; ".join(
             f"{p}: {found[0][0]}" for p, found in zip(self.places, self.ranks, strict=True) if found
         )
@@ -69,14 +74,12 @@ class Ranks:
         for i, text in enumerate(subtitle):
             scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
         for c in range(count):
-            x = MARGIN + c * CELL_WIDTH
+            x, y = MARGIN + c % across * CELL_WIDTH, top + c // across * each
             name = shorten(visible(self.places[c]), CELL_WIDTH / 12)
-            scene.shapes.append(
-                Label(x + 4, top - 8, name, size=12, bold=True, title=visible(self.places[c]))
-            )
-            self._draw_place(scene, c, x, top)
+            scene.shapes.append(Label(x + 4, y - 8, name, size=12, bold=True, title=visible(self.places[c])))
+            self._draw_place(scene, c, x, y)
         for i, note in enumerate(self.notes):
-            y = top + CELL_HEIGHT * depth + 18 + 16 * i
+            y = foot + 18 + 16 * i
             scene.shapes.append(Label(MARGIN, y, note, size=11, role="muted"))
         return scene
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from anaphora.errors import AnaphoraError
@@ -10,6 +12,7 @@ from anaphora.probe.trace import Trace
 from anaphora.settings.own import Part, is_part
 from anaphora.views import (
     alignment,
+    attribution,
     captions,
     flow,
     gates,
@@ -29,225 +32,232 @@ from anaphora.views import (
     training,
     tree,
 )
-from anaphora.views.picture import Picture
+from anaphora.views.code import code_for
+from anaphora.views.picture import Chart, Picture
 from anaphora.views.view import View
+
+_JOURNALS = "it is made of the journals of runs, not of one input."
+
+
+def _view(
+    module: ModuleType,
+    draw: Callable[..., Chart],
+    question: str,
+    *,
+    prefix: str = "",
+    name: str = "",
+    **more: Any,
+) -> View:
+    """The view that ``draw`` makes; ``module`` has its words: TITLE, READING and CAUTION, perhaps behind a ``prefix``."""
+    title, reading, caution = (getattr(module, prefix + word) for word in ("TITLE", "READING", "CAUTION"))
+    needs = tuple(more.pop("needs", ()))
+    return View(
+        name or draw.__name__,
+        title,
+        needs,
+        reading,
+        caution,
+        draw=draw,
+        question=question,
+        **more,
+    )
+
 
 VIEWS = {
     view.name: view
     for view in (
-        View(
-            "alignment",
-            alignment.TITLE,
-            ("alignment",),
-            alignment.READING,
-            alignment.CAUTION,
-            "the model has no attention; lstm-attention, gru-attention and transformer have.",
+        _view(
+            attribution,
+            attribution.attribution,
+            "explain",
+            any_of=("integrated_gradients", "occlusion"),
+            what=("attribution",),
+            without="its answer cannot be shared out over the input: hidden Markov models, Kalman filters, VAR, masked "
+            "language models and embedders have no score that could be.",
+        ),
+        _view(
+            alignment,
             alignment.alignment,
+            "attention",
+            needs=("alignment",),
+            without="the model has no attention from its output to its input; lstm-attention, gru-attention and transformer "
+            "of translate, caption and transcribe have.",
         ),
-        View(
-            "length",
-            length.TITLE,
-            ("examples",),
-            length.READING,
-            length.CAUTION,
-            "it is made of many examples (model, length, value), not of one run.",
+        _view(
+            length,
             length.from_trace,
+            "learning",
+            name="length",
             of="examples",
+            needs=("examples",),
+            without="it is made of many examples (model, length, value), not of one run.",
         ),
-        View(
-            "curves",
-            training.CURVES_TITLE,
-            ("steps", "dev"),
-            training.CURVES_READING,
-            training.CURVES_CAUTION,
-            "it is made of the journals of runs, not of one input.",
+        _view(
+            training,
             training.curves,
+            "learning",
+            prefix="CURVES_",
             of="history",
+            needs=("steps", "dev"),
+            without=_JOURNALS,
         ),
-        View(
-            "samples",
-            samples.TITLE,
-            ("samples",),
-            samples.READING,
-            samples.CAUTION,
-            "it is made of the journals of runs, not of one input.",
-            samples.samples,
-            of="history",
-        ),
-        View(
-            "health",
-            training.HEALTH_TITLE,
-            ("steps",),
-            training.HEALTH_READING,
-            training.HEALTH_CAUTION,
-            "it is made of the journals of runs, not of one input.",
+        _view(samples, samples.samples, "learning", of="history", needs=("samples",), without=_JOURNALS),
+        _view(
+            training,
             training.health,
+            "learning",
+            prefix="HEALTH_",
             of="history",
+            needs=("steps",),
+            without=_JOURNALS,
         ),
-        View(
-            "states",
-            states.TITLE,
-            (),
-            states.READING,
-            states.CAUTION,
-            "the model keeps no states of layers; recurrent networks, convolutions and Transformers do.",
+        _view(
+            states,
             states.states,
+            "memory",
             any_of=("states",),
+            without="the model keeps no state for each place of its input: recurrent networks, deep convolutions and "
+            "Transformers do; bags of words, n-grams, single windows and linear maps do not.",
         ),
-        View(
-            "gates",
-            gates.TITLE,
-            (),
-            gates.READING,
-            gates.CAUTION,
-            "Elman cells, convolutions and Transformers have no gates; lstm and gru have.",
+        _view(
+            gates,
             gates.gates,
+            "memory",
             any_of=tuple(f"gate_{name}" for name in gates.SIGMOID),
+            without="none of its layers has gates that open and shut: LSTM and GRU layers have; Elman cells, convolutions, "
+            "Transformers and linear recurrences do not.",
         ),
-        View(
-            "gradients",
-            flow.TITLE,
-            (),
-            flow.READING,
-            flow.CAUTION,
-            "it holds no gradients: a translator, a captioner and a transcriber do not give them; models that read one "
-            "sequence do (classify, tag, language, answer).",
+        _view(
+            flow,
             flow.gradients,
+            "memory",
             what=("gradients",),
-            any_of=tuple(flow.KINDS),
+            any_of=(*flow.KINDS, "source_gradients"),
+            without="it holds no gradients over places in time (what=('gradients',) asks for them): classify, tag, language, answer, forecast and translate have "
+            "networks that give them; captioners, decoders of sound, glimpses and counted models do not.",
         ),
-        View(
-            "heads",
-            heads.TITLE,
-            (),
-            heads.READING,
-            heads.CAUTION,
-            "it holds no attention of heads: only Transformers have heads.",
+        _view(
+            heads,
             heads.heads,
+            "attention",
             what=("ablation",),
             any_of=tuple(heads.KINDS),
             axis="head",
+            without="it holds no attention of heads: only Transformers have heads.",
         ),
-        View(
-            "spectrum",
-            recurrences.DECAY_TITLE,
-            (),
-            recurrences.DECAY_READING,
-            recurrences.DECAY_CAUTION,
-            "it holds no linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have one, and cells that are "
-            "scanned; a translator, a captioner and a transcriber do not show theirs.",
+        _view(
+            recurrences,
             recurrences.spectrum,
+            "memory",
+            prefix="DECAY_",
             what=("recurrence",),
             any_of=("_spectrum",),
+            without="it holds no linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have one, and cells that "
+            "are scanned; a translator, a captioner and a transcriber do not show theirs.",
         ),
-        View(
-            "weights",
-            recurrences.WEIGHTS_TITLE,
-            (),
-            recurrences.WEIGHTS_READING,
-            recurrences.WEIGHTS_CAUTION,
-            "it holds no weights of a linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have them, for inputs "
-            "of at most 512 symbols.",
+        _view(
+            recurrences,
             recurrences.weights,
+            "memory",
+            prefix="WEIGHTS_",
             what=("recurrence",),
             any_of=("_weights",),
+            without="it holds no weights of a linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have them, "
+            "for inputs of at most 512 symbols.",
         ),
-        View(
-            "positions",
-            places.TITLE,
-            ("positions",),
-            places.READING,
-            places.CAUTION,
-            "only Transformers take positions as input; recurrent networks and convolutions find them by themselves.",
+        _view(
+            places,
             places.positions,
+            "attention",
+            needs=("positions",),
+            without="no vectors of positions are added to its input: Transformers with sinusoidal or learned positions have "
+            "them; rotary positions and ALiBi act inside the attention, and recurrent networks and convolutions "
+            "find positions by themselves.",
         ),
-        View(
-            "beam",
-            tree.TITLE,
-            ("beam",),
-            tree.READING,
-            tree.CAUTION,
-            "it was made without a beam search; probe an encoder-decoder without a given target, with beam above 1.",
+        _view(
+            tree,
             tree.beam,
+            "search",
+            needs=("beam",),
+            without="it was made without a beam search; probe an encoder-decoder without a given target, with beam above 1.",
         ),
-        View(
-            "sampling",
-            sampling.TITLE,
-            ("sorted_log_probs", "top"),
-            sampling.READING,
-            sampling.CAUTION,
-            "the model does not name its next symbol; language models do.",
+        _view(
+            sampling,
             sampling.sampling,
+            "search",
+            needs=("sorted_log_probs", "top"),
+            without="the model does not name its next symbol; language models do.",
         ),
-        View(
-            "ctc",
-            lattice.TITLE,
-            ("posteriors", "lattice"),
-            lattice.READING,
-            lattice.CAUTION,
-            "the model has no CTC outputs; `anaphora.probe.ctc.probe_ctc` makes a trace of any posteriors.",
+        _view(
+            lattice,
             lattice.ctc,
+            "search",
+            needs=("posteriors", "lattice"),
+            without="the model has no CTC outputs; `anaphora.probe.ctc.probe_ctc` makes a trace of any posteriors.",
         ),
-        View(
-            "embeddings",
-            projector.TITLE,
-            ("embeddings", "projection"),
-            projector.READING,
-            projector.CAUTION,
-            "it is of one input; `m.probe_embeddings()` of a model of text, or of word vectors, has them.",
+        _view(
+            projector,
             projector.embeddings,
+            "symbols",
             of="vectors",
+            needs=("embeddings", "projection"),
+            without="it is of one input; `m.probe_embeddings()` of a model of text, or of word vectors, has them.",
         ),
-        View(
-            "hmm",
-            markov.TITLE,
-            ("smoothed", "viterbi"),
-            markov.READING,
-            markov.CAUTION,
-            "the model is no hidden Markov model; `tag` has the preset hmm, and an.HMM stands by itself.",
+        _view(
+            markov,
             markov.hmm,
+            "memory",
+            needs=("smoothed", "viterbi"),
+            without="the model is no hidden Markov model; `tag` has the preset hmm, and an.HMM stands by itself.",
         ),
-        View(
-            "kalman",
-            tracking.TITLE,
-            ("observed", "predicted", "deviation", "nis"),
-            tracking.READING,
-            tracking.CAUTION,
-            "the model is no Kalman filter; `forecast` has the preset kalman, and an.Kalman stands by itself.",
+        _view(
+            tracking,
             tracking.kalman,
+            "memory",
+            needs=("observed", "predicted", "deviation", "nis"),
+            without="the model is no Kalman filter; `forecast` has the preset kalman, and an.Kalman stands by itself.",
         ),
-        View(
-            "spectrogram",
-            spectrogram.TITLE,
-            ("spectrogram",),
-            spectrogram.READING,
-            spectrogram.CAUTION,
-            "the model hears nothing; `transcribe` trains models that do.",
+        _view(
+            spectrogram,
             spectrogram.spectrogram,
+            "attention",
+            needs=("spectrogram",),
             typed=False,
+            without="the model hears nothing; `transcribe` trains models that do.",
         ),
-        View(
-            "captions",
-            captions.TITLE,
-            ("picture", "attention"),
-            captions.READING,
-            captions.CAUTION,
-            "the model sees no picture or has no attention over it; `caption` and `answer` have presets with it.",
+        _view(
+            captions,
             captions.captions,
+            "attention",
+            needs=("picture", "attention"),
             typed=False,
+            without="the model sees no picture or has no attention over it; `caption` and `answer` have presets with it.",
         ),
-        View(
-            "glimpses",
-            glimpses.TITLE,
-            ("picture", "glimpses", "beliefs"),
-            glimpses.READING,
-            glimpses.CAUTION,
-            "the model does not look at a picture bit by bit; `classify` has the presets glimpse and draw.",
+        _view(
+            glimpses,
             glimpses.glimpses,
+            "attention",
+            needs=("picture", "glimpses", "beliefs"),
             typed=False,
+            without="the model does not look at a picture bit by bit; `classify` has the presets glimpse and draw.",
         ),
     )
 }
+FIRST = (
+    "alignment",
+    "captions",
+    "glimpses",
+    "ctc",
+    "hmm",
+    "kalman",
+    "heads",
+    "gates",
+    "weights",
+    "states",
+    "sampling",
+    "positions",
+)
+"""Views in the order in which they are tried when none is named: those that say most about a model first."""
 
 
 def view(name: str) -> View:
@@ -269,13 +279,9 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
         raise AnaphoraError(reason)
     chosen.check(options)
     chart = chosen.draw(trace, **options)
-    given = "".join(f", {key}={value!r}" for key, value in options.items())
-    what = f", what={chosen.what!r}" if chosen.what else ""
-    sources = {
-        "probe": f'an.load("RUN").probe("{"TEXT" if chosen.typed else "FILE"}"{what})',
-        "history": 'an.history("RUN")',
-        "vectors": 'an.load("RUN").probe_embeddings()',
-    }
-    source = sources.get(chosen.of, "trace")
-    code = f'import anaphora as an\n\n{source}.view("{name}"{given}).save("{name}.html")'
-    return Picture(chart, name=name, code=code)
+    return Picture(chart, name=name, code=code_for(chosen, options, text=_text(trace)))
+
+
+def _text(trace: Trace) -> str | None:
+    text = trace.facts.get("text")
+    return text if isinstance(text, str) and text else None

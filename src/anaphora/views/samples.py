@@ -11,6 +11,7 @@ from typing import Any
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.views.heatmap import MARGIN
+from anaphora.views.room import plot_width
 from anaphora.views.scene import Label, Path, Scene
 from anaphora.views.text import columns, ems, fold, shorten, visible, wrap
 
@@ -44,12 +45,14 @@ class Film:
     notes: list[str] = field(default_factory=list)
     reading: str = READING
     caution: str = CAUTION
+    _wide: float = WIDTH
 
     def scene(self) -> Scene:
-        scene = Scene(WIDTH + 2 * MARGIN, MARGIN + 46, self.title, self._description())
+        self._wide = plot_width(WIDTH, 2 * MARGIN)
+        scene = Scene(self._wide + 2 * MARGIN, MARGIN + 46, self.title, self._description())
         scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
         scene.shapes.append(
-            Label(MARGIN, MARGIN + 34, shorten(self.subtitle, WIDTH / 12), size=12, role="muted")
+            Label(MARGIN, MARGIN + 34, shorten(self.subtitle, self._wide / 12), size=12, role="muted")
         )
         for strip in self.strips:
             self._draw(scene, strip)
@@ -58,7 +61,7 @@ class Film:
 
     def _draw(self, scene: Scene, strip: Strip) -> None:
         def line(text: str, role: str, *, bold: bool = False) -> None:
-            for part in fold(text, WIDTH / 13) or [""]:
+            for part in fold(text, self._wide / 13) or [""]:
                 scene.height += 18
                 scene.shapes.append(Label(MARGIN, scene.height, part, size=13, role=role, bold=bold))
 
@@ -80,18 +83,25 @@ class Film:
         scene.shapes.append(
             Path(((MARGIN + 60, scene.height - 12), (MARGIN + 60, scene.height + 4)), "grid", width=2.0)
         )
-        x = MARGIN + 68
         kept: set[int] = set()
         for block in difflib.SequenceMatcher(a=before, b=words, autojunk=False).get_matching_blocks():
             kept.update(range(block.b, block.b + block.size))
+        spans: list[tuple[str, str]] = []
+
+        def flush() -> None:
+            whole = "".join(part for part, _ in spans)
+            scene.shapes.append(Label(MARGIN + 68, scene.height, whole, size=13, spans=tuple(spans)))
+            spans.clear()
+
         for i, word in enumerate(words):
-            size = 13 * ems(word + " ")
-            if x + size > WIDTH and x > MARGIN + 68:
+            line = "".join(part for part, _ in spans) + word
+            if spans and 13 * ems(line) > self._wide - 68:
+                flush()
                 scene.height += 17
-                x = MARGIN + 68
             role = "text" if i in kept or not before else "s1"
-            scene.shapes.append(Label(x, scene.height, shorten(word, (WIDTH - x) / 13), size=13, role=role))
-            x += size
+            spans.append((shorten(word, (self._wide - 68) / 13) + " ", role))
+        if spans:
+            flush()
 
     def _description(self) -> str:
         lasts = "; ".join(f"{s.source}: {s.outputs[-1][1]}" for s in self.strips if s.outputs)

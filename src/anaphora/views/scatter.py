@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anaphora.views.axes import Axes, with_room
+from anaphora.views.colour import SERIES
 from anaphora.views.heatmap import MARGIN
+from anaphora.views.room import plot_width, room
 from anaphora.views.scene import Dot, Label, Path, Scene
 from anaphora.views.text import clip, ems, fold, pad, shorten, visible, wrap
 
 SIDE = 340.0
-MARKS = "●▲■◆✚★○"
+MARKS = "●▲■◆✚★○◇"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Scatter:
         groups = [shorten(visible(name), 18) for name in self.groups]
         left = MARGIN + 52
         legend = max([ems(name) * 13 * 1.1 for name in groups] + [0.0]) + 25 if len(groups) > 1 else 0.0
-        width = max(left + self.width + legend + MARGIN + 20, 320.0)
+        side = min(self.width, plot_width(self.width, left + legend + MARGIN + 20))
+        width = max(left + side + legend + MARGIN + 20, 320.0 if room() is None else 0.0)
         subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
         notes = [line for note in self.notes for line in fold(note, (width - 2 * MARGIN) / 11)]
         top = MARGIN + 60 + 17 * len(subtitle)
@@ -82,17 +85,17 @@ class Scatter:
         scene.shapes.append(Label(MARGIN, MARGIN + 12, self.title, size=17, bold=True))
         for i, text in enumerate(subtitle):
             scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, text, size=12, role="muted"))
-        axes = Axes(left, top, self.width, self.height, *self._ranges())
+        axes = Axes(left, top, side, self.height, *self._ranges())
         axes.draw(scene, self.x_title, self.y_title, upright=True)
         for (x0, y0), (x1, y1) in self.guides:
             ends = ((axes.x(x0), axes.y(y0)), (axes.x(x1), axes.y(y1)))
             scene.shapes.append(Path(ends, "muted", width=1.0))
         self._draw_points(scene, axes)
         for i, name in enumerate(groups if len(groups) > 1 else []):
-            at = left + self.width + 16
-            scene.shapes.append(Dot(at, top + 7 + 18 * i, 3.8, f"s{i % 7}"))
+            at = left + side + 16
+            scene.shapes.append(Dot(at, top + 7 + 18 * i, 3.8, f"s{i % SERIES}"))
             scene.shapes.append(
-                Label(at + 9, top + 11.5 + 18 * i, name, size=13, role=f"s{i % 7}", bold=True)
+                Label(at + 9, top + 11.5 + 18 * i, name, size=13, role=f"s{i % SERIES}", bold=True)
             )
         for i, note in enumerate(notes):
             scene.shapes.append(Label(MARGIN, top + self.height + 56 + 16 * i, note, size=11, role="muted"))
@@ -104,7 +107,14 @@ class Scatter:
             x, y = axes.x(point.x), axes.y(point.y)
             text = self.describe(point)
             scene.shapes.append(
-                Dot(x, y, radius, f"s{point.group % 7}", data=(("v", repr(point.y)), ("t", text)), title=text)
+                Dot(
+                    x,
+                    y,
+                    radius,
+                    f"s{point.group % SERIES}",
+                    data=(("v", repr(point.y)), ("t", text)),
+                    title=text,
+                )
             )
         for point in self.points:
             if point.named:

@@ -36,6 +36,8 @@ class Label:
     """Degrees, turned clockwise about (x, y)."""
     bold: bool = False
     title: str = ""
+    spans: tuple[tuple[str, str], ...] = ()
+    """Parts of the text, one after the other, each with a role of its own: (part, role). Together they are the text."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Path:
     width: float = 1.0
     filled: bool = False
     opacity: float = 1.0
+    dashed: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def escape(text: str) -> str:
 def render(scene: Scene, *, titles: bool = True) -> str:
     """The SVG document. `titles` puts a tooltip on each shape that has one (a page with its own does without)."""
     roles = sorted({shape.role for shape in scene.shapes if not isinstance(shape, Image)})
+    roles += [role for shape in scene.shapes if isinstance(shape, Label) for _, role in shape.spans]
     themed = any(isinstance(shape, Image) and shape.pixels.ndim == 2 for shape in scene.shapes)
     body = "\n".join(_shape(shape, titles) for shape in scene.shapes)
     w, h = number(scene.width), number(scene.height)
@@ -84,9 +85,10 @@ def _path(shape: Path) -> str:
     points = " ".join(f"{number(x)},{number(y)}" for x, y in shape.points)
     if shape.filled:
         return f'<polygon class="f-{shape.role}" points="{points}" fill-opacity="{number(shape.opacity)}"/>'
+    dashes = ' stroke-dasharray="5 4"' if shape.dashed else ""
     return (
         f'<polyline class="l-{shape.role}" points="{points}" stroke-width="{number(shape.width)}" '
-        f'stroke-linejoin="round" stroke-linecap="round"/>'
+        f'stroke-linejoin="round" stroke-linecap="round"{dashes}/>'
     )
 
 
@@ -120,8 +122,15 @@ def _label(shape: Label, titles: bool) -> str:
     title = f"<title>{escape(shape.title)}</title>" if titles and shape.title else ""
     return (
         f'<text class="f-{shape.role}{bold}" x="{number(shape.x)}" y="{number(shape.y)}" '
-        f'font-size="{number(shape.size)}"{anchor}{turn}>{title}{escape(shape.text)}</text>'
+        f'font-size="{number(shape.size)}"{anchor}{turn}>{title}{_words(shape)}</text>'
     )
+
+
+def _words(shape: Label) -> str:
+    """The text; its parts as they follow each other, so that no width has to be guessed."""
+    if not shape.spans:
+        return escape(shape.text)
+    return "".join(f'<tspan class="f-{role}">{escape(part)}</tspan>' for part, role in shape.spans)
 
 
 def _data(data: tuple[tuple[str, str], ...]) -> str:

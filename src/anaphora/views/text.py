@@ -18,6 +18,8 @@ def _is_plain(char: str) -> bool:
 
 def _spelled(char: str) -> str:
     code = ord(char)
+    if char == "\n":
+        return "↵"
     if code < 0x20:
         return chr(0x2400 + code)
     if code == 0x7F:

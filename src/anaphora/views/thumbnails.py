@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anaphora.views.colour import level
 from anaphora.views.heatmap import MARGIN
+from anaphora.views.room import room
 from anaphora.views.scene import Label, Rect, Scene
 from anaphora.views.text import clip, fold, pad, shorten, visible, wrap
 
@@ -28,6 +29,8 @@ class Thumbnail:
     name: str
     words: str
     values: NDArray[np.float32]
+    opens: str = ""
+    """Options of the view that show this one large, such as ``layer=1&head=2``."""
 
 
 @dataclass
@@ -58,7 +61,7 @@ class Thumbnails:
         return {}
 
     def scene(self) -> Scene:
-        across = max(min(self.across, 8), 1)
+        across = max(min(self.across, 8, int((room() or 1e9) - 2 * MARGIN) // int(SIDE + 20)), 1)
         rows = -(-len(self.items) // across)
         width = max(2 * MARGIN + across * (SIDE + 20), 340.0)
         subtitle = fold(self.subtitle, (width - 2 * MARGIN) / 12)
@@ -92,7 +95,11 @@ class Thumbnails:
                     cell,
                     cell,
                     f"c{level(float(value), 0, 1)}",
-                    data=(("v", repr(float(value))), ("t", text)),
+                    data=(
+                        ("v", repr(float(value))),
+                        ("t", text),
+                        *((("o", item.opens),) if item.opens else ()),
+                    ),
                 )
             )
         words = shorten(visible(item.words), (SIDE + 14) / 10)

@@ -14,7 +14,7 @@ from anaphora.views.panels import Panels
 TITLE = "Kalman filter"
 READING = (
     "Observations, what the filter expected of each before it was seen, and the band that should hold 95 % of them; "
-    "smoothed: what all observations together say. Below: squared errors in units of the expected ones (NIS), "
+    "smoothed: what all observations together say. Gain: how much an observation moves each state. Last: squared errors in units of the expected ones (NIS), "
     "which should stay under the line 19 times of 20."
 )
 CAUTION = (
@@ -23,6 +23,7 @@ CAUTION = (
 )
 # 95 % points of the χ² distribution with 1, 2, 3 … degrees of freedom
 CHI2_95 = (3.841, 5.991, 7.815, 9.488, 11.070, 12.592, 14.067, 15.507, 16.919, 18.307)
+MOST_STATES = 6
 Z95 = 1.959963984540054
 
 
@@ -37,13 +38,33 @@ def kalman(trace: Trace, *, output: int = 1) -> Panels:
     predicted = trace.array("predicted", "time", "output")[:, at]
     half = Z95 * trace.array("deviation", "time", "output")[:, at]
     lines = [
-        Line("observed", times, observed[:, at].tolist(), dots=True),
-        Line("expected", times, predicted.tolist()),
-        Line("smoothed", times, trace.array("smoothed", "time", "output")[:, at].tolist()),
+        Line("expected", times, predicted.tolist(), colour=1),
+        Line("smoothed", times, trace.array("smoothed", "time", "output")[:, at].tolist(), colour=2),
+        Line("observed", times, observed[:, at].tolist(), dots=True, colour=0),  # on top of the others
     ]
-    band = Band(times, (predicted - half).tolist(), (predicted + half).tolist(), line=1)
+    band = Band(times, (predicted - half).tolist(), (predicted + half).tolist(), line=0)
     course = Lines(
-        f"Output {output}", "expected one step ahead, ± 1.96 σ", "step", "value", lines, bands=[band]
+        f"Output {output}",
+        "expected one step ahead, ± 1.96 σ"
+        + (", in standardised units" if "forecast" in trace.arrays else ""),
+        "step",
+        "value",
+        lines,
+        bands=[band],
+    )
+    gain = trace.array("gain", "time", "state", "output")[:, :, at]
+    gains = Lines(
+        "Gain",
+        "how far each state moves for an innovation of 1: K = P Cᵀ S⁻¹, the larger, the more an observation counts",
+        "step",
+        "K",
+        [
+            Line(f"state {s + 1}", times, gain[:, s].tolist())
+            for s in np.argsort(-np.abs(gain[-1]), kind="stable")[:MOST_STATES]
+        ],
+        notes=[]
+        if gain.shape[1] <= MOST_STATES
+        else [f"the {MOST_STATES} largest of {gain.shape[1]} states"],
     )
     nis = trace.array("nis", "time")
     bound = CHI2_95[min(count, len(CHI2_95)) - 1]
@@ -59,7 +80,32 @@ def kalman(trace: Trace, *, output: int = 1) -> Panels:
         f"{100 * float(np.mean(nis[np.isfinite(nis)] <= bound)):.1f} % of steps lie below the NIS bound",
     ]
     words = f"log-likelihood {float(trace.facts['log_likelihood']):.4f}"
-    return Panels(TITLE, words, [course, health], notes, READING, CAUTION)
+    charts: list[object] = [course, gains, health]
+    if "forecast" in trace.arrays:
+        charts.insert(1, ahead(trace, at))
+    return Panels(TITLE, words, charts, notes, READING, CAUTION)
+
+
+def ahead(trace: Trace, at: int) -> Lines:
+    """The end of the series and the forecast with its interval, in the units of the data, from the arrays ``history``,
+    ``forecast``, ``forecast_low`` and ``forecast_high``."""
+    past = trace.array("history", "frame", "output")[:, at]
+    mean, low, high = (
+        trace.array(name, "step", "output")[:, at] for name in ("forecast", "forecast_low", "forecast_high")
+    )
+    before = [float(t) for t in range(1 - len(past), 1)]
+    after = [float(h) for h in range(1, len(mean) + 1)]
+    return Lines(
+        "Forecast",
+        "steps from now on, with the interval that should hold 95 % of what comes",
+        "steps from now",
+        "value",
+        [
+            Line("observed", before, past.tolist(), dots=len(past) < 120),
+            Line("forecast", after, mean.tolist()),
+        ],
+        bands=[Band(after, low.tolist(), high.tolist(), line=1)],
+    )
 
 
 def coverage(trace: Trace, output: int = 0) -> float:

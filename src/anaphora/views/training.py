@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from anaphora.errors import AnaphoraError
@@ -12,8 +13,8 @@ from anaphora.views.panels import Panels
 
 CURVES_TITLE = "Training curves"
 CURVES_READING = (
-    "The first panel is the loss per symbol: grey as it was logged, coloured smoothed, and on the dev data. The other "
-    "panels are the dev measures. A dev loss that rises while the training loss falls is overfitting."
+    "The first panel is the loss per symbol, each run in its colour: dashed on the training data (pale as it was logged, "
+    "strong smoothed), solid on the dev data. The other panels are the dev measures. A dev loss that rises while the training loss falls is overfitting."
 )
 CURVES_CAUTION = (
     "Training loss is measured with dropout and smoothed labels, dev loss without, so the two lines need not meet. "
@@ -41,12 +42,17 @@ def curves(trace: Trace, *, x: str = "step", log: bool = False) -> Panels:
     measures = dict.fromkeys(str(row["measure"]) for row in trace.tables["dev"])
     panels = []
     if train or "loss" in measures:
-        dev = _dev_lines(trace, places, "loss", " dev" if train else "")
+        runs = [line.name for line in train]
+        dev = [
+            replace(line, colour=runs.index(line.name.removesuffix(" dev")) if train else None)
+            for line in _dev_lines(trace, places, "loss", " dev" if train else "")
+            if not train or line.name.removesuffix(" dev") in runs
+        ]
         panels.append(
             _panel("Loss", "loss per symbol", x, [*_named(train, " train"), *dev], trace, places, log)
         )
     for measure in measures:
-        if measure != "loss":
+        if measure != "loss" and not (measure == "bleu" and _without_bleu(trace)):
             lines = _dev_lines(trace, places, measure, "")
             panels.append(_panel(measure, f"{measure} on dev data", x, lines, trace, places, False))
     if not panels:
@@ -140,8 +146,20 @@ def _dev_lines(trace: Trace, places: Places, measure: str, suffix: str) -> list[
     return lines
 
 
+def _without_bleu(trace: Trace) -> bool:
+    """Whether BLEU says nothing: it is 0 throughout although outputs are right, since these have fewer than four words."""
+    values = {"bleu": 0.0, "exact_match": 0.0}
+    for row in trace.tables["dev"]:
+        if row["measure"] in values:
+            values[row["measure"]] = max(values[row["measure"]], float(row["value"]))
+    return values["bleu"] == 0.0 < values["exact_match"]
+
+
 def _named(lines: list[Line], suffix: str) -> list[Line]:
-    return [Line(line.name + suffix, line.x, line.y, line.smooth) for line in lines]
+    return [
+        replace(line, name=line.name + suffix, colour=number, dashed=True)
+        for number, line in enumerate(lines)
+    ]
 
 
 def _panel(

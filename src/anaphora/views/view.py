@@ -18,6 +18,17 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
 }
 
+QUESTIONS = {
+    "explain": "What did it answer, and why?",
+    "learning": "Did it learn?",
+    "memory": "What does it remember?",
+    "attention": "Where does it look?",
+    "search": "How does it search?",
+    "symbols": "What do its vectors say?",
+    "own": "Views of your own",
+}
+"""Names of the questions that views help to answer, in the order in which they are asked."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -43,6 +54,8 @@ class View:
     """An axis that this one must have: attention over a picture has no heads, say."""
     typed: bool = True
     """Whether its input can be typed; otherwise it is a file, or a dev example by its number."""
+    question: str = "own"
+    """The question it helps to answer, one of `QUESTIONS`."""
 
     def options(self) -> list[str]:
         """Names of what ``draw`` takes besides the trace."""

@@ -65,7 +65,7 @@ def command(
     `curves`, `samples` and `health` show the course of one or several runs, also while they train; `embeddings`
     shows which symbols are alike to the model, of an embedder which inputs. The others show one input on its way through it: `alignment`, for
     each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
-    how far back the loss reaches; `heads` and `positions` of a Transformer; `spectrum` and `weights` of a linear recurrence; the hypotheses of a `beam`; what
+    how far back the loss reaches; `attribution`, what the answer rests on; `heads` and `positions` of a Transformer; `spectrum` and `weights` of a linear recurrence; the hypotheses of a `beam`; what
     `sampling` draws from; `ctc`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
     `captions` and `glimpses`. Without --view, an input is shown by the view that says most about the model, and
     a run without an input by its curves.
@@ -109,26 +109,10 @@ def command(
         draw(picture)
 
 
-FIRST = (
-    "alignment",
-    "captions",
-    "glimpses",
-    "ctc",
-    "hmm",
-    "kalman",
-    "heads",
-    "gates",
-    "states",
-    "sampling",
-    "positions",
-)
-"""Views in the order in which they are tried when none is named: those that say most about a model first."""
-
-
 def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], target: str | None) -> str:
     """The first view that can be drawn of one input."""
     from anaphora.errors import DataError
-    from anaphora.views.registry import VIEWS
+    from anaphora.views.registry import FIRST, VIEWS
 
     trace = _probe(runs, VIEWS["states"], given, target)
     found = next((name for name in FIRST if VIEWS[name].missing(trace) is None), None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,11 +14,13 @@ from torch.nn import functional as F
 from anaphora.errors import DataError
 from anaphora.models.answerer import CrossReader, Looks
 from anaphora.nn import inside
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.attribution import attribute_symbols, attribution_arrays, squares
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.answer.inference import group, rows_of
-from anaphora.tasks.answer.objective import inputs_of
+from anaphora.tasks.answer.objective import Asked, inputs_of
 from anaphora.tasks.looking import facts_of
 
 if TYPE_CHECKING:
@@ -55,6 +58,10 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
     arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
     facts = {**trace.facts, "output": m.answers_[int(shares.argmax())]}
     tokens = {**trace.tokens, "symbol": m.answers_}
+    if "attribution" in what:
+        more, known = _attributed(m, asked[0], len(words), int(shares.argmax()) if chosen is None else chosen)
+        arrays |= more
+        facts |= known
     pictures = m.model_.pictures
     if pictures is not None:
         arrays["picture"] = Array(("row", "column", "channel"), rows[0].pixels)
@@ -62,6 +69,45 @@ def probe_answerer(m: Answerer, x: Any, target: str | None, what: Sequence[str])
         arrays["attention"] = Array(("output", "place"), weights)
         facts["grid"] = list(pictures.grid)
     return replace(trace, tokens=tokens, arrays=arrays, facts=facts)
+
+
+def _attributed(m: Answerer, asked: Asked, places: int, best: int) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of the answer shared out over the words; and ``picture_occlusion`` (row, column): how much it falls when a square
+    of the picture becomes grey."""
+    model, device = m.model_.eval(), next(m.model_.parameters()).device
+    ids = asked.questions[0]
+
+    def run(rows: list[Asked]) -> Tensor:
+        scores: Tensor = model(*inputs_of(rows, device)).float().log_softmax(-1)
+        return scores[:, best : best + 1]
+
+    def left_out(k: int) -> Tensor:
+        return run([Asked(asked.pixels, [np.delete(ids, k, 0)])])[0]
+
+    found, falls = attribute_symbols(
+        next(module for module in model.modules() if isinstance(module, Embedding)),
+        lambda n: run([Asked(asked.pixels, [ids] * n)]),
+        places=places,
+        kept=[places - 1],
+        left_out=left_out if len(ids) > 1 else None,
+    )
+    arrays, facts = attribution_arrays(
+        found, falls, ("time",), of=f"log p({m.answers_[best]})", without="left out"
+    )
+    if model.pictures is not None:
+        rows, columns = asked.pixels.shape[:2]
+        groups = squares(rows, columns, 7)
+        grey = asked.pixels.mean((0, 1)).round().astype(asked.pixels.dtype)
+        covered = [asked.pixels.copy() for _ in groups]
+        for pixels, group in zip(covered, groups, strict=True):
+            pixels[group] = grey
+        with torch.no_grad():
+            drops = run([asked])[0] - run([Asked(pixels, [ids]) for pixels in covered])[:, 0]
+        table = np.zeros((rows, columns))
+        for group, drop in zip(groups, drops.tolist(), strict=True):
+            table[group] = drop / table[group].size
+        arrays["picture_occlusion"] = Array(("row", "column"), table)
+    return arrays, facts
 
 
 @torch.no_grad()

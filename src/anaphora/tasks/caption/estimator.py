@@ -211,10 +211,10 @@ class Captioner(PictureEstimator, Writer):
         self, picture: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:
         """What happens inside while a picture becomes the best caption, or the ``target`` given."""
-        only_what(self, what)
+        only_what(self, what, ("attribution",))
         (pixels,) = self._see([picture])
         return probe_captioner(
-            self, pixels, str(picture) if isinstance(picture, str | Path) else "", target, beam
+            self, pixels, str(picture) if isinstance(picture, str | Path) else "", target, beam, what
         )
 
     def probe_embeddings(self) -> Trace:

@@ -20,6 +20,15 @@ from anaphora.data.vectors_readers import read_file
 from anaphora.errors import DataError
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.attribution import (
+    attribute_symbols,
+    attribution_arrays,
+    integrated_gradients,
+    occluded,
+    squares,
+    stretches,
+)
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
@@ -34,7 +43,7 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
     that of ``target``, or of what the model itself answers. Array ``probabilities`` (symbol) over the classes."""
     inputs = m.inputs_
     if isinstance(inputs, NGramInputs):
-        return _weighed(m, x)
+        return _weighed(m, x, what)
     text = x if isinstance(x, str) else None
     if not isinstance(inputs, TextInputs) and isinstance(x, str):
         x = numbers(x) if inputs.size is None else read_file(Path(x))
@@ -61,21 +70,85 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
     # Where places attend to each other there is no look of an answer at the picture to be drawn over it.
     if encoded.ndim == 3 and "attention" not in trace.arrays:
         trace = replace(trace, arrays={**trace.arrays, **looked_at(m, x, source)})
+    if "attribution" in what:
+        arrays, known = _attributed(m, encoded, len(trace.tokens["time"]), scores, chosen)
+        trace = replace(trace, arrays={**trace.arrays, **arrays}, facts={**trace.facts, **known})
     if m.targets_.kind == "number":
-        return trace
+        (value,) = m.targets_.answers(scores.double().cpu().numpy(), m.settings_.threshold)
+        return replace(trace, facts={**trace.facts, "output": f"{float(value):.6g}"})
     shares = m.targets_.probabilities(scores.double().cpu().numpy())[0]
     arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
     tokens = {**trace.tokens, "symbol": m.classes_, **({"label": m.classes_} if "beliefs" in arrays else {})}
     return replace(trace, tokens=tokens, arrays=arrays)
 
 
-def _weighed(m: Classifier, x: Any) -> Trace:
-    """Nothing happens inside a weighted sum: its ``probabilities`` (symbol) are all there is to see."""
+def _weighed(m: Classifier, x: Any, what: Sequence[str]) -> Trace:
+    """Nothing happens inside a weighted sum: its ``probabilities`` (symbol) are all there is to see, and how log p of the
+    answer falls without each word."""
     if not isinstance(x, str) or not x.strip():
         raise DataError("the input is empty; give something to look at.")
-    return Trace(
-        {"symbol": m.classes_}, {"probabilities": Array(("symbol",), m.predict_proba([x])[0])}, facts_of(m, x)
+    shares = m.predict_proba([x])[0]
+    arrays, tokens, facts = (
+        {"probabilities": Array(("symbol",), shares)},
+        {"symbol": m.classes_},
+        facts_of(m, x),
     )
+    if "attribution" in what:
+        words = x.split()
+        without = [" ".join(words[:k] + words[k + 1 :]) or " " for k in range(len(words))]
+        best = int(shares.argmax())
+        falls = np.log(shares[best]) - np.log(np.maximum(m.predict_proba(without)[:, best], 1e-300))
+        arrays["occlusion"], tokens["time"] = Array(("time",), falls), words
+        facts["attribution"] = {
+            "of": f"log p({m.classes_[best]})",
+            "without": "left out",
+            "value": float(np.log(shares[best])),
+        }
+    return Trace(tokens, arrays, facts)
+
+
+def _attributed(
+    m: Classifier, encoded: Any, places: int, scores: Tensor, chosen: int | None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of the class ``chosen``, or of the answer (of numbers the output itself), shared out over the input."""
+    model, device = m.model_.eval(), next(m.model_.parameters()).device
+    best = int(scores[0].argmax()) if chosen is None else chosen
+    kind = m.targets_.kind
+    of = "the output" if kind == "number" else f"log p({m.classes_[best]})"
+
+    def asked(outputs: Tensor) -> Tensor:
+        if kind == "number":
+            return outputs[:, :1]
+        logs = outputs.log_softmax(-1) if kind == "class" else F.logsigmoid(outputs)
+        return logs[:, best : best + 1]
+
+    def run(rows: list[Any]) -> Tensor:
+        return asked(model(*tensors_of(rows, device)))
+
+    if isinstance(m.inputs_, TextInputs):
+        first = int(isinstance(model, SequenceClassifier) and model.begin is not None)
+        own = range(first, first + len(encoded))
+        found, falls = attribute_symbols(
+            next(module for module in model.modules() if isinstance(module, Embedding)),
+            lambda n: run([encoded] * n),
+            places=places,
+            kept=[k for k in range(places) if k not in own],
+            left_out=(lambda k: run([np.delete(encoded, k - first, 0)])[0]) if len(encoded) > 1 else None,
+        )
+        return attribution_arrays(found, falls, ("time",), of=of, without="left out")
+    x, _ = tensors_of([encoded], device)
+    lengths = torch.tensor([len(encoded)], device=device)
+
+    def score(inputs: Tensor) -> Tensor:
+        return asked(model(inputs, lengths.expand(len(inputs))))
+
+    picture = encoded.ndim == 3
+    groups: Any = squares(encoded.shape[0], encoded.shape[1], 10) if picture else stretches(len(encoded), 48)
+    blank = torch.zeros_like(x)
+    found = integrated_gradients(score, x, blank)
+    falls = occluded(score, x, blank, groups, like=encoded.shape[:-1])
+    axes = ("row", "column") if picture else ("time",)
+    return attribution_arrays(found, falls, axes, of=of, without="set to zero")
 
 
 def looked_at(m: Classifier, x: Any, source: Tensor) -> dict[str, Array]:

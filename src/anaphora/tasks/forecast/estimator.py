@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -314,6 +314,36 @@ class Forecaster(Estimator):
         no_target(self, target)
         no_beam(self, beam)
         return probe_forecaster(self, data, what)
+
+    def _inputs(self) -> Literal["text", "numbers", "file"]:
+        return "numbers"
+
+    def _count(self, dev: SeriesData) -> int:
+        return len(self._origins(dev))
+
+    def _example(self, dev: SeriesData, number: int) -> tuple[Any, str]:
+        """A dev series up to one of the places that can be forecast from; asked for are the steps after it."""
+        which, end = self._origins(dev)[number]
+        values = np.asarray(dev.only(self.columns_.names).series[which].values)
+        columns, horizon = self.columns_, self.settings_.horizon
+        after = values[end : end + horizon, columns.places(columns.targets)]
+        if columns.known and horizon:  # the steps to come hold these columns alone
+            values = values[: end + horizon].copy()
+            values[end:, [i for i, name in enumerate(columns.names) if name not in columns.known]] = np.nan
+            end += horizon
+        return values[:end], "\n".join(" ".join(f"{value:.6g}" for value in row) for row in after)
+
+    def _origins(self, dev: SeriesData) -> list[tuple[int, int]]:
+        """Series and step of every place from which its next ``horizon`` steps can be forecast and are known; of aligned
+        forecasters the whole series."""
+        horizon = self.settings_.horizon
+        if not horizon:
+            return [(i, len(one)) for i, one in enumerate(dev.series)]
+        return [
+            (i, end)
+            for i, one in enumerate(dev.series)
+            for end in range(max(one.begin, self._window, 1), len(one) - horizon + 1)
+        ]
 
     def _opened(
         self, data: Any, *, role: str, optional: bool = True, time_field: str | None = None

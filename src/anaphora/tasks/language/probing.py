@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,8 @@ from torch.nn import functional as F
 
 from anaphora.errors import DataError
 from anaphora.models.language_masked import MaskedLanguage
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.attribution import attribute_symbols, attribution_arrays
 from anaphora.probe.reading import add_next_symbols, probe_reading
 from anaphora.probe.trace import Trace
 from anaphora.tasks.looking import facts_of
@@ -18,6 +21,8 @@ from anaphora.tasks.looking import facts_of
 if TYPE_CHECKING:
     from anaphora.tasks.language.estimator import LanguageModel
 
+ATTRIBUTED = 256
+"""Symbols over which an answer is shared out: the last of a longer text."""
 LONGEST = 2048
 """Symbols that are looked at; of a longer text the last."""
 
@@ -60,7 +65,37 @@ def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
         losses=lambda out: F.cross_entropy(out[0].float(), wanted, reduction="none"),
         what=what,
     )
+    if "attribution" in what and not isinstance(model, MaskedLanguage):
+        trace = _attributed(m, trace, read, int(logits[0, -1].argmax()))
     return add_next_symbols(trace, logits[0], spell)
+
+
+def _attributed(m: LanguageModel, trace: Trace, read: list[int], best: int) -> Trace:
+    """log p of the most probable next symbol, shared out over the last symbols that were read."""
+    model, device = m.model_.eval(), next(m.model_.parameters()).device
+    read = read[-ATTRIBUTED:]
+    cut = len(trace.tokens["time"]) - len(read)
+
+    def run(rows: list[list[int]]) -> Tensor:
+        found: Tensor = model(torch.tensor(rows, device=device))[:, -1].float().log_softmax(-1)
+        return found[:, best : best + 1]
+
+    embedding = next((module for module in model.modules() if isinstance(module, Embedding)), None)
+    if embedding is None or len(read) < 2:
+        return trace
+    found, falls = attribute_symbols(
+        embedding,
+        lambda n: run([read] * n),
+        places=len(read),
+        kept=[0] if not cut else [],
+        left_out=lambda k: run([read[:k] + read[k + 1 :]])[0],
+    )
+    spelled = m.tokenizer_.pieces([best])[0]
+    arrays, facts = attribution_arrays(
+        found, falls, ("source",), of=f"log p({spelled} comes next)", without="left out"
+    )
+    tokens = {**trace.tokens, "source": trace.tokens["time"][cut:]}
+    return replace(trace, tokens=tokens, arrays={**trace.arrays, **arrays}, facts={**trace.facts, **facts})
 
 
 def _stepwise(m: LanguageModel, ids: list[int], facts: dict[str, object]) -> Trace:

@@ -17,6 +17,14 @@ from anaphora.data.vectors import as_sequence
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.hmm.tagger import HMMTagger
+from anaphora.nn.embedding import Embedding
+from anaphora.probe.attribution import (
+    attribute_symbols,
+    attribution_arrays,
+    integrated_gradients,
+    occluded,
+    stretches,
+)
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.looking import facts_of, numbers
@@ -24,6 +32,10 @@ from anaphora.tasks.tag.objective import answers, entropies, outline, reading_ba
 
 if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger
+
+
+MOST_ATTRIBUTED = 48
+"""Places up to which each label has an attribution of its own."""
 
 
 def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Sequence[str]) -> Trace:
@@ -67,6 +79,15 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
     trace, outputs = probe_reading(
         model, lambda: model(t.source, t.lengths), places=places, facts=facts, losses=losses, what=what
     )
+    if "attribution" in what:
+        more, known = _attributed(m, t, truth, places)
+        named = {} if len(encoded) == len(places) else {"step": facts["text"].split(" ")}
+        trace = replace(
+            trace,
+            tokens={**trace.tokens, **named},
+            arrays={**trace.arrays, **more},
+            facts={**trace.facts, **known},
+        )
     if targets.kind == "number":
         found = targets.numbers(outputs[0].double().cpu().numpy())
         return replace(trace, arrays={**trace.arrays, "outputs": Array(("time",), found)})
@@ -90,6 +111,44 @@ def _spread(encoded: Any, shares: Any, places: int) -> Any:
     pieces = np.repeat(shares, (encoded != PAD).sum(1), axis=0)
     found[1 : 1 + len(pieces)] = pieces
     return found
+
+
+def _attributed(m: Tagger, t: Any, truth: Tensor, read: list[str]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of each place's label by itself (of numbers the output) shared out over the words or frames; of long
+    sequences their sum."""
+    assert not isinstance(m.model_, HMMTagger)
+    model, kind, places = m.model_.eval(), m.targets_.kind, int(t.lengths[0])
+    each = places <= MOST_ATTRIBUTED
+
+    def asked(scores: Tensor) -> Tensor:
+        if kind == "number":
+            return scores[..., 0]
+        if kind == "class":
+            chosen = truth.expand(len(scores), -1)[..., None]
+            return scores.log_softmax(-1).gather(2, chosen)[..., 0]
+        return -entropies(scores, truth.expand_as(scores)).sum(-1)
+
+    of = "the output" if kind == "number" else "log p(tag)"
+    if m.framewise:
+        x, blank = t.source, torch.zeros_like(t.source)
+
+        def score(frames: Tensor) -> Tensor:
+            return asked(model(frames, t.lengths.expand(len(frames))))
+
+        found = integrated_gradients(score, x, blank, each=each)
+        falls = occluded(score, x, blank, stretches(places, 48), like=(places,))
+        falls = falls if each else falls.sum(0, keepdims=True)
+        without = "set to zero"
+    else:
+        found, falls = attribute_symbols(
+            next(module for module in model.modules() if isinstance(module, Embedding)),
+            lambda n: asked(model(t.source.expand(n, *t.source.shape[1:]), t.lengths.expand(n))),
+            places=len(read),
+            kept=[] if len(read) == places else [k for k, one in enumerate(read) if one in ("<s>", "</s>")],
+            each=each,
+        )
+        without = "made unknown (its vector set to zero)"
+    return attribution_arrays(found, falls, ("step", "time") if each else ("time",), of=of, without=without)
 
 
 def _top(targets: Targets, shares: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import ctc_loss
 
 from anaphora.data.audio.features import LogMel
 from anaphora.data.labelled_batches import tensors_of
@@ -15,8 +16,9 @@ from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import DataError
 from anaphora.models.ctc import BLANK, CTCModel, JointModel, log_probabilities
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, stretches
 from anaphora.probe.ctc import probe_ctc
-from anaphora.probe.noted import as_numpy, run_noted, weights_hash
+from anaphora.probe.noted import GATES, as_numpy, run_noted, weights_hash
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import Hypothesis
@@ -55,12 +57,16 @@ def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence
     seconds = s.hop * s.subsample
     written = transcript(m.model_, heard, h, m.tokenizer_, seconds=seconds)
     known = {"frame_seconds": s.hop, "posterior_seconds": seconds, "output": written.text}
+    more: dict[str, Array] = {}
+    if "attribution" in what:
+        more, shared = _attributed(m, frames, h.tokens)
+        known |= shared
     features = m.ear_.features
     if isinstance(features, LogMel) and s.features == "log-mel":
         known["frequencies"] = [float(f) for f in features.centres]
     return replace(
         trace,
-        arrays={**trace.arrays, "spectrogram": Array(("frame", "feature"), frames)},
+        arrays={**trace.arrays, **more, "spectrogram": Array(("frame", "feature"), frames)},
         facts={**trace.facts, **known},
         tables={**trace.tables, "words": [asdict(word) for word in written.words]},
     )
@@ -105,9 +111,14 @@ def _look_at_decoder(
         "alignment": Array(("target", "source"), weights),
         "log_probs": Array(("target",), as_numpy(own)),
     }
-    states = noted.stacked("h", ("source", "unit"), under="encoder")
-    if states is not None:
-        arrays["encoder_states"] = states
+    for side, axis in (("encoder", "source"), ("decoder", "target")):
+        named = {"h": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
+        for name, called in named.items():
+            inner = noted.stacked(
+                name, (axis, "unit"), under=side, places=count if axis == "source" else len(wanted)
+            )
+            if inner is not None:
+                arrays[f"{side}_{called}"] = inner
     tokens = {
         "source": _places(m, count),
         "target": [*m.tokenizer_.pieces(h.tokens), "</s>"],
@@ -127,6 +138,32 @@ def _look_at_decoder(
         assert heard.log_probs is not None
         trace = _with_frames(m, trace, heard.log_probs, h)
     return trace, heard, h
+
+
+def _attributed(m: Transcriber, frames: Frames, tokens: list[int]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of the transcript (of CTC the sum over all paths) shared out over the frames."""
+    model = m.model_.eval()
+    x, lengths = tensors_of([frames], next(model.parameters()).device)
+    wanted = torch.tensor([tokens], device=x.device)
+
+    def score(inputs: Tensor) -> Tensor:
+        n = len(inputs)
+        if isinstance(model, CTCModel):
+            scores, counts = model(inputs, lengths.expand(n))
+            logs = log_probabilities(scores).transpose(0, 1)
+            sizes = torch.full((n,), len(tokens), device=x.device)
+            return -ctc_loss(logs, wanted.expand(n, -1), counts, sizes, blank=BLANK, reduction="none")[
+                :, None
+            ]
+        fed = torch.tensor([[BOS, *tokens]], device=x.device).expand(n, -1)
+        written = torch.tensor([[*tokens, EOS]], device=x.device).expand(n, -1)
+        logs = log_probabilities(model(inputs, lengths.expand(n), fed))
+        return logs.gather(2, written[..., None])[..., 0].sum(1, keepdim=True)
+
+    blank, steps = torch.zeros_like(x), len(frames)
+    found = integrated_gradients(score, x, blank)
+    falls = occluded(score, x, blank, stretches(steps, 40), like=(steps,))
+    return attribution_arrays(found, falls, ("frame",), of="log p(transcript)", without="set to zero")
 
 
 def _with_frames(m: Transcriber, trace: Trace, log_probs: Tensor, h: Hypothesis) -> Trace:

@@ -175,9 +175,9 @@ class Translator(Writer):
         self, text: str, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:
         """What happens inside while ``text`` becomes the best output, or the ``target`` given."""
-        only_what(self, what)
+        only_what(self, what, ("gradients", "attribution"))
         (source,) = self._encode([text])
-        return probe_translator(self, text, source, target, beam=beam)
+        return probe_translator(self, text, source, target, beam=beam, what=what)
 
     def probe_embeddings(self) -> Trace:
         """The vectors of the source's symbols, for the view embeddings."""

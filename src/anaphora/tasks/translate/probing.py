@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 def probe_translator(
-    m: Translator, text: str, source: Sequence[int], target: str | None, *, beam: int | None
+    m: Translator,
+    text: str,
+    source: Sequence[int],
+    target: str | None,
+    *,
+    beam: int | None,
+    what: Sequence[str] = (),
 ) -> Trace:
     """What happens while the symbols ``source`` of ``text`` become the best output of a beam, or the ``target`` given."""
     nbest = None
@@ -34,5 +40,6 @@ def probe_translator(
         spell(symbols),
         nbest=nbest,
         pieces=spell,
-        facts=facts_of(m, text),
+        facts=facts_of(m, text) | {"output_text": m.tokenizer_.target.decode(symbols)},
+        what=what,
     )

@@ -1,0 +1,49 @@
+"""The Python that makes a picture again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anaphora.views.view import View
+
+
+def code_for(
+    view: View,
+    options: Mapping[str, Any],
+    *,
+    runs: Sequence[str] = ("RUN",),
+    text: str | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> str:
+    """Lines that draw ``view`` of the first of ``runs`` (of all of them where it shows their course) with ``text`` as the input,
+    and with what ``probe`` was ``given`` besides it. Names of runs count from the folder the code is run in."""
+    words = "".join(f", {key}={value!r}" for key, value in options.items())
+    drawn = f'trace.view("{view.name}"{words}).save("{view.name}.html")'
+    return "\n".join(["import anaphora as an", *_trace(view, runs, text, given or {}), drawn])
+
+
+def _trace(view: View, runs: Sequence[str], text: str | None, given: Mapping[str, Any]) -> list[str]:
+    if view.of == "history":
+        return ["", f"trace = an.history({', '.join(map(repr, runs))})"]
+    model = f"m = an.load({runs[0]!r})"
+    asked = dict(given) | ({"what": view.what} if view.what else {})
+    more = "".join(f", {key}={value!r}" for key, value in asked.items())
+    if view.of == "vectors":
+        find = f"trace = Asked(m, {runs[0]!r}).vectors()"
+        return ["from anaphora.tasks.looking import Asked", "", model, find]
+    if view.of != "probe":
+        return [""]
+    if text is not None and re.match(r"\s*#[0-9]", text):  # a dev example of the run
+        find = f"x, facts = Asked(m, {runs[0]!r}).find({text!r})"
+        return [
+            "from anaphora.tasks.looking import Asked",
+            "",
+            model,
+            find,
+            f"trace = m.probe(x{more})",
+            "trace.facts |= facts",
+        ]
+    shown = text if text is not None else ("TEXT" if view.typed else "FILE")
+    return ["", model, f"trace = m.probe({shown!r}{more})"]
