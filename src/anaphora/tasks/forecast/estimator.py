@@ -218,9 +218,6 @@ class Forecaster(Estimator):
         train = reopen_series(config.data.get("train", {}), spill=spill)
         return train, reopen_series(config.data.get("valid", {}), spill=spill).only(train.columns)
 
-    def _example(self, dev: SeriesData, number: int) -> tuple[Floats, str]:
-        return dev.only(self.columns_.names).series[number].values, ""
-
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("learnt.json", self.columns_.to_json())
 
