@@ -123,7 +123,7 @@ def test_symbols_stand_on_the_axis_and_plots_of_characters_are_joined():
     assert any("the" in line and "dog" in line for line in drawn)
 
 
-def test_words_of_one_line_are_laid_out_by_whoever_draws_them():
+def test_words_of_one_line_are_laid_out_by_the_renderer():
     from anaphora.views.samples import Film, Strip
     from anaphora.views.svg import render
 

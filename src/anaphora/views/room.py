@@ -21,7 +21,7 @@ def fitted(width: float | None) -> Iterator[None]:
 
 
 def room() -> float | None:
-    """The width there is, or None where nobody said."""
+    """The width there is, or None where none was given."""
     return _room.get()
 
 
