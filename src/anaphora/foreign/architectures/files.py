@@ -1,9 +1,11 @@
 """Models that are published as one file of tensors."""
 
 from anaphora.foreign.architectures.beatnet import BEATNET
+from anaphora.foreign.architectures.chars2vec import CHARS2VEC
 from anaphora.foreign.architectures.g2p_en import G2P_EN
 from anaphora.foreign.architectures.resemblyzer import RESEMBLYZER
 from anaphora.foreign.architectures.silero_vad import SILERO_VAD, SILERO_VAD_BRANCH, SILERO_VAD_ONNX
+from anaphora.foreign.architectures.textgenrnn import TEXTGENRNN
 from anaphora.foreign.published import Published
 
 PUBLISHED: tuple[Published, ...] = (
@@ -13,4 +15,6 @@ PUBLISHED: tuple[Published, ...] = (
     RESEMBLYZER,
     BEATNET,
     G2P_EN,
+    CHARS2VEC,
+    TEXTGENRNN,
 )

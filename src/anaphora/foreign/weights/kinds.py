@@ -14,6 +14,7 @@ from anaphora.files import clause
 from anaphora.files.arrays import Numbers, load_npz
 from anaphora.files.opening import streamed
 from anaphora.foreign.weights.found import Weights, unreadable
+from anaphora.foreign.weights.hdf5 import read_h5, read_keras
 from anaphora.foreign.weights.onnx_file import read_onnx
 from anaphora.foreign.weights.torch_file import read_checkpoint, read_safetensors
 
@@ -70,10 +71,14 @@ def read_weights(path: Path, *, part: str = "") -> Weights:
         return read_checkpoint(path, part)
     if kind == "npz":
         return Weights(path, kind, _npz(path))
+    if kind == "h5":
+        return read_h5(path)
+    if kind == "keras":
+        return read_keras(path)
     if kind == "onnx":
         return Weights(path, kind, read_onnx(path))
     raise RunError(
-        f"{path} is no file of weights that is read here (safetensors, a state dict of torch, npz, ONNX); convert it to one of them."
+        f"{path} is no file of weights that is read here (safetensors, a state dict of torch, npz, ONNX, Keras); convert it to one of them."
     )
 
 
