@@ -30,6 +30,7 @@ SHOWN = {
     ("Transcriber", "bilstm-ctc"): {"states", "gates", "ctc", "spectrogram"},
     ("Transcriber", "conv-ctc"): {"states", "ctc", "spectrogram"},
     ("Transcriber", "transformer-ctc"): {"states", "heads", "positions", "ctc", "spectrogram"},
+    ("Transcriber", "wav2vec2"): {"states", "heads", "ctc", "spectrogram"},
     ("Transcriber", "attention"): {"alignment", "gates", "states", "spectrogram"},
     ("Transcriber", "joint"): {"alignment", "gates", "states", "ctc", "spectrogram"},
     ("Classifier", "glimpse"): {"gates", "glimpses"},

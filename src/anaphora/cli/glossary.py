@@ -30,12 +30,14 @@ from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.settings.text import SidesSettings
+from anaphora.settings.wave import WaveSettings
 from anaphora.tasks.registry import TaskInfo
 
 GROUPS: dict[type[Settings], str] = {
     TextSettings: "Text",
     SidesSettings: "Text",
     SoundSettings: "Sound",
+    WaveSettings: "Sound",
     FrameSettings: "Frames",
     PictureSettings: "Pictures",
     LookingSettings: "Pictures",

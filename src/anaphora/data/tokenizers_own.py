@@ -19,6 +19,7 @@ from tokenizers import Tokenizer as Engine
 from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer, sound_text
+from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.data.vocabularies import PATTERNS
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
@@ -185,6 +186,8 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
         if own == "cut":
             pieces, spaced = checked(list[str], found["pieces"]), checked(bool, found["spaced"])
             return CutTokenizer(_cut(given), [*SPELLINGS, *pieces], spaced=spaced, **flags)
+        if own == "letters":
+            return LetterTokenizer.from_facts(found)
         if own == "tokenizers":
             if not trust and strange_patterns(found["engine"]):
                 raise DataError(

@@ -42,3 +42,17 @@ class Bare:
 SQUARES = Squares()
 BARE = Bare()
 BARE_VECTORS = Bare(2)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Theirs have no such vector: ours is 0, and what became of it is not written."""
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        return torch.zeros(sizes["hidden"])
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        return []
+
+
+NOTHING = Nothing()

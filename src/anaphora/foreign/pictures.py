@@ -65,7 +65,9 @@ def read_preparation(folder: Path, model_type: str, size: tuple[int, int], chann
     )
 
 
-def _fit(said: dict[str, Any], size: tuple[int, int], problems: list[str]) -> Fit:
+def _fit(said: dict[str, Any], size: tuple[int, int], problems: list[str]) -> Fit | None:
+    if not said.get("do_resize", True) and not said.get("do_center_crop", False):
+        return None  # pictures must have the size already
     kind = _FILTERS.get(said["resample"] if isinstance(said["resample"], int) else -1)
     if kind is None:
         problems.append(f"resample = {said['resample']!r} (known: {', '.join(map(str, _FILTERS))})")
@@ -73,7 +75,7 @@ def _fit(said: dict[str, Any], size: tuple[int, int], problems: list[str]) -> Fi
     cropped = bool(said.get("do_center_crop", False))
     left = _size(said.get("crop_size", said["size"]))[0] if cropped else to
     if to is None or not said.get("do_resize", True):
-        problems.append(f"size = {said['size']!r}" if to is None else "do_resize = False")
+        problems.append(f"size = {said['size']!r}" if to is None else "do_resize = False before a crop")
     elif left != size or (shortest and not cropped):
         name = "crop_size" if cropped else "size"
         problems.append(f"{name} = {said.get(name)!r} beside image_size = {list(size)} of config.json")

@@ -33,7 +33,7 @@ def read_words(
     found: list[int | None] = []
     size = int(config["vocab_size"])
     for names, usual in zip(_WRITING if writes else _NAMES, architecture.special, strict=True):
-        spelled = [*(_spelling(said.get(name)) for name in names), *usual]
+        spelled = [*(spelling_of(said.get(name)) for name in names), *usual]
         numbers = [config.get(name.replace("_token", "_token_id")) for name in names]
         ids = [known.get(one) for one in spelled if one] + [i for i in numbers if isinstance(i, int)]
         fitting = (i for i in ids if i is not None and 0 <= i < size and i not in found)
@@ -47,7 +47,7 @@ def read_words(
         raise RunError(f"{folder}: its tokenizer does not fit its model ({error}).") from None
 
 
-def _spelling(value: Any) -> str:
+def spelling_of(value: Any) -> str:
     """A special token is written as a text, or as an object with its content."""
     return (
         str(value.get("content", "")) if isinstance(value, dict) else value if isinstance(value, str) else ""

@@ -16,7 +16,7 @@ from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.linear import LinearStack
-from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
+from anaphora.nn.positions import NoPositions
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder as Stack
 
@@ -99,7 +99,7 @@ class TransformerEncoder(nn.Module):
         embedding: nn.Module,
         stack: Stack,
         *,
-        positions: Sinusoidal | Learned | None = None,
+        positions: nn.Module | None = None,
         dropout: float = 0.0,
         causal: bool = False,
         types: int = 0,

@@ -102,6 +102,11 @@ class Listener(nn.Module):
         memory: Memory = self.body(*self.front(x, lengths))
         return memory
 
+    def places(self, frames: int) -> int:
+        """How many annotations ``frames`` frames have."""
+        own = getattr(self.front, "places", None)
+        return int(own(frames)) if own else -(-frames // self.factor)
+
 
 def _fewer(lengths: Tensor, factor: int) -> Tensor:
     """⌈lengths / factor⌉."""

@@ -30,9 +30,11 @@ class Ear:
         self.kind, self.rate, self.width = kind, rate, width
         self.hop = float(settings["hop"])
         self._normalise = str(settings["normalise"])
-        if self._normalise not in ("features", "means", "level", "none"):
+        if self._normalise not in ("features", "means", "level", "unit", "none"):
             raise ValueError(f"normalise: {self._normalise[:20]!r} is not known")
-        if kind == "audio":
+        self._plain = settings["features"] == "samples"
+        self._least = int(settings.get("least", 0))
+        if kind == "audio" and not self._plain:
             self._mfcc = settings["features"] == "mfcc"
             bins = int(settings["bins"])
             self._bins = max(40, bins) if self._mfcc else bins
@@ -80,9 +82,12 @@ class Ear:
             raise DataError(
                 f"{name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
-        return normalised(np.asarray(found, dtype=np.float32), self._normalise)
+        found = normalised(np.asarray(found, dtype=np.float32), self._normalise)
+        return np.pad(found, ((0, max(0, self._least - len(found))), (0, 0)))
 
     def _features(self, wave: Frames) -> Frames:
+        if self._plain:
+            return wave[:, None]
         x = wave.astype(np.float64)
         if not len(x):
             return np.zeros((0, self.width), np.float32)
@@ -102,10 +107,12 @@ def normalised(x: Frames, how: str) -> Frames:
     """The frames without the level or the channel of the recording, see `anaphora.data.audio.normalise`."""
     if not len(x) or how == "none":
         return x
-    over = None if how == "level" else 0
+    over = None if how in ("level", "unit") else 0
     wide = x.astype(np.float64)
     wide = wide - wide.mean(over, keepdims=True)
-    if how != "means":
+    if how == "unit":
+        wide = wide / np.sqrt((wide**2).mean() + 1e-7)
+    elif how != "means":
         wide = wide / np.maximum(np.sqrt((wide**2).mean(over, keepdims=True)), LEAST)
     found: Frames = wide.astype(np.float32)
     return found

@@ -17,9 +17,10 @@ class SoundSettings(Settings):
         le=192_000,
         description="Samples per second at which sound is read; 0 = as in the first training recording, at most 16000.",
     )
-    features: Annotated[Literal["log-mel", "mfcc"], Own()] = Field(
+    features: Annotated[Literal["log-mel", "mfcc", "samples"], Own()] = Field(
         "log-mel",
-        description="What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform. Or "
+        description="What a frame holds: log energies in bands that lie as the ear hears, their cosine transform, or a single "
+        "sample (wav2vec2, which makes its features itself). Or "
         "your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds.",
     )
     bins: int = Field(
@@ -29,11 +30,11 @@ class SoundSettings(Settings):
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
     hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
-    normalise: Literal["features", "means", "level", "none"] = Field(
+    normalise: Literal["features", "means", "level", "unit", "none"] = Field(
         "features",
         description="What is taken away from a recording: each feature's own mean and variance; each feature's mean; one "
-        "mean and one variance of all, its level, which keeps what single short words sound like; or nothing, so that "
-        "sound can be read while it arrives.",
+        "mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as "
+        "models of others do it); or nothing, so that sound can be read while it arrives.",
     )
     speed: float = Field(
         0.1,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.audio.frames import Ear
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.numbering import Numbering
+from anaphora.foreign.letters import read_hearing, read_letters
 from anaphora.foreign.mapping import Architecture
 from anaphora.foreign.pictures import read_preparation
 from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of
@@ -19,7 +21,9 @@ def open_sense(
 ) -> Any:
     """The model in ``folder``, whose inputs are pictures or sound, as a trained estimator; see `open_foreign`."""
     s = settings_of(folder, architecture, name, config)
-    return _classifier(folder, config, architecture, name, s, device)
+    if architecture.heads[name].task == "classify":
+        return _classifier(folder, config, architecture, name, s, device)
+    return _transcriber(folder, config, architecture, name, s, device)
 
 
 def _classifier(
@@ -38,3 +42,20 @@ def _classifier(
     m.inputs_ = inputs
     m.targets_ = Targets("number") if s["target"] == "number" else Targets(s["target"], labels)
     return filled(m, folder, architecture, name, s, _NO_WORDS, body="encoder.", device=device)
+
+
+def _transcriber(
+    folder: Path,
+    config: dict[str, Any],
+    architecture: Architecture,
+    name: str,
+    s: dict[str, Any],
+    device: str,
+) -> Any:
+    """A `Transcriber` that hears samples and writes letters."""
+    tokenizer = read_letters(folder, config | {"vocab_size": s["symbols"]})
+    s |= read_hearing(folder) | {"tokens": "char"}
+    m = made(folder, "transcribe", s)
+    m.tokenizer_, m.words_ = tokenizer, []
+    m.ear_ = Ear(m.settings_, "audio", s["rate"], 1)
+    return filled(m, folder, architecture, name, s, tokenizer.numbering, body="encoder.", device=device)

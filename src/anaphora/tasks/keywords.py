@@ -420,21 +420,44 @@ class FrameTargetKeywords(TypedDict, total=False):
     """Frames are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature by itself, all with the same numbers, or not at all. Default: 'features'."""
 
 
+class WaveKeywords(TypedDict, total=False):
+    """Wave; a preset may change the defaults."""
+
+    kernels: str
+    """Places that each of the convolutions over samples sees, the lowest first. Default: '10 3 3 3 3 2 2'."""
+    strides: str
+    """By how many places each of these convolutions goes on; their product is subsample. Default: '5 2 2 2 2 2 2'."""
+    filters: int
+    """Filters of each of these convolutions. Default: 64."""
+    filter_norm: Literal["group", "layer"]
+    """What is normalised there: each filter of the lowest convolution over the recording (group), or all filters of every convolution at each place (layer). Default: 'group'."""
+    filter_bias: bool
+    """Whether these convolutions have a bias. Default: False."""
+    position_kernel: int
+    """Places that the convolution sees which says where a place is. Default: 32."""
+    position_groups: int
+    """Groups of features in that convolution, each of which sees itself only. Default: 4."""
+    hidden_share: float
+    """While training, so many places are where a stretch of `hidden_length` places begins that is hidden. Default: 0.05."""
+    hidden_length: int
+    """Places of a stretch that is hidden. Default: 10."""
+
+
 class SoundKeywords(TypedDict, total=False):
     """Sound; a preset may change the defaults."""
 
     rate: int
     """Samples per second at which sound is read; 0 = as in the first training recording, at most 16000. Default: 0."""
-    features: Literal["log-mel", "mfcc"] | Callable[..., Any]
-    """What a frame holds: log energies in bands that lie as the ear hears, or their cosine transform. Or your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds. Default: 'log-mel'."""
+    features: Literal["log-mel", "mfcc", "samples"] | Callable[..., Any]
+    """What a frame holds: log energies in bands that lie as the ear hears, their cosine transform, or a single sample (wav2vec2, which makes its features itself). Or your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds. Default: 'log-mel'."""
     bins: int
     """Bands of a frame (mfcc: coefficients kept of as many bands or more). Default: 40."""
     frame_length: float
     """Seconds of sound in one frame; frames overlap. Default: 0.025."""
     hop: float
     """Seconds from one frame to the next. Default: 0.01."""
-    normalise: Literal["features", "means", "level", "none"]
-    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like; or nothing, so that sound can be read while it arrives. Default: 'features'."""
+    normalise: Literal["features", "means", "level", "unit", "none"]
+    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); or nothing, so that sound can be read while it arrives. Default: 'features'."""
     speed: float
     """While training, sound is played up to this share slower or quicker (and so lower or higher), as if others spoke. Default: 0.1."""
     warp: float
@@ -693,11 +716,11 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
 
 
-TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "attention", "joint"] | Callable[..., Any]
+TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "wav2vec2", "attention", "joint"] | Callable[..., Any]
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, WaveKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int

@@ -13,7 +13,8 @@ from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
 from anaphora.data.audio.normalise import Normalisation, normalise
-from anaphora.data.audio.recordings import Recordings, frames_of
+from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
+from anaphora.data.audio.samples import Samples
 from anaphora.data.features_own import OwnFeatures
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError
@@ -25,11 +26,13 @@ HIGHEST = 16_000
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def make_features(s: SoundSettings, own: int) -> LogMel | OwnFeatures:
+def make_features(s: SoundSettings, own: int) -> Hearing:
     """What sound is turned into, where the first training recording has ``own`` samples a second."""
     rate = s.rate or min(own, HIGHEST)
     if isinstance(s.features, Part):
         return OwnFeatures(s.features, rate, s.hop)
+    if s.features == "samples":
+        return Samples(rate)
     if s.features == "mfcc":
         return MFCC(rate, count=s.bins, bins=max(40, s.bins), window=s.frame_length, hop=s.hop)
     return LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
@@ -49,7 +52,7 @@ class Ear:
         return cls(s, data.kind, 0 if data.features is None else data.features.rate, data.width)
 
     @cached_property
-    def features(self) -> LogMel | OwnFeatures | None:
+    def features(self) -> Hearing | None:
         return make_features(self.settings, self.rate) if self.kind == "audio" else None
 
     def hear(self, item: Item) -> Array:

@@ -11,7 +11,7 @@ LEAST = 1e-3
 """Least standard deviation that is divided by: a feature that never changes stays zero."""
 
 
-Normalisation = Literal["features", "means", "level", "none"]
+Normalisation = Literal["features", "means", "level", "unit", "none"]
 
 
 def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisation = "features") -> Tensor:
@@ -20,6 +20,7 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
         "features"   (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
         "means"      x_tf − μ_f
         "level"      (x_tf − μ) / max(σ, 0.001),        μ, σ over all T·F numbers of the same utterance
+        "unit"       (x_tf − μ) / √(σ² + 1e-7),         as `transformers` normalises samples; in float64
         "none"       x_tf
 
     The first takes away loudness and channel. But in a short utterance μ_f and σ_f are as much of the words in it as of
@@ -29,6 +30,8 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
     real = _real(features, lengths).expand_as(features)
     if how == "none":
         return torch.where(real, features, features.new_zeros(()))
+    if how == "unit":
+        return _unit(features.double(), real).to(features.dtype)
     over = (1, 2) if how == "level" else (1,)
     count = real.sum(over, keepdim=True).clamp_min(1)
     zero = features.new_zeros(())
@@ -38,6 +41,12 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
         return x
     deviation = (x.square().sum(over, keepdim=True) / count).sqrt()
     return x / deviation.clamp_min(LEAST)
+
+
+def _unit(x: Tensor, real: Tensor) -> Tensor:
+    count, zero = real.sum((1, 2), keepdim=True).clamp_min(1), x.new_zeros(())
+    x = torch.where(real, x - torch.where(real, x, zero).sum((1, 2), keepdim=True) / count, zero)
+    return x / (x.square().sum((1, 2), keepdim=True) / count + 1e-7).sqrt()
 
 
 def _real(features: Tensor, lengths: Tensor | None) -> Tensor:

@@ -12,10 +12,13 @@ import torch
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.files import Wave
 from anaphora.data.audio.inputs import Frames, Item, Sound
+from anaphora.data.audio.samples import Samples
 from anaphora.data.features_own import OwnFeatures
 from anaphora.data.vectors import Array
 from anaphora.errors import DataError
 
+Hearing = LogMel | OwnFeatures | Samples
+"""What makes frames of sound."""
 BUDGET = 1 << 30
 """Bytes of features that are kept in memory; what does not fit is computed again each time it is asked for."""
 
@@ -35,7 +38,7 @@ class Recordings:
         transcripts: Sequence[str],
         facts: dict[str, Any],
         *,
-        features: LogMel | OwnFeatures | None,
+        features: Hearing | None,
         budget: int = BUDGET,
     ):
         self.items = items
@@ -140,9 +143,9 @@ class Recordings:
         return self.features.frames(-(-one.samples * rate // (one.rate or rate)))
 
 
-def frames_of(wave: Wave, features: LogMel | OwnFeatures) -> Array:
+def frames_of(wave: Wave, features: Hearing) -> Array:
     """The features (T, F) of one sound (n,)."""
-    if isinstance(features, OwnFeatures):
+    if isinstance(features, OwnFeatures | Samples):
         return features.of(wave)
     with torch.no_grad():
         found, _ = features(torch.from_numpy(wave).to(features.window.device)[None])

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST
 from anaphora.data.audio.inputs import FeatureFile, HeldFeatures, HeldSound, Item, SoundFile, pack, unpack
-from anaphora.data.audio.recordings import Recordings
+from anaphora.data.audio.recordings import Hearing, Recordings
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
-from anaphora.data.features_own import OwnFeatures
 from anaphora.data.files import Verdict, beside
 from anaphora.data.reopening import check_kept, check_same, found_again
 from anaphora.data.sources.holdout import open_parts, reopen_parts
@@ -28,7 +26,7 @@ from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
 
-Features = LogMel | OwnFeatures | Callable[[int], LogMel | OwnFeatures] | None
+Features = Hearing | Callable[[int], Hearing] | None
 """What sound is turned into: a module, or a function that makes one given the first recording's rate in Hz."""
 USUAL_RATE = 16_000
 """Hz of samples that come from Python without a rate, where the features follow the recordings."""
@@ -111,7 +109,7 @@ def open_training_recordings(
     data: Any, valid: Any | None, *, seed: int, holdout: float, features: Features, **read: Any
 ) -> tuple[Recordings, Recordings]:
     """``(train, dev)``: dev recordings are those given, an embedded corpus's own, or ``holdout`` of them held out."""
-    made: list[LogMel | OwnFeatures | None] = []
+    made: list[Hearing | None] = []
 
     def opened(one: Any, role: str) -> Recordings:
         found = open_recordings(one, role=role, features=made[0] if made else features, **read)
@@ -125,7 +123,7 @@ def reopen_training_recordings(
     descriptions: dict[str, Any], *, features: Features, spill: Path | None
 ) -> tuple[Recordings, Recordings]:
     """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    made: list[LogMel | OwnFeatures | None] = []
+    made: list[Hearing | None] = []
 
     def again(one: Mapping[str, Any]) -> Recordings:
         found = reopen_recordings(one, features=made[0] if made else features, spill=spill)
@@ -184,9 +182,9 @@ def _gathered(
     return Recordings(items, transcripts, facts, features=_made(features, items[0]))
 
 
-def _made(features: Features, first: Item) -> LogMel | OwnFeatures | None:
-    made = features if isinstance(features, LogMel | OwnFeatures) else None
-    if first.kind == "features" or features is None or isinstance(features, LogMel | OwnFeatures):
+def _made(features: Features, first: Item) -> Hearing | None:
+    made = features if isinstance(features, Hearing) else None
+    if first.kind == "features" or features is None or isinstance(features, Hearing):
         return made
     return features(getattr(first, "rate", 0) or USUAL_RATE)
 

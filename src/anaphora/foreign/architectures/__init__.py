@@ -12,6 +12,7 @@ from anaphora.foreign.architectures.opt import OPT
 from anaphora.foreign.architectures.pegasus import PEGASUS
 from anaphora.foreign.architectures.roberta import ROBERTA
 from anaphora.foreign.architectures.vit import DEIT, VIT
+from anaphora.foreign.architectures.wav2vec2 import HUBERT, WAV2VEC2
 from anaphora.foreign.mapping import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -20,9 +21,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
         *(MARIAN, PEGASUS),
-        *(VIT, DEIT),
+        *(VIT, DEIT, WAV2VEC2, HUBERT),
     )
 }
 """In the order in which an export looks for one that has a run's form."""
-SENSES = ("vit", "deit")
+SENSES = ("vit", "deit", "wav2vec2", "hubert")
 """Those that see or hear, whose inputs are not symbols."""

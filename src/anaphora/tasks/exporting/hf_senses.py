@@ -8,22 +8,28 @@ from typing import Any
 from safetensors.torch import save_file
 
 from anaphora.data.numbering import Numbering
+from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
+from anaphora.foreign.letters import hearing_json, letter_files
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.pictures import FILE, preparation_json
 from anaphora.foreign.sizes import sizes_of
 from anaphora.tasks.exporting.hf import export_folder, write_json
 from anaphora.training.weights import snapshot
 
-PRESETS = ("vit",)
+PRESETS = ("vit", "wav2vec2")
 
 
 def write(m: Any, place: Path) -> None:
     """Write the folder; an `AnaphoraError` names the settings that the architecture does not have."""
-    s = m.settings_.model_dump() | m.inputs_.sizes
-    architecture, head = _chosen(m, s)
+    s = m.settings_.model_dump()
+    s |= m.inputs_.sizes if m.command == "classify" else {"symbols": m.tokenizer_.size}
     words = Numbering.ours(4)
+    if m.command == "transcribe":
+        words = _letters(m).numbering
+        s["symbols"] = words.size
+    architecture, head = _chosen(m, s)
     tensors = {name: value.detach().cpu().float() for name, value in snapshot(m.model_).items()}
     found = outward(architecture.rules(head, s, body="encoder."), tensors, sizes_of(s, words))
     with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as folder:
@@ -32,14 +38,36 @@ def write(m: Any, place: Path) -> None:
             str(folder / "model.safetensors"),
             metadata={"format": "pt"},
         )
-        write_json(folder / "config.json", architecture.config(s, head) | _classes(m))
-        write_json(folder / FILE, preparation_json(m.inputs_, architecture.model_type))
+        config = architecture.config(s, head) | {"dtype": "float32", "transformers_version": "5.0.0"}
+        if m.command == "classify":
+            write_json(folder / "config.json", config | _classes(m))
+            write_json(folder / FILE, preparation_json(m.inputs_, architecture.model_type))
+            return
+        special = zip(("pad", "unk", "bos", "eos"), words.special, strict=True)
+        write_json(folder / "config.json", config | {f"{name}_token_id": i for name, i in special})
+        write_json(folder / FILE, hearing_json(s))
+        for file, document in letter_files(_letters(m)).items():
+            write_json(folder / file, document)
+
+
+def _letters(m: Any) -> LetterTokenizer:
+    """The letters of a recogniser, those of one that was trained here in our order."""
+    own = m.tokenizer_
+    if isinstance(own, LetterTokenizer):
+        return own
+    if own.kind != "char":
+        raise AnaphoraError(
+            f"wav2vec2 of `transformers` writes letters, not tokens = {own.kind!r}: train with tokens = char, or export to onnx."
+        )
+    spelled = {"|" if one == " " else one: i for i, one in enumerate(own.spellings)}
+    return LetterTokenizer(spelled, Numbering.ours(own.size), "|")
 
 
 def _chosen(m: Any, s: dict[str, Any]) -> tuple[Architecture, str]:
     """The architecture with these settings, or an `AnaphoraError` with what is in the way of the nearest."""
     nearest: list[str] | None = None
-    for kind in SENSES:
+    hint = getattr(m, "_foreign", "")
+    for kind in sorted(SENSES, key=lambda one: one != hint):
         architecture = ARCHITECTURES[kind]
         for name, head in architecture.heads.items():
             if head.task != m.command or head.settings["model"] != m.settings_.model:
@@ -53,7 +81,7 @@ def _chosen(m: Any, s: dict[str, Any]) -> tuple[Architecture, str]:
                 architecture.config(s, name)
             except UnmappedError as error:
                 problems += str(error).split("; ")
-            if m.model_.binary:
+            if getattr(m.model_, "binary", False):
                 problems.append("one score for two classes (train with two_scores = true)")
             if not problems:
                 return architecture, name
@@ -68,8 +96,6 @@ def _classes(m: Any) -> dict[str, Any]:
     kinds = {"class": "single_label_classification", "classes": "multi_label_classification"}
     names = list(m.targets_.names) or ["LABEL_0"]
     return {
-        "dtype": "float32",
-        "transformers_version": "5.0.0",
         "problem_type": kinds.get(m.targets_.kind, "regression"),
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError
 
 
@@ -28,6 +29,7 @@ def lengths(batch: int, length: int) -> Tensor:
 
 def check_reading(tokenizer: Tokenizer | None, features: Any = None) -> None:
     """An `AnaphoraError` where the inputs are read by code of the user's own, which an export does not hold."""
-    if features is not None or (tokenizer is not None and type(tokenizer) is not Tokenizer):
+    known = tokenizer is None or type(tokenizer) in (Tokenizer, LetterTokenizer)
+    if features is not None or not known:
         what = "the features are" if features is not None else "the tokenizer is"
         raise AnaphoraError(f"{what} of your own making, which an export to ONNX cannot hold.")

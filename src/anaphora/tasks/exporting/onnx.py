@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
+from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
 from anaphora.tasks.exporting.eight_bits import round_weights
@@ -47,6 +48,8 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
             if int8:
                 round_weights(folder / f"{key}.onnx")
         m._write_learnt(RunFolder(folder))
+        if isinstance(getattr(m, "tokenizer_", None), LetterTokenizer):
+            RunFolder(folder).write_text("tokenizer.json", m.tokenizer_.plain().to_json())
         manifest = {
             "format": FORMAT,
             "anaphora": __version__,

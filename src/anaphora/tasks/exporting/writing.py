@@ -150,10 +150,11 @@ def transcriber_export(m: Any) -> Export:
 
     def make(batch: int, length: int) -> dict[str, Tensor]:
         return {
-            "frames": inputs.numbers((batch, length, ear.width)),
-            "lengths": inputs.lengths(batch, length),
+            "frames": inputs.numbers((batch, length * each, ear.width)),
+            "lengths": inputs.lengths(batch, length) * each,
         }
 
+    each = 2 * s.subsample if s.features == "samples" else 1  # else there would be no place at all
     axes = {"frames": ("batch", "time", ""), "lengths": ("batch",)}
     if isinstance(model, CTCModel):
         graphs = {"model": Graph(_Frames(model), make, axes, ("log_probs", "places"))}
@@ -166,4 +167,5 @@ def sound_facts(m: Any) -> dict[str, Any]:
     """How sound becomes frames, and how texts are searched for."""
     s = m.settings_
     sound = {key: getattr(s, key) for key in ("features", "bins", "frame_length", "hop", "normalise")}
+    sound["least"] = m.model_.encoder.front.reach if s.features == "samples" else 0
     return {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight}

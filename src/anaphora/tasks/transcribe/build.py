@@ -18,17 +18,27 @@ from anaphora.models.classical.ngram.text import Words
 from anaphora.models.classifier import VectorInput
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel
 from anaphora.models.decoders import BahdanauDecoder
-from anaphora.models.encoders import RecurrentEncoder
+from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.frontend import Framed
 from anaphora.models.listener import ConvolutionListener, Listener, Stacking, Subsampling
+from anaphora.models.samples import ConvolvedPositions, SampleFront
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.nn import transformer
 from anaphora.nn.attention import Additive, Bilinear
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
 from anaphora.settings.own import Part
-from anaphora.tasks.parts import frame_network, make_reader, make_recurrent, own_encoder, transformer_encoder
+from anaphora.tasks.parts import (
+    encoder_layer,
+    entrance,
+    frame_network,
+    make_reader,
+    make_recurrent,
+    own_encoder,
+    transformer_encoder,
+)
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
 Model = CTCModel | Seq2Seq
@@ -37,7 +47,7 @@ Model = CTCModel | Seq2Seq
 def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) -> Model:
     """The model a preset names, with fresh weights, from frames of ``features`` numbers to ``symbols`` symbols."""
     encoder = _listener(s, features)
-    if s.model.endswith("-ctc"):
+    if s.model.endswith("-ctc") or s.model == "wav2vec2":
         return CTCModel(encoder, FrameScores(encoder.width, symbols, dropout=s.dropout))
     decoder = _decoder(s, encoder, symbols)
     if s.model == "joint":
@@ -46,6 +56,8 @@ def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) ->
 
 
 def _listener(s: TranscriberSettings, features: int) -> Listener:
+    if s.model == "wav2vec2":
+        return _sample_listener(s)
     network = frame_network(s, features, s.hidden)
     read = network.width if network else features
     if s.model in ("conv-ctc", "transformer-ctc") and s.encoder == "auto":
@@ -61,6 +73,29 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
         return Listener(stacked, own)
     layers = make_reader(s, stacked.width, bidirectional=s.bidirectional)
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))
+
+
+def _sample_listener(s: TranscriberSettings) -> Listener:
+    front = SampleFront(
+        list(map(int, s.kernels.split())),
+        list(map(int, s.strides.split())),
+        s.filters,
+        s.hidden,
+        norm=s.filter_norm,
+        bias=s.filter_bias,
+        eps=s.norm_eps,
+        share=s.hidden_share,
+        length=s.hidden_length,
+        dropout=s.dropout,
+    )
+    body = TransformerEncoder(
+        VectorInput(s.hidden),
+        transformer.TransformerEncoder(encoder_layer(s), s.layers),
+        positions=ConvolvedPositions(s.hidden, s.position_kernel, s.position_groups),
+        dropout=s.dropout,
+        **entrance(s),
+    )
+    return Listener(front, body)
 
 
 def _decoder(s: TranscriberSettings, encoder: Listener, symbols: int) -> BahdanauDecoder:

@@ -94,6 +94,10 @@ class Transcriber(Estimator):
     def _learn(self, data: Recordings) -> None:
         s = self.settings_
         self.ear_ = Ear.learn(s, data)
+        if s.model == "wav2vec2" and self.ear_.kind != "audio":
+            raise DataError(
+                f"the preset {s.model} hears sound, but the data are frames; choose another preset, or give recordings."
+            )
         self.tokenizer_ = learn_tokenizer(s, data.transcripts)
         counts: dict[str, int] = {}
         for text in data.transcripts:
@@ -137,7 +141,8 @@ class Transcriber(Estimator):
 
     def _check_room(self, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
         """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
-        if not (self.settings_.model.endswith("-ctc") or isinstance(self.settings_.model, Part)):
+        ctc = isinstance(self.settings_.model, Part) or self.settings_.model.endswith(("-ctc", "wav2vec2"))
+        if not ctc:
             return
         k = self.settings_.subsample
         short = sum(-(-n // k) < len(target) for n, target in zip(lengths, targets, strict=True))

@@ -24,6 +24,7 @@ from anaphora.settings.search import SeveralOutputs
 from anaphora.settings.seq2seq import ForcingSettings, SmoothingSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.settings.text import BadInput
+from anaphora.settings.wave import WaveSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
@@ -88,6 +89,7 @@ class TranscribeOptions(SeveralOutputs, BadInput):
 class TranscriberSettings(
     EncoderSettings,
     SoundSettings,
+    WaveSettings,
     FrameSettings,
     TextSettings,
     NetworkSettings,
@@ -107,7 +109,7 @@ class TranscriberSettings(
     subsample: int = Field(
         2,
         ge=1,
-        le=16,
+        le=4096,
         description="So many frames become one at the front, which makes everything above it that much quicker. CTC "
         "needs at least one frame for every symbol that is left.",
     )
@@ -156,6 +158,12 @@ class TranscriberSettings(
             raise ValueError(
                 f"subsample = {self.subsample} must be 1, 2, 4, 8 or 16 for {self.model}, whose front halves the frames"
             )
+        if self.subsample > 16 and self.model != "wav2vec2":
+            raise ValueError(f"subsample = {self.subsample} must be at most 16 for {self.model}")
+        if self.features == "samples" and self.model != "wav2vec2":
+            raise ValueError(
+                f"features = 'samples' is for wav2vec2, whose convolutions read them; {self.model} reads frames"
+            )
         if self.model == "conv-ctc" and self.kernel % 2 == 0:
             raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
         return self
@@ -203,6 +211,35 @@ _PRESETS = (
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
         (*_ALWAYS, TransformerSettings),
+    ),
+    Preset(
+        "wav2vec2",
+        "Convolutions over the samples themselves, self-attention above them (wav2vec 2.0, Baevski 2020); with init a public one.",
+        {
+            **_TRAINED,
+            "rate": 16_000,
+            "features": "samples",
+            "hop": 1 / 16_000,
+            "frame_length": 1 / 16_000,
+            "normalise": "unit",
+            "speed": 0.0,
+            "masks": 0,
+            "subsample": 320,
+            "layers": 4,
+            "feedforward": 512,
+            "activation": "gelu",
+            "positions": "none",
+            "norm_first": False,
+            "embedding_norm": True,
+            "batch_tokens": 640_000,
+            "max_tokens": 480_000,
+            "lr": 5e-4,
+            "warmup": 200,
+        },
+        (
+            *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
+            *(TransformerSettings, WaveSettings, "norm_eps", "embedding_norm"),
+        ),
     ),
     Preset(
         "attention",

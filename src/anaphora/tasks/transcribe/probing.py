@@ -11,10 +11,13 @@ from torch import Tensor
 from torch.nn.functional import ctc_loss
 
 from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.recordings import frames_of
+from anaphora.data.audio.samples import Samples
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import DataError
 from anaphora.models.ctc import BLANK, CTCModel, JointModel, log_probabilities
+from anaphora.models.listener import Listener
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, stretches
 from anaphora.probe.ctc import probe_ctc
@@ -62,7 +65,11 @@ def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence
         more, shared = _attributed(m, frames, h.tokens)
         known |= shared
     features = m.ear_.features
-    if isinstance(features, LogMel) and s.features == "log-mel":
+    if isinstance(features, Samples):  # to look at, as the energies of others
+        features = LogMel(features.rate)
+        known["frame_seconds"] = features.hop / features.rate
+        frames = frames_of(frames[:, 0], features)
+    if isinstance(features, LogMel) and s.features != "mfcc":
         known["frequencies"] = [float(f) for f in features.centres]
     return replace(
         trace,
@@ -77,7 +84,9 @@ def _look_at_frames(
 ) -> tuple[Trace, Heard, Hypothesis]:
     model = m.model_
     x, lengths = tensors_of([frames], next(model.parameters()).device)
-    count = -(-len(frames) // m.settings_.subsample)
+    factor = m.settings_.subsample
+    listener = getattr(model, "encoder", None)
+    count = listener.places(len(frames)) if isinstance(listener, Listener) else -(-len(frames) // factor)
     trace, scores = probe_reading(
         model,
         lambda: model(x, lengths)[0],

@@ -77,11 +77,16 @@ def frame_log_probs(model: CTCModel, inputs: Sequence[Frames]) -> list[Tensor]:
     """log p ``(frames, symbols)`` on the CPU for each input, in order."""
     device = next(model.parameters()).device
     found: list[Tensor] = [torch.empty(0)] * len(inputs)
-    for rows in in_order(inputs, BATCH):
+    for rows in in_order(inputs, BATCH * max(1, factor_of(model) // 4)):
         scores, lengths = model(*tensors_of([inputs[i] for i in rows], device))
         for i, row, real in zip(rows, log_probabilities(scores).cpu(), lengths.tolist(), strict=True):
             found[i] = row[:real]
     return found
+
+
+def factor_of(model: Any) -> int:
+    """How many frames become one place."""
+    return int(getattr(getattr(model, "encoder", None), "factor", 1))
 
 
 def search_frames(log_probs: Tensor, s: Search) -> list[Hypothesis]:
