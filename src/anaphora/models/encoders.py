@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.models.listener import ConvolutionListener
 from anaphora.models.memory import Memory
+from anaphora.models.pretrained.contextual import Mixture
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.convolution import Convolution
@@ -91,7 +92,8 @@ class TransformerEncoder(nn.Module):
 
     With ``types`` every place gets the first of so many learned vectors, which tell the parts of a pair of texts apart
     (BERT); ``norm`` normalises the sum of the three, of width ``embedding``, and a linear map brings it to that of the stack
-    where they differ (ELECTRA).
+    where they differ (ELECTRA). With ``mix`` the output is a learned mixture of what enters the stack and what leaves each of
+    its layers.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class TransformerEncoder(nn.Module):
         types: int = 0,
         norm: nn.Module | None = None,
         project: nn.Linear | None = None,
+        mix: bool = False,
     ):
         super().__init__()
         self.embedding = embedding
@@ -114,12 +117,16 @@ class TransformerEncoder(nn.Module):
         self.causal = causal
         self.width = stack.width
         self.norm, self.project = norm, project
+        self.mix = Mixture(len(stack.layers) + 1) if mix else None
         self.types = nn.Parameter(torch.zeros(types, int(embedding.width))) if types else None  # type: ignore[arg-type]
 
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """source ``(batch, S)``, lengths ``(batch,)``."""
         mask = masks.padding(lengths, source.shape[1])
-        return Memory(self.stack(self.enter(source), mask, causal=self.causal), mask)
+        entered = self.enter(source)
+        if self.mix is not None:
+            return Memory(self.mix(self.stack.each_layer(entered, mask, causal=self.causal)), mask)
+        return Memory(self.stack(entered, mask, causal=self.causal), mask)
 
     def enter(self, symbols: Tensor, place: int = 0) -> Tensor:
         """What the stack reads of symbols ``(batch, time)``, the first of which stands at ``place``: ``(batch, time, width)``."""

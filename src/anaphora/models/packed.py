@@ -18,6 +18,7 @@ from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.language import Language
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
+from anaphora.nn.lora import Adapter
 from anaphora.nn.packed import pack_linear
 
 Model = TypeVar("Model", Seq2Seq, Language)
@@ -42,7 +43,10 @@ def packed(model: Model, *, int8: bool = False) -> Model:
     layer work on eight bits (`PackedLinear`), recurrent cells, embeddings and norms as before.
     """
     weights: list[Tensor] = list(model.parameters())
-    fits = not model.training and not torch.is_autocast_enabled("cpu") and native.ready(*weights)
+    adapted = any(isinstance(part, Adapter) for part in model.modules())  # which changes from step to step
+    fits = (
+        not adapted and not model.training and not torch.is_autocast_enabled("cpu") and native.ready(*weights)
+    )
     if not fits:
         if int8:
             raise AnaphoraError(_why_not(model))

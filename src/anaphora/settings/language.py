@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from anaphora.settings import HoldoutSettings, NetworkSettings, Settings, TextSettings, TrainingSettings
+from anaphora.settings import (
+    HoldoutSettings,
+    InitSettings,
+    NetworkSettings,
+    Settings,
+    TextSettings,
+    TrainingSettings,
+    TuningSettings,
+)
 from anaphora.settings.own import Own
 from anaphora.settings.search import DrawSettings
 
@@ -31,7 +39,15 @@ class ReadOptions(Settings):
     """What ``predict`` takes: nothing but its lines."""
 
 
-class LanguageSettings(TextSettings, NetworkSettings, HoldoutSettings, TrainingSettings, SampleSettings):
+class LanguageSettings(
+    TextSettings,
+    NetworkSettings,
+    InitSettings,
+    TuningSettings,
+    HoldoutSettings,
+    TrainingSettings,
+    SampleSettings,
+):
     model: Annotated[str, Own()] = Field("lstm", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anaphora.settings.base import Settings
 
@@ -41,11 +41,24 @@ class PretrainedSettings(InitSettings):
         description="Word vectors to begin with: a word2vec file (text or binary) or a saved model of an.Word2Vec, "
         "an.GloVe …; words without one begin at random.",
     )
+    mix: bool = Field(
+        False,
+        description="Read a learned mixture of all layers of the Transformer that init gives, the vectors of the symbols among "
+        "them, γ Σ softmax(s)_l h_l, instead of the highest layer alone (ELMo).",
+    )
     causal: bool = Field(
         False,
         description="Every place of a Transformer sees only the places before it, as in GPT; a language model that "
         "init names decides it.",
     )
+
+    @model_validator(mode="after")
+    def _begun(self) -> Self:
+        if self.mix and self.donates != "weights":
+            raise ValueError(
+                "mix = true is about the layers of the model that init gives: set init, without vectors"
+            )
+        return self
 
     @property
     def donates(self) -> Literal["nothing", "weights", "vectors"]:

@@ -19,8 +19,9 @@ from anaphora.settings.base import suggestion
 from anaphora.settings.own import trusting
 from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of
 from anaphora.tasks.importing_senses import open_sense
+from anaphora.tasks.importing_tags import of_tagger
 
-_OPENED = ("language", "classify", "embed", "transcribe")
+_OPENED = ("language", "classify", "tag", "embed", "transcribe")
 
 
 def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> Any:
@@ -72,7 +73,9 @@ def _estimator(
 ) -> Any:
     """The estimator without its model; its settings are those of the model that mean something to its task."""
     s["tokens"] = "bpe"
-    more = {"language": _of_language, "classify": _of_classifier, "embed": _of_embedder}[head.task]
+    more = {"language": _of_language, "classify": _of_classifier, "tag": of_tagger, "embed": _of_embedder}[
+        head.task
+    ]
     set_later = more(folder, config, s, tokenizer)
     m = made(folder, head.task, s)
     for key, value in set_later.items():

@@ -342,6 +342,8 @@ class PretrainedKeywords(TypedDict, total=False):
     """What becomes of the language models that init names. weights: the model begins with those of one and changes them; vectors: they stay as they are, and every symbol gets, beside a vector of its own, a learned mixture of all their layers (ELMo); auto: weights of one, vectors of several. Default: 'auto'."""
     embeddings: str
     """Word vectors to begin with: a word2vec file (text or binary) or a saved model of an.Word2Vec, an.GloVe …; words without one begin at random. Default: ''."""
+    mix: bool
+    """Read a learned mixture of all layers of the Transformer that init gives, the vectors of the symbols among them, γ Σ softmax(s)_l h_l, instead of the highest layer alone (ELMo). Default: False."""
     causal: bool
     """Every place of a Transformer sees only the places before it, as in GPT; a language model that init names decides it. Default: False."""
 
@@ -573,7 +575,7 @@ LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mingru", "m
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool

@@ -273,6 +273,7 @@ def transformer_encoder(
         positions=make_positions(s, places),
         dropout=s.dropout,
         causal=causal,
+        **({"mix": True} if getattr(s, "mix", False) else {}),
         **entrance(s),
     )
 

@@ -144,8 +144,13 @@ def _foreign(path: Path) -> Any:
     found: Any = load(path, device="cpu", trust=trusting())
     if found.command == "language":
         return found
+    if found.command not in ("classify", "embed", "tag") or found.settings_.model != "transformer":
+        raise RunError(
+            f"{path} opens as a {type(found).__name__}, which reads no texts as this task does; give an encoder."
+        )
     settings = found.settings_.model_copy(update={"model": "masked"})
-    return Reader(settings, found.inputs_.tokenizer, _Body(found.model_.encoder))
+    tokenizer = found.tokenizer_ if found.command == "tag" else found.inputs_.tokenizer
+    return Reader(settings, tokenizer, _Body(found.model_.encoder))
 
 
 def is_public(donor: Any) -> bool:
@@ -229,6 +234,10 @@ def adopt(
         for key, value in values.items()
         if key in given and given[key] != value
     ]
+    if own.model in RECURRENT and given.get("mix"):
+        problems.append(
+            f"mix = true is for a Transformer, but {path} has the preset {own.model}; leave it out."
+        )
     if problems:
         raise SettingsError(problems)
     return resolve(task, {**given, **values})

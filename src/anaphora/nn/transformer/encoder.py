@@ -53,6 +53,15 @@ class TransformerEncoder(nn.Module):
             inside.note(layer, "states", x)
         return self.norm(x)  # type: ignore[no-any-return]
 
+    def each_layer(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> list[Tensor]:
+        """What enters, and the output of each layer, normalised as the last one is: ``layers`` + 1 times ``(batch, time, width)``."""
+        found = [self.norm(x)]
+        for layer in self._layers():
+            x = layer(x, mask, causal=causal)
+            inside.note(layer, "states", x)
+            found.append(self.norm(x))
+        return found
+
     def step(self, x: Tensor, past: Past | None) -> tuple[Tensor, Past]:
         """The next place of a causal sequence: x ``(rows, width)`` -> ``(rows, width)`` and the longer past."""
         x = x.unsqueeze(1)

@@ -187,7 +187,7 @@ _READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "features", "
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),
-    *(FrameSettings, "pooling", "init", "init_as", TuningSettings),
+    *(FrameSettings, "pooling", "init", "init_as", "mix", TuningSettings),
 )
 _TRAINED: dict[str, Any] = {
     "hidden": 128,
@@ -290,6 +290,7 @@ _PRESETS = (
             "init_as",
             "causal",
             "two_scores",
+            "mix",
             TuningSettings,
         ),
     ),

@@ -17,6 +17,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.positions import Learned
 from anaphora.tasks.exporting.graph import on_cpu
+from anaphora.tasks.exporting.inputs import check_words
 from anaphora.training.durable import replace_file, writing
 
 TRACED = (3, 7)
@@ -138,6 +139,7 @@ def _reader(m: Any) -> Call:
 def _tagger(m: Any) -> Call:
     if m.framewise:
         raise AnaphoraError("a Tagger of frames cannot be exported to an archive; one of words can.")
+    check_words(m)
     letters, most = m._reader.letters, m.tokenizer_.size
 
     def make(b: int, t: int) -> tuple[Tensor, ...]:

@@ -161,6 +161,10 @@ def _check_inputs(m: Any) -> None:
         odd = (
             "it reads frames" if m.framewise else "it reads the spelling of words: train with characters=none"
         )
+    elif m.command == "tag" and m.learnt_.framing and s.pieces != "first":
+        odd = f"a word is the {s.pieces} of its pieces there; train with pieces=first"
+    elif getattr(s, "mix", False):
+        odd = "it reads a mixture of layers (mix = true)"
     elif getattr(s, "causal", False):
         odd = "causal = true, and these architectures read both sides"
     elif getattr(s, "backward", False):
@@ -208,6 +212,8 @@ def _tokens(folder: Path, m: Any, tokenizer: Tokenizer, form: Form) -> None:
         after = EOS
     elif m.command in ("classify", "embed"):
         before, after = getattr(m.model_, "begin", None), EOS if getattr(m.model_, "end", True) else None
+    elif m.command == "tag" and m.learnt_.framing:
+        before, after = BOS, EOS if m.learnt_.framing == "both" else None
     longest = form.places if form.settings["positions"] == "learned" else 10**9
     side = "left" if m.command == "language" and m.settings_.model == "transformer" else "right"
     write_tokenizer(folder, tokenizer, before=before, after=after, longest=longest, side=side)

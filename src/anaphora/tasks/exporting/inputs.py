@@ -27,6 +27,12 @@ def lengths(batch: int, length: int) -> Tensor:
     return torch.arange(length, length - batch, -1).clamp(min=1)
 
 
+def check_words(m: Any) -> None:
+    """An `AnaphoraError` for a tagger whose words come in pieces: no graph here has a place for them."""
+    if m.learnt_.framing:
+        raise AnaphoraError("this Tagger reads words in pieces, for which only --to hf has a place.")
+
+
 def check_reading(tokenizer: Tokenizer | None, features: Any = None) -> None:
     """An `AnaphoraError` where the inputs are read by code of the user's own, which an export does not hold."""
     known = tokenizer is None or type(tokenizer) in (Tokenizer, LetterTokenizer)

@@ -79,6 +79,7 @@ def tagger_export(m: Any) -> Export:
     and lengths -> emissions ``(batch, time, tags)``. The chain over the tags is found by the runtime."""
     if isinstance(m.model_, HMMTagger):
         raise AnaphoraError("an HMM is a table of counts, not a network; export it --to json.")
+    inputs.check_words(m)
     letters = m._reader.letters
     if m.framewise:
         inputs.check_reading(None, m._reader.inputs.features)

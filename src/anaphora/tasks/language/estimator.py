@@ -23,6 +23,7 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings
 from anaphora.settings.own import Part
+from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
@@ -61,6 +62,7 @@ class LanguageModel(Estimator):
     """
 
     command = "language"
+    begun_parts = ("",)
     settings_: LanguageSettings
     tokenizer_: Tokenizer
 
@@ -77,6 +79,8 @@ class LanguageModel(Estimator):
     def _open(
         self, data: Data, valid: Data | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Text, Text]:
+        if self.settings_.init:
+            begin(self)
         s = self.settings_
         return open_training_text(
             data,
@@ -90,7 +94,11 @@ class LanguageModel(Estimator):
         )
 
     def _learn(self, data: Text) -> None:
-        self.tokenizer_ = self._made_tokenizer(data)
+        if not self.settings_.init:
+            self.tokenizer_ = self._made_tokenizer(data)
+
+    def _inherited(self) -> dict[str, Tensor]:
+        return first_weights(self) if self.settings_.init else {}
 
     def _made_tokenizer(self, data: Text) -> Tokenizer:
         s = self.settings_

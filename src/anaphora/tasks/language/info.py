@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from anaphora.settings import (
     EmbeddingSettings,
+    InitSettings,
     RecurrentSettings,
     StackSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
     VariantSettings,
 )
 from anaphora.settings.language import LanguageSettings, ReadOptions
@@ -17,7 +19,7 @@ from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 _ALWAYS: Uses = ("tokens", "tokenizer", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
 _SAMPLING = ("length", "temperature", "top_k", "top_p", "min_p")
 _NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional")
-_TRAINED: Uses = (TrainingSettings, "max_tokens", "tie", "valid_symbols")
+_TRAINED: Uses = (TrainingSettings, InitSettings, TuningSettings, "max_tokens", "tie", "valid_symbols")
 _NEURAL: Uses = (*_NEXT, *_TRAINED, "output_dropout")
 _READER: Uses = (
     *(*_NEURAL, EmbeddingSettings, StackSettings, RecurrentSettings, "bptt"),

@@ -28,6 +28,7 @@ from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.models.own import OwnTagger
 from anaphora.probe.trace import Trace
+from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_inputs
@@ -38,7 +39,6 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
-from anaphora.tasks.tag.begun import adopt_words, first_weights
 from anaphora.tasks.tag.build import build_tagger, tag_rules
 from anaphora.tasks.tag.inference import Tagging
 from anaphora.tasks.tag.info import TaggerSettings

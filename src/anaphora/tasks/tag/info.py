@@ -189,7 +189,7 @@ _LEARNT: Uses = (
     ),
     *("characters", "character_embedding", "character_hidden", "hide_rare", "embeddings", "crf"),
 )
-_BEGUN: Uses = (*_LEARNT, "init", "init_as", "pieces", TuningSettings)
+_BEGUN: Uses = (*_LEARNT, "init", "init_as", "mix", "pieces", TuningSettings)
 _RECURRENT: Uses = (*_BEGUN, FrameSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _TRAINED = {
     "steps": 1000,
