@@ -309,6 +309,7 @@ AROUND = {
     "studio/app.py": {".read_bytes()"},
     "serving/pages.py": {".read_bytes()"},
     "kernels/selective.py": {".read_text()"},
+    "kernels/matrix_scan/native.py": {".read_text()"},
     "kernels/recurrence/backends/scan/source_cuda.py": {".read_text()"},
     "kernels/sound/native.py": {".read_text()"},
     "kernels/grid/native.py": {".read_text()"},

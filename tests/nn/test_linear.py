@@ -347,13 +347,13 @@ def test_gradients(kind: Callable[..., LinearLayer]) -> None:
 @settings(deadline=None, max_examples=40)
 @given(
     st.integers(1, 40),
-    st.integers(1, 20),
+    st.one_of(st.none(), st.integers(1, 20)),
     st.booleans(),
     st.booleans(),
     st.integers(0, 10**6),
 )
 def test_the_operator_equals_the_loop(
-    time: int, chunk: int, by_channel: bool, delta: bool, seed: int
+    time: int, chunk: int | None, by_channel: bool, delta: bool, seed: int
 ) -> None:
     """Any length and chunk; decays of 1 and of exactly 0 among them; outputs, last state and all gradients."""
     torch.manual_seed(seed)

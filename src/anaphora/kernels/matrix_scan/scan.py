@@ -1,10 +1,11 @@
-"""The matrix scan by what serves: fused programs on a GPU, and torch in chunks of steps."""
+"""The matrix scan by what serves: fused programs on a GPU, C on the CPU, and elsewhere torch in chunks of steps."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from anaphora.kernels.matrix_scan import native
 from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.matrix_scan.launch import run, serves
 
@@ -31,6 +32,8 @@ def matrix_scan(
     _check_pair(a, b)
     if a is None and chunk is None and v.shape[1] > 1 and serves(r, k, v, log_w, state):
         return run(r, k, v, log_w, state, by_chunks)
+    if chunk is None and native.serves(r, k, v, log_w, state, a, b):
+        return native.run(r, k, v, log_w.to(torch.promote_types(v.dtype, torch.float32)).exp(), state, a, b)
     return by_chunks(r, k, v, log_w, state, a, b, chunk)
 
 
@@ -47,6 +50,8 @@ def signed_scan(
     _check_pair(a, b)
     if a is None and v.shape[1] > 1 and serves(r, k, v, w, state) and _positive(w):
         return run(r, k, v, w.log(), state, by_chunks)
+    if native.serves(r, k, v, w, state, a, b):
+        return native.run(r, k, v, w, state, a, b)
     return by_chunks(r, k, v, w, state, a, b, direct=True)
 
 
