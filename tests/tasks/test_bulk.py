@@ -386,3 +386,14 @@ def test_vectors_are_written_row_by_row(tmp_path, small, capsys):
     assert found.shape == (101, 4)
     assert not found[0].any()
     np.testing.assert_allclose(found[1:], an.load(folder).predict([f"a {i}" for i in range(100)]), atol=1e-6)
+
+
+def test_no_inputs_and_no_folder_are_named(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    assert main.run(["predict", str(trained), "empty.txt"]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "There were no inputs, so there are no answers.\n")
+    (tmp_path / "one.txt").write_text("good film\n")
+    assert main.run(["predict", str(trained), "one.txt", "--out", "none/answers.txt"]) == 2
+    assert "none is not a folder; make it, or name another file." in capsys.readouterr().err

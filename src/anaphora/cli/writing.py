@@ -41,6 +41,8 @@ def print_answers(
         given, bad = given + len(window.items), bad + _bad(window.answers)
         progress.reached(given)
     progress.clear()
+    if not given:
+        say("There were no inputs, so there are no answers.")
     warn_of_left_out(model, bad, given)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
+from anaphora.data.text_windows import ROWS, Symbols, by_windows
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.runtime.folder import Array, Exported, Session
@@ -21,7 +22,7 @@ from anaphora.search._filters import Filters
 from anaphora.settings import build
 from anaphora.settings.language import SampleOptions
 
-ROWS, STEPS = 64, 256
+STEPS = 256
 """Lines read together, and symbols of each at once; results do not depend on them."""
 Numbers = NDArray[np.float64]
 
@@ -148,28 +149,12 @@ class LanguageModel:
 
     def _in_windows(self, rows: Sequence[Sequence[int]]) -> list[Numbers]:
         """The same by windows that overlap by half."""
-        context = self._context
-        assert context is not None
-        answers = [np.zeros(len(row)) for row in rows]
-        windows: list[tuple[int, int, int]] = []  # row, first place, first place that counts
-        for number, row in enumerate(rows):
-            windows.append((number, 0, 0))
-            seen = context
-            while seen < len(row):
-                windows.append((number, seen - context // 2, seen))
-                seen += context - context // 2
-        for at in range(0, len(windows), ROWS):
-            some = windows[at : at + ROWS]
-            width = max(min(context, len(rows[number]) - first) for number, first, _ in some)
-            table = np.full((len(some), width + 1), PAD, dtype=np.int64)
-            for place, (number, first, _) in enumerate(some):
-                piece = [self.begin, *rows[number]][first : first + width + 1]
-                table[place, : len(piece)] = piece
-            values = _chosen(self._model(symbols=table[:, :-1])["log_probs"], table[:, 1:])
-            for place, (number, first, counted) in enumerate(some):
-                last = min(len(rows[number]), first + context)
-                answers[number][counted:last] = values[place, counted - first : last - first]
-        return answers
+        assert self._context is not None
+
+        def read(table: Symbols) -> Numbers:
+            return _chosen(self._model(symbols=table[:, :-1])["log_probs"], table[:, 1:])
+
+        return by_windows(rows, self._context, self.begin, read)
 
     def _check_one_way(self, what: str) -> None:
         if self._masked:

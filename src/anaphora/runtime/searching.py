@@ -15,7 +15,7 @@ from anaphora.search._constraints import Constraints
 from anaphora.search._draws import Draws
 from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import NBest
-from anaphora.search._item import Candidates, Item, Plan
+from anaphora.search._item import Candidates, Item, Plan, extend_all
 from anaphora.search._numbers import NotANumberError, check_greatest
 from anaphora.search._picks import Wanted, from_row
 from anaphora.search._risk import mbr
@@ -62,7 +62,7 @@ def beam(
             looked = weights if looked is None else looked + weights
             logs = np.log(np.clip(looked, LEAST, 1.0))
             covered = np.where(state[looking[1]], logs, 0.0).sum(1).tolist()
-        rows = _extend(active, best, covered)
+        rows = extend_all(active, best, covered)
         active = [item for item in active if not item.done]
         if not active:
             break
@@ -73,19 +73,6 @@ def beam(
             owners = belong
         symbols = [node.symbol for item in active for node in item.live]
     return [item.result() for item in items]
-
-
-def _extend(active: list[Item], best: Candidates, covered: list[float] | None) -> list[int]:
-    """Every item takes its continuations; the rows, of all before, from which the hypotheses of those not done go on."""
-    rows: list[int] = []
-    row = 0
-    for item in active:
-        before = len(item.live)
-        item.extend(best[row : row + before], covered[row : row + before] if covered else None)
-        if not item.done:
-            rows += [row + node.parent.rank for node in item.live if node.parent]
-        row += before
-    return rows
 
 
 def forbid_repeats(table: Floats, active: list[Item]) -> None:

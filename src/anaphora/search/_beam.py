@@ -13,7 +13,7 @@ from anaphora.search._candidates import best_symbols, check_shape
 from anaphora.search._constraints import Constraints, Phrases
 from anaphora.search._coverage import Coverage
 from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
-from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping
+from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping, extend_all
 from anaphora.search._rows import row_index, select_rows
 from anaphora.search._ruled import add_wanted, constrained
 
@@ -75,7 +75,7 @@ def beam(
         scores, state = step(symbols, state)
         best = _candidates(scores, active, plan, len(symbols), eos if length < min_length else None, logits)
         covered = seen.after(state, len(symbols)) if seen else None
-        rows = _extend(active, best, covered)
+        rows = extend_all(active, best, covered)
         active = [item for item in active if not item.done]
         if not active:
             break
@@ -86,19 +86,6 @@ def beam(
                 seen.select(chosen)
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
     return [item.result() for item in items]
-
-
-def _extend(active: list[Item], best: Candidates, covered: list[float] | None) -> list[int]:
-    """Every item takes its continuations; the rows, of all before, from which the hypotheses of those not done go on."""
-    rows: list[int] = []
-    row = 0
-    for item in active:
-        before = len(item.live)
-        item.extend(best[row : row + before], covered[row : row + before] if covered else None)
-        if not item.done:
-            rows += [row + node.parent.rank for node in item.live if node.parent]
-        row += before
-    return rows
 
 
 def _candidates(

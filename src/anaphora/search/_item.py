@@ -173,3 +173,16 @@ def _distinct(nodes: Iterable[BeamNode]) -> list[BeamNode]:
 def _check_name(option: str, name: str, names: tuple[str, ...]) -> None:
     if name not in names:
         raise AnaphoraError(f"{option} must be one of {', '.join(names)}, but is {name!r}.")
+
+
+def extend_all(active: Sequence[Item], best: Candidates, covered: list[float] | None) -> list[int]:
+    """Every item takes its continuations; the rows, of all before, from which the hypotheses of those not done go on."""
+    rows: list[int] = []
+    row = 0
+    for item in active:
+        before = len(item.live)
+        item.extend(best[row : row + before], covered[row : row + before] if covered else None)
+        if not item.done:
+            rows += [row + node.parent.rank for node in item.live if node.parent]
+        row += before
+    return rows

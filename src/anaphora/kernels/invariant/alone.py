@@ -15,29 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from anaphora.kernels.invariant.arguments import contraction
-from anaphora.kernels.invariant.mode import watched
+from anaphora.kernels.invariant.mode import under_all_names
+from anaphora.kernels.invariant.replacing import replaced_on_cpu
 
 
 @contextmanager
 def rows_alone(device: torch.device) -> Iterator[None]:
     """Within, rows computed on a CPU without gradient do not depend on the rows beside them; nothing changes elsewhere."""
-    if device.type != "cpu":
+    with replaced_on_cpu(device, _table):
         yield
-        return
-    with _Replacing():
-        yield
-
-
-class _Replacing(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        ours = _table().get(func)
-        if ours is not None and not torch.is_grad_enabled() and not watched():
-            return ours(*args, **kwargs)
-        return func(*args, **kwargs)
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -104,7 +92,4 @@ def _table() -> dict[Any, Callable[..., Any]]:
         **dict.fromkeys(("matmul", "mm", "__matmul__"), _matmul),
         **POINTWISE,
     }
-    homes = (torch, torch.Tensor, F)
-    return {
-        getattr(home, name): ours for name, ours in named.items() for home in homes if hasattr(home, name)
-    }
+    return under_all_names(named)

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from anaphora.kernels.invariant.alone import POINTWISE
-from anaphora.kernels.invariant.mode import watched
+from anaphora.kernels.invariant.mode import under_all_names
+from anaphora.kernels.invariant.replacing import replaced_on_cpu
 
 ROWS = 32
 """Rows of a block."""
@@ -30,20 +30,8 @@ TILE = 16
 @contextmanager
 def rows_in_blocks(device: torch.device) -> Iterator[None]:
     """Within, products on a CPU without gradient are computed in blocks; nothing changes elsewhere."""
-    if device.type != "cpu":
+    with replaced_on_cpu(device, _table):
         yield
-        return
-    with _Replacing():
-        yield
-
-
-class _Replacing(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        ours = _table().get(func)
-        if ours is not None and not torch.is_grad_enabled() and not watched():
-            return ours(*args, **kwargs)
-        return func(*args, **kwargs)
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -103,7 +91,4 @@ def _table() -> dict[Any, Callable[..., Any]]:
         **dict.fromkeys(("matmul", "mm", "__matmul__"), _matmul),
         **POINTWISE,
     }
-    homes = (torch, torch.Tensor, F)
-    return {
-        getattr(home, name): ours for name, ours in named.items() for home in homes if hasattr(home, name)
-    }
+    return under_all_names(named)

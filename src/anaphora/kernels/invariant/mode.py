@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
@@ -91,6 +91,11 @@ def _table() -> dict[Any, Callable[..., Any]]:
     }
     same = ("softmax", "log_softmax", "logsumexp", "mean", "topk", "layer_norm", "native_layer_norm")
     named |= {name: getattr(rows, name) for name in (*same, "group_norm", "cross_entropy")}
+    return under_all_names(named)
+
+
+def under_all_names(named: Mapping[str, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """What stands for each function of torch, its tensors and its ``functional`` that has one of these names."""
     homes = (torch, torch.Tensor, F)
     return {
         getattr(home, name): ours for name, ours in named.items() for home in homes if hasattr(home, name)

@@ -73,6 +73,8 @@ class OutFile:
         self._files: contextlib.ExitStack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        if not self.path.parent.is_dir():
+            raise RunError(f"{self.path}: {self.path.parent} is not a folder; make it, or name another file.")
         with contextlib.ExitStack() as files:
             with writing(self.journal):
                 self._log = _opened(self.journal, files)

@@ -14,13 +14,13 @@ from torch.nn import functional as F
 
 from anaphora.data.symbols import PAD, UNK
 from anaphora.data.text import Text
+from anaphora.data.text_windows import ROWS, by_windows
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vocabularies import single_spaced
 from anaphora.errors import DataError
 from anaphora.models.language import Language
 from anaphora.tasks.judged import Judged, Measure, columns, digest, mean
 
-ROWS = 64  # rows read together; results do not depend on it
 STEPS = 256  # symbols read at a time by models that carry a state
 STREAMS = 32  # parts of a long text that are read side by side
 LONG = 2048  # symbols of such a part at least
@@ -98,30 +98,13 @@ def _in_windows(
     model: Language, rows: Sequence[np.ndarray[Any, Any]], begin: int
 ) -> list[np.ndarray[Any, Any]]:
     device = next(model.parameters()).device
-    context: int = model.body.context
-    answers = [np.zeros(len(row)) for row in rows]
-    windows: list[tuple[int, int, int]] = []  # row, first place, first place that counts
-    for number, row in enumerate(rows):
-        windows.append((number, 0, 0))
-        seen = context
-        while seen < len(row):
-            windows.append((number, seen - context // 2, seen))
-            seen += context - context // 2
-    for at in range(0, len(windows), ROWS):
-        some = windows[at : at + ROWS]
-        table = np.full((len(some), context + 1), PAD, dtype=np.int64)
-        for place, (number, first, _) in enumerate(some):
-            piece = rows[number][max(0, first - 1) : first + context]
-            table[place, 0] = begin
-            table[place, int(first == 0) : int(first == 0) + len(piece)] = piece
-        width = max(min(context, len(rows[number]) - first) for number, first, _ in some)
-        tensor = torch.from_numpy(table[:, : width + 1]).to(device)
-        hidden, _ = model.read(tensor[:, :-1])
-        values = _chosen(model, hidden, tensor[:, 1:]).double().cpu().numpy()
-        for place, (number, first, counted) in enumerate(some):
-            last = min(len(rows[number]), first + context)
-            answers[number][counted:last] = values[place, counted - first : last - first]
-    return answers
+
+    def read(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        symbols = torch.from_numpy(table).to(device)
+        hidden, _ = model.read(symbols[:, :-1])
+        return _chosen(model, hidden, symbols[:, 1:]).double().cpu().numpy()
+
+    return by_windows(rows, model.body.context, begin, read)
 
 
 def _chosen(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
