@@ -25,7 +25,7 @@ DEVICES = {"cuda"}
 # How much of a state's sides a program takes, and how it is compiled. Smaller sides are filled up, not given blocks of their
 # own: with blocks of 16 one of the programs read outside its memory on an H200 (Triton 3.6).
 TILES: dict[str, tuple[int, int, dict[str, int]]] = {
-    "states": (64, 64, {"num_warps": 4}),
+    "states": (32, 128, {"num_warps": 4, "num_stages": 3}),
     "outputs": (64, 128, {"num_warps": 4, "num_stages": 1}),
     "values": (64, 128, {"num_warps": 4, "num_stages": 2}),
     "keys": (32, 64, {"num_warps": 4, "num_stages": 2}),
