@@ -29,6 +29,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
+from anaphora.settings.seq2seq_variants import PairVariantSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.settings.text import SidesSettings
 from anaphora.settings.wave import WaveSettings
@@ -48,6 +49,7 @@ GROUPS: dict[type[Settings], str] = {
     DirectionSettings: "Recurrent layers",
     TransformerSettings: "Transformer",
     VariantSettings: "Transformer",
+    PairVariantSettings: "Transformer",
     AttentionSettings: "Decoder",
     DecoderSettings: "Decoder",
     Seq2SeqSettings: "Decoder",

@@ -39,14 +39,17 @@ class PairTensors:
 
 
 class PairBatch:
-    """Some examples as symbol ids, without special symbols; ``indices`` say where in the data each row comes from."""
+    """Some examples as symbol ids, without special symbols; ``indices`` say where in the data each row comes from, and
+    ``start`` is what a decoder is given first."""
 
     def __init__(
         self,
         source: Ragged | Sequence[Sequence[int]],
         target: Ragged | Sequence[Sequence[int]],
         indices: list[int],
+        start: int = BOS,
     ):
+        self.start = start
         self._source = source if isinstance(source, Ragged) else Ragged.of(source)
         self._target = target if isinstance(target, Ragged) else Ragged.of(target)
         self.indices = indices
@@ -78,7 +81,8 @@ class PairBatch:
         if of == 1:
             return self
         rows = np.arange(index, len(self), of)
-        return PairBatch(self._source.chosen(rows), self._target.chosen(rows), self.indices[index::of])
+        chosen = self._source.chosen(rows), self._target.chosen(rows)
+        return PairBatch(*chosen, self.indices[index::of], self.start)
 
     def tensors(self, device: torch.device | str = "cpu") -> PairTensors:
         """The rows with their special symbols, padded: made in one piece of memory, and sent as one."""
@@ -87,7 +91,7 @@ class PairBatch:
         sending = Sending([read, (rows,), written, written, (rows,)], device)
         tables = sending.tables
         source.write(tables[0], last=EOS)
-        target.write(tables[2], first=BOS)
+        target.write(tables[2], first=self.start)
         target.write(tables[3], last=EOS)
         tables[1][:], tables[4][:] = source.lengths + 1, target.lengths + 1
         return PairTensors(*sending.sent())
@@ -161,6 +165,7 @@ class _Encoded:
     source: Ragged
     target: Ragged
     longer: np.ndarray[Any, np.dtype[np.int64]]
+    start: int
 
     @classmethod
     def of(
@@ -170,11 +175,11 @@ class _Encoded:
         targets: list[list[int]] = []
         for start in range(0, len(indices), POOL):
             rows = pairs.read([int(i) for i in indices[start : start + POOL]])
-            sources += tokenizer.source.encode_batch([source for source, _ in rows])
-            targets += tokenizer.target.encode_batch([target for _, target in rows])
+            sources += tokenizer.sources([source for source, _ in rows])
+            targets += tokenizer.targets([target for _, target in rows])
         source, target = Ragged.of(sources), Ragged.of(targets)
-        return cls(source, target, np.maximum(source.lengths, target.lengths))
+        return cls(source, target, np.maximum(source.lengths, target.lengths), tokenizer.around.start)
 
     def batch(self, rows: Rows, indices: Rows) -> PairBatch:
         """Examples ``rows`` of these, which are ``indices`` of the data."""
-        return PairBatch(self.source.chosen(rows), self.target.chosen(rows), indices.tolist())
+        return PairBatch(self.source.chosen(rows), self.target.chosen(rows), indices.tolist(), self.start)

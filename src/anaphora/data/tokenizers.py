@@ -22,6 +22,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
 from anaphora.data import vocabularies
+from anaphora.data.around import Around
 from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
@@ -200,12 +201,22 @@ class Tokenizer:
 
 
 class PairTokenizer:
-    """The tokenizers of both sides of a translation; one object for both when ``joint``."""
+    """The tokenizers of both sides of a translation; one object for both when ``joint``. ``around``: what stands around the
+    symbols of a text."""
 
-    def __init__(self, source: Tokenizer, target: Tokenizer, joint: bool):
+    def __init__(self, source: Tokenizer, target: Tokenizer, joint: bool, around: Around | None = None):
         self.source = source
         self.target = target
         self.joint = joint
+        self.around = around or Around()
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """The symbols that an encoder reads of each text, without EOS."""
+        return [[*self.around.before, *ids] for ids in self.source.encode_batch(texts)]
+
+    def targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """The symbols that a decoder writes for each text, without EOS."""
+        return [[*self.around.first, *ids] for ids in self.target.encode_batch(texts)]
 
     @classmethod
     def train(
@@ -233,6 +244,8 @@ class PairTokenizer:
             "source": json.loads(self.source.to_json()),
             "target": None if self.joint else json.loads(self.target.to_json()),
         }
+        if self.around != Around():
+            sides["around"] = self.around.to_json()
         return json.dumps(sides, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
@@ -245,13 +258,14 @@ class PairTokenizer:
             if sides.get("format") != 1:
                 raise ValueError(f"its format is {sides.get('format')!r}, this version reads format 1")
             joint, source, target = sides["joint"] is True, sides["source"], sides["target"]
-        except (ValueError, KeyError) as error:
+            around = Around.from_json(sides["around"]) if "around" in sides else Around()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 f"The tokenizer cannot be used ({error}); restore tokenizer.json or train again."
             ) from None
         read = read or (lambda side, _: Tokenizer.from_json(side))
         shared = read(json.dumps(source), False)
-        return cls(shared, shared if joint else read(json.dumps(target), True), joint)
+        return cls(shared, shared if joint else read(json.dumps(target), True), joint, around)
 
 
 def _pieces(text: str, size: int = 1 << 15) -> list[str]:

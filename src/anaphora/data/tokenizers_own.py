@@ -20,6 +20,7 @@ from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer, sound_text
 from anaphora.data.tokenizers_letters import LetterTokenizer
+from anaphora.data.tokenizers_pieces import PieceTokenizer
 from anaphora.data.vocabularies import PATTERNS
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
@@ -84,10 +85,19 @@ class EngineTokenizer(Tokenizer):
     """A tokenizer of the `tokenizers` library, its symbols numbered from 4 on.
 
     ``numbering``: those that have the place of our special symbols are not numbered again, and there may be more symbols
-    than the tokenizer makes, since tables of vectors are often longer than they need to be.
+    than the tokenizer makes, since tables of vectors are often longer than they need to be. ``quiet``: its own special
+    symbols, but the unknown one, leave no text.
     """
 
-    def __init__(self, engine: Engine, lowercase: bool, raw: bool, numbering: Numbering | None = None):
+    def __init__(
+        self,
+        engine: Engine,
+        lowercase: bool,
+        raw: bool,
+        numbering: Numbering | None = None,
+        quiet: bool = False,
+    ):
+        self.quiet = quiet
         engine.no_padding()
         engine.no_truncation()
         self._engine = engine
@@ -119,11 +129,18 @@ class EngineTokenizer(Tokenizer):
         kept = [int(i) for i in takewhile(lambda i: i != EOS, ids)]
         if UNK not in kept or self.numbering.special[UNK] is not None:
             found = (self.numbering.order[i] for i in kept if i not in (PAD, BOS))
-            theirs = [i for i in found if i is not None]
+            theirs = [i for i in found if i is not None and i not in self._silent]
             return str(self._engine.decode(theirs, skip_special_tokens=False))
         place = kept.index(UNK)
         parts = (self.decode(kept[:place]), "<unk>", self.decode(kept[place + 1 :]))
         return " ".join(part for part in parts if part)
+
+    @cached_property
+    def _silent(self) -> frozenset[int]:
+        if not self.quiet:
+            return frozenset()
+        special = (i for i, one in self._engine.get_added_tokens_decoder().items() if one.special)
+        return frozenset(i for i in special if i != self.numbering.special[UNK])
 
     def normalized(self, text: str) -> str:
         return self.decode(self.encode(text))
@@ -141,6 +158,8 @@ class EngineTokenizer(Tokenizer):
         facts: dict[str, Any] = {"own": "tokenizers", "lowercase": self.lowercase, "raw": self.raw}
         if any(i is not None for i in self.numbering.special):
             facts |= {"size": self.numbering.size, "special": list(self.numbering.special)}
+        if self.quiet:
+            facts["quiet"] = True
         return json.dumps(
             {**facts, "engine": parse_json(self._engine.to_str(), numbers=False)}, ensure_ascii=False
         )
@@ -188,6 +207,8 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
             return CutTokenizer(_cut(given), [*SPELLINGS, *pieces], spaced=spaced, **flags)
         if own == "letters":
             return LetterTokenizer.from_facts(found)
+        if own == "sentencepiece":
+            return PieceTokenizer.from_json_facts(found, _MOST_SYMBOLS)
         if own == "tokenizers":
             if not trust and strange_patterns(found["engine"]):
                 raise DataError(
@@ -201,7 +222,10 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
                 ids = checked(tuple[int | None, int | None, int | None, int | None], found["special"])
                 numbering = Numbering(checked(int, found["size"]), ids)
             return EngineTokenizer(
-                engine_of(json.dumps(found["engine"]), "tokenizer"), **flags, numbering=numbering
+                engine_of(json.dumps(found["engine"]), "tokenizer"),
+                **flags,
+                numbering=numbering,
+                quiet=checked(bool, found.get("quiet", False)),
             )
         reason = f"own = {own!r} is unknown"
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -214,8 +238,8 @@ _KNOWN = frozenset(
     + digits
     + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     for digits in (r"\p{N}", r"\p{N}{1,3}")
-)
-"""Patterns of Qwen and Llama 3, which take no longer than a text is long."""
+) | {" {2,}", r"\n"}
+"""Patterns of Qwen, Llama 3 and T5, which take no longer than a text is long."""
 
 
 def strange_patterns(given: Any) -> bool:

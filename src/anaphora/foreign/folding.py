@@ -9,7 +9,7 @@ norm adds to n can carry a bias through it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ def folded(form: Form, architecture: Architecture, head: Head) -> Form:
     """The form with as many settings as possible as the architecture has them; what still differs has no counterpart."""
     fixed = architecture.fixed
     if head.task == "translate":
-        return _both_sides(form)
+        return _both_sides(form, fixed)
     if form.settings["embedding_scale"] and not fixed.get("embedding_scale", True):
         form = _without_scale(form)
     if fixed.get("positions") == "learned":
@@ -72,15 +72,18 @@ def folded(form: Form, architecture: Architecture, head: Head) -> Form:
     return form
 
 
-def _both_sides(form: Form) -> Form:
-    """An encoder-decoder: a table of positions on each side, and as many rows of symbols on one as on the other."""
+def _both_sides(form: Form, fixed: Mapping[str, Any]) -> Form:
+    """An encoder-decoder: a table of positions on each side, and, where symbols are numbered as here, as many rows of them
+    on one side as on the other."""
     s = form.settings
     found = form
-    for side in ("encoder.", "decoder."):
-        found = replace(_with_table(replace(found, body=side, settings=dict(s)), 0), body=form.body)
+    if fixed["positions"] == "learned":
+        for side in ("encoder.", "decoder."):
+            of_side = replace(found, body=side, settings=dict(s))
+            found = replace(_with_table(of_side, fixed["first_position"]), body=form.body)
     if s["kv_heads"] and found.settings["positions"] == "learned":
         found = _without_groups(found)
-    if s["shares"]:
+    if s["shares"] or form.words != Numbering.ours(form.words.size):
         return found
     tables = (
         "encoder.embedding.weight",
@@ -93,7 +96,8 @@ def _both_sides(form: Form) -> Form:
         tensors[tables[2]] = tensors[tables[1]].clone()
     size = max(len(tensors[name]) for name in tables)
     return found.changed(
-        {}, {name: _longer(tensors[name], size, NEVER if name == tables[3] else 0.0) for name in tables}
+        {"tie": False},
+        {name: _longer(tensors[name], size, NEVER if name == tables[3] else 0.0) for name in tables},
     )
 
 
@@ -124,7 +128,7 @@ def _with_table(form: Form, first: int) -> Form:
     if s["positions"] == "learned":
         table = form.tensors[name][s["first_position"] :]
     elif s["positions"] == "sinusoidal":
-        table = Sinusoidal(s["hidden"]).table(form.places, torch.empty(0))
+        table = Sinusoidal(s["hidden"], halves=s.get("sine_halves", False)).table(form.places, torch.empty(0))
     elif s["positions"] == "none":
         table = torch.zeros(form.places, s["hidden"])
     else:

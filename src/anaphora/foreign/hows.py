@@ -133,10 +133,11 @@ class NoBias:
     """Theirs have no bias of the output: ours is 0, and as low as it gets for symbols that theirs do not have."""
 
     def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
-        return sizes.vocabulary.inward(torch.zeros(sizes.vocabulary.size), NEVER)
+        words = sizes.target or sizes.vocabulary
+        return words.inward(torch.zeros(words.size), NEVER)
 
     def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
-        if not own.is_meta and bool(sizes.vocabulary.outward(own).any()):
+        if not own.is_meta and bool((sizes.target or sizes.vocabulary).outward(own).any()):
             raise AnaphoraError(
                 "the output layer has a bias, for which this architecture has no place; export the run that was imported, or "
                 "one with a final LayerNorm."
@@ -164,6 +165,7 @@ class Identity:
 SAME = Same()
 TRANSPOSED = Same(transposed=True)
 QKV = Joined((("hidden", SAME), ("kv_width", SAME), ("kv_width", SAME)))
+INNER_QKV = Joined((("inner", SAME), ("kv_width", SAME), ("kv_width", SAME)))
 TURNED_QKV = Joined(
     (("hidden", Interleaved("heads")), ("kv_width", Interleaved("kv_heads")), ("kv_width", SAME))
 )

@@ -19,7 +19,8 @@ MOST = 5
 
 @dataclass(frozen=True)
 class Rule:
-    """Tensors of theirs (one, several, or none) and the one of ours that holds them; ``{i}`` is the number of a layer.
+    """Tensors of theirs (one, several, or none) and the one of ours that holds them; ``{i}`` is the number of a layer, ``{j}``
+    that of a layer of a decoder beside an encoder.
 
     ``when``: only for models whose settings (ours) it accepts.
     """
@@ -149,16 +150,19 @@ class Architecture:
             for rule in self.body
         ]
         every = [rule for rule in (*found, *own.rules) if rule.when is None or rule.when(settings)]
-        return [counted for rule in every for counted in _counted(rule, int(settings["layers"]))]
+        layers = int(settings["layers"])
+        writing = int(settings.get("decoder_layers") or layers)
+        once = [counted for rule in every for counted in _counted(rule, "{i}", layers)]
+        return [counted for rule in once for counted in _counted(rule, "{j}", writing)]
 
 
-def _counted(rule: Rule, layers: int) -> Iterable[Rule]:
-    if "{i}" not in rule.ours:
+def _counted(rule: Rule, mark: str, layers: int) -> Iterable[Rule]:
+    if mark not in rule.ours:
         return [rule]
     return [
         Rule(
-            tuple(name.replace("{i}", str(i)) for name in rule.names),
-            rule.ours.replace("{i}", str(i)),
+            tuple(name.replace(mark, str(i)) for name in rule.names),
+            rule.ours.replace(mark, str(i)),
             rule.how,
         )
         for i in range(layers)

@@ -27,7 +27,7 @@ def read_words(
     folder: Path, architecture: Architecture, config: dict[str, Any], *, writes: bool, trust: bool
 ) -> EngineTokenizer:
     """The tokenizer, its special symbols in our places; a `RunError` where there is none that can be read."""
-    engine = _engine(folder, trust)
+    engine = read_engine(folder, trust)
     known = engine.get_vocab(with_added_tokens=True)
     said = {**read_json(folder / "special_tokens_map.json"), **read_json(folder / "tokenizer_config.json")}
     found: list[int | None] = []
@@ -54,7 +54,8 @@ def spelling_of(value: Any) -> str:
     )
 
 
-def _engine(folder: Path, trust: bool) -> Engine:
+def read_engine(folder: Path, trust: bool) -> Engine:
+    """The tokenizer of the library in ``folder``; a `RunError` where there is none."""
     if (folder / "tokenizer.json").is_file():
         path = folder / "tokenizer.json"
         given = read_json(path)

@@ -104,7 +104,7 @@ class StaticTransformer:
             x = layer.around_cross_attention(x, look_across)
             x = layer.around_feedforward(x, layer.feedforward)
         self.position += 1
-        logits: Tensor = self.decoder.output(self.decoder.stack.norm(x))
+        logits: Tensor = self.decoder.output(self.decoder.left(self.decoder.stack.norm(x)))
         return logits
 
     def _look_back(self, y: Tensor, past: Tensor, own: MultiHead, ahead: Tensor) -> Tensor:

@@ -73,10 +73,11 @@ class PackedMultiHead(MultiHead):
         causal: bool = False,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        usual = self.scale is None and self.inner == self.width
         plain = self.positions is None and self.window is None and self.kv_heads == self.heads and not causal
         if (
             keys is not None
-            or not plain
+            or not (plain and usual)
             or weights
             or inside.recording()
             or (mask is not None and mask.dim() != 2)

@@ -23,17 +23,19 @@ class Sinusoidal(nn.Module):
     """Sines and cosines of geometrically growing wavelengths (Vaswani et al. 2017, section 3.5).
 
     P[p, 2i] = sin(p / 10000^(2i/d)),    P[p, 2i+1] = cos(p / 10000^(2i/d))
+
+    ``halves``: all sines stand before all cosines (Marian).
     """
 
     _derived = ("_table",)
 
-    def __init__(self, width: int, *, base: float = 10000.0):
+    def __init__(self, width: int, *, base: float = 10000.0, halves: bool = False):
         super().__init__()
         if width % 2:
             raise ValueError(
                 f"Sinusoidal positions pair a sine with a cosine, so the width must be even, not {width}"
             )
-        self.width, self.base = width, base
+        self.width, self.base, self.halves = width, base, halves
         self._table = torch.empty(0, width)
 
     def table(self, length: int, like: Tensor) -> Tensor:
@@ -41,15 +43,18 @@ class Sinusoidal(nn.Module):
         kept = self._table
         if kept.shape[0] < length or kept.dtype != like.dtype or kept.device != like.device:
             angles = _angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), self.width, self.base)
-            kept = torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
-            self._table = kept = kept.to(device=like.device, dtype=like.dtype)
+            self._table = kept = self._sines(angles).to(device=like.device, dtype=like.dtype)
         return kept[:length]
+
+    def _sines(self, angles: Tensor) -> Tensor:
+        """``(…, width/2)`` -> ``(…, width)``."""
+        return torch.stack((angles.sin(), angles.cos()), -2 if self.halves else -1).flatten(-2)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
         if scanning():
             angles = _angles(x.shape[-2], self.width, self.base, offset)
-            return x + torch.stack((angles.sin(), angles.cos()), -1).flatten(-2).to(x.dtype)
+            return x + self._sines(angles).to(x.dtype)
         return x + self.table(offset + x.shape[-2], x)[offset:]
 
 

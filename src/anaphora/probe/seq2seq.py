@@ -47,8 +47,9 @@ def probe_seq2seq(
     pieces: Callable[[list[int]], list[str]] | None = None,
     facts: Mapping[str, Any] | None = None,
     what: Sequence[str] = (),
+    start: int = BOS,
 ) -> Trace:
-    """The inside of `model` as it reads the source and writes the given target (both without specials).
+    """The inside of `model` as it reads the source and writes the given target (both without specials), after `start`.
 
     The model runs twice on the pair: once as always, once noting what happens; the trace says how far the
     two are apart. `model` takes (source (1, S), source_lengths (1,), target_in (1, T), target_lengths (1,))
@@ -71,7 +72,7 @@ def probe_seq2seq(
     alignment is the mean over the heads of its last layer.
     """
     device = next(model.parameters()).device
-    inputs = _tensors(source_ids, target_ids, device)
+    inputs = _tensors(source_ids, target_ids, device, start)
     was_training = model.training
     model.eval()
     try:
@@ -80,7 +81,7 @@ def probe_seq2seq(
             with inside.record() as notes:
                 seen = model(*inputs)
         extra = _gradients(model, inputs, _ids(target_ids, device)) if "gradients" in what else {}
-        shared = _attributed(model, source_ids, target_ids, device) if "attribution" in what else ({}, {})
+        shared = _attributed(model, source_ids, target_ids, start) if "attribution" in what else ({}, {})
     finally:
         model.train(was_training)
     tokens = {"source": [*source_pieces, END], "target": [*target_pieces, END]}
@@ -116,11 +117,13 @@ def _ids(symbols: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor([*symbols, EOS], device=device)
 
 
-def _tensors(source: Sequence[int], target: Sequence[int], device: torch.device) -> tuple[Tensor, ...]:
+def _tensors(
+    source: Sequence[int], target: Sequence[int], device: torch.device, start: int
+) -> tuple[Tensor, ...]:
     def length(symbols: Sequence[int]) -> Tensor:
         return torch.tensor([len(symbols) + 1], device=device)
 
-    target_in = torch.tensor([[BOS, *target]], device=device)
+    target_in = torch.tensor([[start, *target]], device=device)
     return _ids(source, device)[None], length(source), target_in, length(target)
 
 
@@ -145,9 +148,10 @@ def _gradients(model: Seq2Seq, inputs: tuple[Tensor, ...], wanted: Tensor) -> di
 
 
 def _attributed(
-    model: Seq2Seq, source: Sequence[int], target: Sequence[int], device: torch.device
+    model: Seq2Seq, source: Sequence[int], target: Sequence[int], start: int
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """log p of the output shared out over the source: symbol by symbol where there are not too many of them."""
+    device = next(model.parameters()).device
     embedding = next((m for m in model.encoder.modules() if isinstance(m, Embedding)), None)
     if embedding is None or not source:
         return {}, {}
@@ -156,7 +160,8 @@ def _attributed(
 
     def run(rows: list[Sequence[int]]) -> Tensor:
         inputs = [
-            torch.cat(parts) for parts in zip(*(_tensors(row, target, device) for row in rows), strict=True)
+            torch.cat(parts)
+            for parts in zip(*(_tensors(row, target, device, start) for row in rows), strict=True)
         ]
         log_probs = model(*inputs).float().log_softmax(-1)
         found: Tensor = log_probs.gather(2, wanted.expand(len(rows), -1)[..., None])[..., 0]

@@ -110,7 +110,8 @@ class Searching:
             return drawn if s.decode == "sample" else least_risk(drawn, n_best)
         width = max(s.beam, -(-n_best // s.groups) * s.groups)
         plan = Plan(
-            EOS, width, n_best, s.length_penalty, s.normalisation, s.stopping, s.groups, s.diversity, False, s.coverage
+            EOS, width, n_best, s.length_penalty, s.normalisation, s.stopping, s.groups, s.diversity, False, s.coverage,
+            s.refill,
         )  # fmt: skip
         return beam(
             steps,

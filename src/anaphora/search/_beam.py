@@ -32,6 +32,7 @@ def beam(
     normalisation: Normalisation = "power",
     n_best: int | None = 1,
     stopping: Stopping = "exact",
+    refill: bool = False,
     prefixes: Sequence[Sequence[int]] | None = None,
     forbid: Sequence[Phrases] | None = None,
     require: Sequence[Phrases] | None = None,
@@ -55,7 +56,9 @@ def beam(
     only where finished ones are missing.
 
     `normalisation`: other scores, see `normalised`. `stopping="first"`: done as soon as `width`
-    hypotheses are finished. `prefixes`: symbols each item's output begins with. `forbid`, `require`: for
+    hypotheses are finished; "likely": as soon as the best one alive scores no better at its present length than the
+    worst of `width` finished ones. `refill`: `width` hypotheses go on beside those that end, and one that is cut at
+    `max_length` counts as finished (as in `transformers`). `prefixes`: symbols each item's output begins with. `forbid`, `require`: for
     each item the phrases (lists of symbols) its output must not, must contain. `no_repeat` = n: no n
     symbols in a row come twice. `groups` > 1: diverse beams of width / groups each, which move in turn;
     one chooses by log p − diversity · (how often the groups before it took the symbol at this step).
@@ -65,7 +68,7 @@ def beam(
     limits = lengths_of(max_length, len(start), min_length)
     plan = Plan(
         eos, width, width if n_best is None else n_best, length_penalty, normalisation,
-        stopping, groups, diversity, keep_tree, coverage,
+        stopping, groups, diversity, keep_tree, coverage, refill,
     )  # fmt: skip
     rules = _rules(eos, limits, prefixes, forbid, require, no_repeat)
     items = [Item(plan, limit, of_item) for limit, of_item in zip(limits, rules, strict=True)]
@@ -96,7 +99,7 @@ def _candidates(
     `width` of them are enough for every group: the others' choices can push back at most as many as
     those groups are wide.
     """
-    count = plan.width + PRUNED_SHOWN if plan.keep_tree else plan.width
+    count = plan.per_row + (PRUNED_SHOWN if plan.keep_tree else 0)
     ruled = [(item.rules, node) for item in active for node in item.live if item.rules]
     if not ruled:
         return best_symbols(scores, count, rows=rows, forbidden=forbidden, logits=logits)

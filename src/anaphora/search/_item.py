@@ -12,7 +12,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.search._constraints import Constraints
 from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, Normalisation, normalised
 
-Stopping = Literal["exact", "first"]
+Stopping = Literal["exact", "first", "likely"]
 Candidates = list[list[tuple[float, int]]]
 """For each row of an input the best next (log p, symbol)."""
 
@@ -34,6 +34,12 @@ class Plan:
     diversity: float
     keep_tree: bool
     coverage: float = 0.0
+    refill: bool = False
+
+    @property
+    def per_row(self) -> int:
+        """How many symbols of each row may find a place."""
+        return self.width + self.refill
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.n_best < 1:
@@ -86,7 +92,9 @@ class Item:
 
     def result(self) -> NBest:
         finished = _distinct(node for group in self.groups for node in group.finished)
-        found = NBest(node.hypothesis(finished=True) for node in finished[: self.plan.n_best])
+        found = NBest(
+            node.hypothesis(finished=node.symbol == self.plan.eos) for node in finished[: self.plan.n_best]
+        )
         cut = _distinct(node for group in self.groups for node in group.live)
         room = self.plan.n_best - len(found)
         found.extend(node.hypothesis(finished=False) for node in cut[:room])
@@ -120,21 +128,26 @@ class _Group:
             self.done = True
             return None
         if not (self.rules and self.rules.required):  # then it is known which of them will have a place
-            del ranked[self.width + (PRUNED_SHOWN if self.plan.keep_tree else 0) :]
+            room = 2 * self.width if self.plan.refill else self.width
+            del ranked[room + (PRUNED_SHOWN if self.plan.keep_tree else 0) :]
         nodes = [
             self._node(parent, symbol, p, covered[rank] if covered else 0.0)
             for _, rank, symbol, p, parent in ranked
         ]
         chosen = self._choose(nodes)
         taken.update(node.symbol for node in chosen)
+        longest = chosen[0].length == self.max_length
         ended = [node for node in chosen if node.symbol == self.plan.eos]
         self.live = [node for node in chosen if node.symbol != self.plan.eos]
-        self.finished = sorted(self.finished + ended, key=lambda node: -node.score)[: self.n_best]
+        if self.plan.refill and not longest:
+            self.live = [node for node in nodes if node.symbol != self.plan.eos][: self.width]
+        elif self.plan.refill:  # what is cut counts like what has ended
+            ended, self.live = chosen, []
+        kept_finished = max(self.n_best, self.width) if self.plan.refill else self.n_best
+        self.finished = sorted(self.finished + ended, key=lambda node: -node.score)[:kept_finished]
         self.ended += len(ended)
-        self.done = chosen[0].length == self.max_length or not any(map(self._can_win, self.live))
-        if self.plan.stopping == "first" and self.ended >= self.width:
-            self.done = True
-        kept = set(chosen)
+        self.done = longest or self._nothing_to_win()
+        kept = {*chosen, *self.live}
         pruned = (node for node in nodes if node not in kept)
         return BeamStep(self.live, ended, list(islice(pruned, PRUNED_SHOWN)))
 
@@ -159,9 +172,17 @@ class _Group:
         score = self.plan.score(log_prob, length, covered)
         return BeamNode(parent, symbol, p, log_prob, score, length, 0, progress)
 
+    def _nothing_to_win(self) -> bool:
+        if self.plan.stopping == "first" and self.ended >= self.width:
+            return True
+        if self.plan.stopping == "likely":
+            full = len(self.finished) >= self.width
+            return not self.live or (full and self.live[0].score <= self.finished[self.width - 1].score)
+        return not any(map(self._can_win, self.live))
+
     def _can_win(self, node: BeamNode) -> bool:
         bound = self.plan.score(node.log_prob, self.max_length)
-        return len(self.finished) < self.n_best or bound > self.finished[-1].score
+        return len(self.finished) < self.n_best or bound > self.finished[self.n_best - 1].score
 
 
 def _distinct(nodes: Iterable[BeamNode]) -> list[BeamNode]:

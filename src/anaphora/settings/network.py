@@ -223,7 +223,7 @@ class TransformerSettings(Settings):
 
     @classmethod
     def problem(cls, s: Any) -> str | None:
-        if s.hidden % s.heads:
+        if s.hidden % s.heads and not getattr(s, "head_width", 0):
             return f"hidden = {s.hidden} cannot be divided among heads = {s.heads}"
         if s.positions == "sinusoidal" and s.hidden % 2:
             return f"hidden = {s.hidden} must be even, for sine and cosine positions"
@@ -276,7 +276,10 @@ class VariantSettings(Settings):
         description="Learned vectors for the parts of a pair of texts (BERT); every text here is the first.",
     )
     max_positions: int = Field(
-        0, ge=0, description="How many positions = learned has; 0 = as many as the longest training input."
+        0,
+        ge=0,
+        description="How many positions = learned has; 0 = as many as the longest training input. With sines, the most symbols "
+        "that a translator writes.",
     )
     first_position: int = Field(
         0,
@@ -295,7 +298,8 @@ class VariantSettings(Settings):
                 f"rotary_share = {s.rotary_share} turns {int(moving)} of the {s.hidden // s.heads} features of a head, but "
                 "positions = 'rotary' turns pairs: choose another share"
             )
-        if (s.max_positions or s.first_position) and s.positions != "learned":
+        limited = s.positions == "sinusoidal" and hasattr(s, "sine_halves") and not s.first_position
+        if (s.max_positions or s.first_position) and s.positions != "learned" and not limited:
             key = "max_positions" if s.max_positions else "first_position"
             return f"{key} = {getattr(s, key)} is for positions = 'learned', not for '{s.positions}'"
         return None

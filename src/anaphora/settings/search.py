@@ -64,10 +64,16 @@ class SearchSettings(DrawSettings):
         0, ge=0, description="Most symbols in an output; 0 = 3 × the source’s symbols + 20."
     )
     min_length: int = Field(0, ge=0, description="Fewest symbols in an output, its end counted.")
-    stopping: Literal["exact", "first"] = Field(
+    stopping: Literal["exact", "first", "likely"] = Field(
         "exact",
         description="When a beam ends: exact as soon as nothing can beat what is finished, first when as many are "
-        "finished as the beam is wide, which is quicker and may miss a better one.",
+        "finished as the beam is wide, which is quicker and may miss a better one, likely when besides the best one "
+        "alive scores no better than the worst of them (transformers).",
+    )
+    refill: bool = Field(
+        False,
+        description="As many hypotheses go on as the beam is wide, beside those that end, and one cut at max_length counts as "
+        "ended (transformers, fairseq); else what has ended leaves its place empty.",
     )
     no_repeat: int = Field(
         0,
@@ -134,6 +140,7 @@ class OwnSearchSettings(Settings):
 BEAM_ONLY: Mapping[str, Any] = {
     "normalisation": "power",
     "stopping": "exact",
+    "refill": False,
     "no_repeat": 0,
     "groups": 1,
     "coverage": 0.0,

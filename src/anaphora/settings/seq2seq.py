@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from anaphora.settings.base import Settings
 from anaphora.settings.network import NetworkSettings
+from anaphora.settings.seq2seq_variants import PairVariantSettings
 
 
 class ForcingSettings(Settings):
@@ -64,7 +65,7 @@ class AttentionSettings(Settings):
     )
 
 
-class Seq2SeqSettings(AttentionSettings, DecoderSettings, NetworkSettings):
+class Seq2SeqSettings(PairVariantSettings, AttentionSettings, DecoderSettings, NetworkSettings):
     """Symbols in, symbols out."""
 
     reverse_source: bool = Field(

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
-from anaphora.data.symbols import BOS, EOS
+from anaphora.data.around import Around
+from anaphora.data.symbols import EOS
 from anaphora.errors import SettingsError
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.memory import Memory
+from anaphora.models.ruled import Counted, ruled
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import Hypothesis, NBest, Step, beam, fuse, mbr, sample
 from anaphora.settings.own import Part
@@ -28,36 +30,42 @@ def search_memory(
     *,
     n_best: int,
     keep_tree: bool,
+    around: Around | None = None,
 ) -> list[NBest]:
     """One search for all items of a memory: ``limits`` are the most symbols of each output, ``seeds`` what draws of it
-    follow from."""
+    follow from, ``around`` how outputs begin and what they may not have."""
+    around = around or Around()
     if model.decoder.places is not None:
         limits = [min(limit, model.decoder.places) for limit in limits]
         s = s.model_copy(update={"min_length": min(s.min_length, model.decoder.places)})
-    step: Step = model.decoder.step
-    state, logits = model.start(memory), True
+    watched = bool(s.coverage) and not isinstance(
+        model.decoder, PackedTransformer
+    )  # whose state tells where it looked
+    step: Step = model.step_watched if watched else model.decoder.step
+    state, logits = model.start_watched(memory) if watched else model.start(memory), not watched
+    plain: Step = model.step
+    if around.rules:
+        plain = step = ruled(model.step_watched if watched else model.step, around, limits)
+        state, logits = Counted(state, 0), False
     if s.lm:
         assert isinstance(s.lm, Part)
         lm = s.lm.object
-        step, state = fuse((model.step, state), (lm.step, lm.start(len(limits))), s.lm_weight)
-        logits = (
-            s.decode != "beam"
-        )  # fused scores are not normalised: sums of them stay as they are, draws are scaled
+        step, state = fuse((plain, state), (lm.step, lm.start(len(limits))), s.lm_weight)
+    if s.lm or around.rules:  # sums of scores that are not normalised stay as they are, draws are scaled
+        logits = s.decode != "beam"
+    common = ends(limits, s, memory.annotations.device, around)
     if isinstance(s.search, Part):
-        own = model.step if logits else step
-        return own_search(s.search, own, state, **ends(limits, s, memory.annotations.device), n_best=n_best)
-    common = ends(limits, s, memory.annotations.device) | {"length_penalty": s.length_penalty}
+        return own_search(s.search, step if s.lm else plain, state, **common, n_best=n_best)
+    common |= {"length_penalty": s.length_penalty}
     if s.decode != "beam":
         draw = {key: getattr(s, key) for key in SAMPLE_ONLY}
         draw["seeds"] = list(seeds)
         draw["n"] = n_best if s.decode == "sample" else s.samples
         drawn = sample(step, state, logits=logits, **draw, **common)
         return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in drawn]
-    names = ("normalisation", "stopping", "no_repeat", "groups", "diversity", "coverage")
+    names = ("normalisation", "stopping", "refill", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
     options = {"width": beam_width(s, n_best), "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
-    if s.coverage and not isinstance(model.decoder, PackedTransformer):  # whose state tells where it looked
-        return beam(model.step_watched, model.start_watched(memory), **options)
     return beam(step, state, logits=logits, **options)
 
 
@@ -83,9 +91,9 @@ def checked_hypotheses(part: Part, found: Any, items: int, n_best: int) -> list[
     return [NBest(each[:n_best]) for each in found]
 
 
-def ends(limits: Sequence[int], s: CompleteSearch, device: torch.device) -> dict[str, Any]:
+def ends(limits: Sequence[int], s: CompleteSearch, device: torch.device, around: Around) -> dict[str, Any]:
     """Where each output begins and ends, as every search takes it."""
-    start = torch.full((len(limits),), BOS, device=device)
+    start = torch.full((len(limits),), around.start, device=device)
     return {"start": start, "eos": EOS, "max_length": torch.tensor(limits), "min_length": s.min_length}
 
 

@@ -1,5 +1,5 @@
-"""Models of others as estimators: a folder of `transformers` becomes a trained `LanguageModel`, `Classifier`, `Embedder` or
-`Transcriber`."""
+"""Models of others as estimators: a folder of `transformers` becomes a trained `LanguageModel`, `Classifier`, `Embedder`,
+`Transcriber` or `Translator`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from anaphora.settings.own import trusting
 from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of
 from anaphora.tasks.importing_senses import open_sense
 from anaphora.tasks.importing_tags import of_tagger
+from anaphora.tasks.importing_translate import open_translator
 
-_OPENED = ("language", "classify", "tag", "embed", "transcribe")
+_OPENED = ("language", "classify", "tag", "embed", "transcribe", "translate")
 
 
 def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> Any:
@@ -35,6 +36,8 @@ def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> 
     if architecture.model_type in SENSES:
         return open_sense(folder, config, architecture, name, device=device)
     head = architecture.heads[name]
+    if head.task == "translate":
+        return open_translator(folder, architecture, name, config, device=device, trust=trust or trusting())
     s = settings_of(folder, architecture, name, config)
     tokenizer = read_words(folder, architecture, config, writes=_writes(head), trust=trust or trusting())
     m = _estimator(folder, head, config, s, tokenizer)

@@ -37,8 +37,10 @@ class SearchKeywords(TypedDict, total=False):
     """How a beam's score makes up for length n: power is log p / nᵅ, gnmt log p / ((5 + n) / 6)ᵅ (Wu 2016), reward log p + α n (He 2016), with α the length_penalty. Default: 'power'."""
     min_length: int
     """Fewest symbols in an output, its end counted. Default: 0."""
-    stopping: Literal["exact", "first"]
-    """When a beam ends: exact as soon as nothing can beat what is finished, first when as many are finished as the beam is wide, which is quicker and may miss a better one. Default: 'exact'."""
+    stopping: Literal["exact", "first", "likely"]
+    """When a beam ends: exact as soon as nothing can beat what is finished, first when as many are finished as the beam is wide, which is quicker and may miss a better one, likely when besides the best one alive scores no better than the worst of them (transformers). Default: 'exact'."""
+    refill: bool
+    """As many hypotheses go on as the beam is wide, beside those that end, and one cut at max_length counts as ended (transformers, fairseq); else what has ended leaves its place empty. Default: False."""
     no_repeat: int
     """n: no n symbols in a row may come twice in an output of a beam; 0 allows repeats. Default: 0."""
     groups: int
@@ -227,7 +229,7 @@ class VariantKeywords(TypedDict, total=False):
     token_types: int
     """Learned vectors for the parts of a pair of texts (BERT); every text here is the first. Default: 0."""
     max_positions: int
-    """How many positions = learned has; 0 = as many as the longest training input. Default: 0."""
+    """How many positions = learned has; 0 = as many as the longest training input. With sines, the most symbols that a translator writes. Default: 0."""
     first_position: int
     """Which of the learned positions the first symbol has (RoBERTa and OPT: 2). Default: 0."""
 
@@ -260,6 +262,27 @@ class AttentionKeywords(TypedDict, total=False):
 
     attention: Literal["additive", "dot", "bilinear"]
     """How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), s·h, or sᵀWh. Default: 'bilinear'."""
+
+
+class PairVariantKeywords(TypedDict, total=False):
+    """Pair variant; a preset may change the defaults."""
+
+    decoder_layers: int
+    """Layers of the decoder where they are not as many as the encoder's; 0 = as many. Default: 0."""
+    head_width: int
+    """Width of each attention head where it is not hidden / heads; 0 = that (T5). Default: 0."""
+    scaled_scores: bool
+    """Divide the scores of attention by the root of a head's width; T5 does not. Default: True."""
+    distance_buckets: int
+    """So many learned numbers for each head, by the distance of two places, are added to the scores of self-attention (T5: 32), with positions = none; 0 = none. Default: 0."""
+    distance_limit: int
+    """From this distance on all have the same of the distance_buckets. Default: 128."""
+    shrunk_output: bool
+    """Divide what the decoder gives by √hidden before the output layer, which shares its vectors (T5). Default: False."""
+    shared_vectors: bool
+    """Source and target share the vectors of their symbols also where the output layer has its own, with tie = false and joint = true (T5 1.1). Default: False."""
+    sine_halves: bool
+    """positions = sinusoidal with all sines before all cosines (Marian) instead of in turn. Default: False."""
 
 
 class Seq2SeqKeywords(TypedDict, total=False):
@@ -519,7 +542,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str

@@ -31,6 +31,7 @@ from anaphora.nn import (
 )
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.cells import scanned
+from anaphora.nn.distances import Distances
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
@@ -148,15 +149,17 @@ def make_reader(
 def make_positions(s: TransformerStack, places: int) -> Sinusoidal | Learned | None:
     """What is added to vectors to say where they are; ``places``: how many there are at most."""
     if s.positions == "sinusoidal":
-        return Sinusoidal(s.hidden)
+        return Sinusoidal(s.hidden, halves=getattr(s, "sine_halves", False))
     if s.positions != "learned":
         return None
     return Learned(s.hidden, (s.max_positions or places) + s.first_position, first=s.first_position)
 
 
-def self_attention(s: TransformerStack) -> MultiHead:
-    """Attention of a sequence to itself, which may know distances and be narrowed to a window."""
-    within: Rotary | Alibi | None = None
+def self_attention(s: TransformerStack, *, both: bool = True) -> MultiHead:
+    """Attention of a sequence to itself, which may know distances and be narrowed to a window; ``both``: to both sides."""
+    within: Rotary | Alibi | Distances | None = None
+    if buckets := getattr(s, "distance_buckets", 0):
+        within = Distances(s.heads, buckets=buckets, limit=s.distance_limit, both=both)  # type: ignore[attr-defined]
     if s.positions in ("rotary", "alibi"):
         within = (
             Rotary(base=s.rotary_base, share=s.rotary_share) if s.positions == "rotary" else Alibi(s.heads)
@@ -180,6 +183,8 @@ def _attention_options(s: TransformerStack) -> dict[str, Any]:
         "kv_heads": s.kv_heads or None,
         "bias": s.biases != "none",
         "outward_bias": s.biases in ("all", "attention"),
+        "head_width": getattr(s, "head_width", 0) or None,
+        "scaled": getattr(s, "scaled_scores", True),
     }
 
 
@@ -215,7 +220,7 @@ def encoder_layer(s: TransformerStack, *, grid: bool = False) -> transformer.Enc
 def decoder_layer(s: TransformerStack) -> transformer.DecoderLayer:
     """Self-attention, attention to what was read, and feed-forward; dropout as in `encoder_layer`."""
     return transformer.DecoderLayer(
-        self_attention(s),
+        self_attention(s, both=False),
         cross_attention(s),
         make_feedforward(s),
         dropout=s.dropout,
@@ -225,8 +230,8 @@ def decoder_layer(s: TransformerStack) -> transformer.DecoderLayer:
 
 
 def decoder_stack(s: TransformerStack) -> transformer.TransformerDecoder:
-    """``layers`` of `decoder_layer`."""
-    return transformer.TransformerDecoder(decoder_layer(s), s.layers)
+    """``decoder_layers`` of `decoder_layer`, or ``layers``."""
+    return transformer.TransformerDecoder(decoder_layer(s), getattr(s, "decoder_layers", 0) or s.layers)
 
 
 def own_encoder(task: str, s: Any, embedding: nn.Module, *, dropout: float) -> OwnEncoder | None:

@@ -1,5 +1,6 @@
 """One table per architecture, by the ``model_type`` of its config."""
 
+from anaphora.foreign.architectures.bart import BART, MBART
 from anaphora.foreign.architectures.bert import BERT
 from anaphora.foreign.architectures.distilbert import DISTILBERT
 from anaphora.foreign.architectures.electra import ELECTRA
@@ -11,6 +12,7 @@ from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
 from anaphora.foreign.architectures.opt import OPT
 from anaphora.foreign.architectures.pegasus import PEGASUS
 from anaphora.foreign.architectures.roberta import ROBERTA
+from anaphora.foreign.architectures.t5 import MT5, T5
 from anaphora.foreign.architectures.vit import DEIT, VIT
 from anaphora.foreign.architectures.wav2vec2 import HUBERT, WAV2VEC2
 from anaphora.foreign.mapping import Architecture
@@ -20,7 +22,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for one in (
         *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
-        *(MARIAN, PEGASUS),
+        *(MARIAN, PEGASUS, BART, MBART, T5, MT5),
         *(VIT, DEIT, WAV2VEC2, HUBERT),
     )
 }

@@ -1,19 +1,31 @@
-"""What Marian, Pegasus and BART share: the layers of an encoder and a decoder, and the settings of both."""
+"""What Marian, Pegasus, BART and mBART share: the layers of an encoder and a decoder, and the settings of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from anaphora.data.numbering import NEVER
-from anaphora.foreign.architectures.parts import ACTIVATIONS, PLAIN, affine, joined
-from anaphora.foreign.hows import QKV, SAME, Symbols
-from anaphora.foreign.mapping import Field, Rule, UnmappedError, Values
+import torch
 
-_SOURCE = Symbols(embedded=True)
-_TARGET = Symbols(embedded=True, target=True)
-_SCORES = Symbols(target=True)
+from anaphora.data.numbering import NEVER
+from anaphora.foreign.architectures.parts import ACTIVATIONS, PLAIN, affine, joined, untied
+from anaphora.foreign.hows import QKV, Symbols
+from anaphora.foreign.mapping import Field, Rule, UnmappedError, Values
+from anaphora.nn.positions import Sinusoidal
+
+SOURCE = Symbols(embedded=True)
+TARGET = Symbols(embedded=True, target=True)
+SCORES = Symbols(target=True)
 _BIAS = Symbols(missing=NEVER, target=True, row=True)
+_TABLES = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+
+
+def shared(s: Values) -> bool:
+    """Whether one table of vectors serves both sides."""
+    return bool(s["shares"])
+
+
+def apart(s: Values) -> bool:
+    return not s["shares"]
 
 
 def _attention(theirs: str, ours: str) -> tuple[Rule, ...]:
@@ -23,10 +35,22 @@ def _attention(theirs: str, ours: str) -> tuple[Rule, ...]:
     )
 
 
-def _side(side: str) -> tuple[Rule, ...]:
-    theirs, ours = f"model.{side}.layers.{{i}}.", f"{side}.stack.layers.{{i}}."
+def _norms(theirs: str, ours: str, setting: str) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(f"model.{side}.{theirs}.{part}", f"{side}.{ours}.{part}", when=lambda s: bool(s[setting]))
+        for side in ("encoder", "decoder")
+        for part in ("weight", "bias")
+    )
+
+
+def _side(side: str, number: str) -> tuple[Rule, ...]:
+    theirs, ours = f"model.{side}.layers.{number}.", f"{side}.stack.layers.{number}."
     return (
-        Rule(f"model.{side}.embed_positions.weight", f"{side}.positions.weight"),
+        Rule(
+            f"model.{side}.embed_positions.weight",
+            f"{side}.positions.weight",
+            when=lambda s: s["positions"] == "learned",
+        ),
         *_attention(theirs + "self_attn", ours + "attention"),
         *affine(theirs + "self_attn_layer_norm", ours + "around_attention.norm"),
         *affine(theirs + "fc1", ours + "feedforward.first"),
@@ -35,38 +59,22 @@ def _side(side: str) -> tuple[Rule, ...]:
     )
 
 
-def rules(shares: Callable[[Values], bool]) -> tuple[Rule, ...]:
-    """The rules of a translator; ``shares``: whether one table serves as vectors of both sides and as output."""
-
-    def apart(s: Values) -> bool:
-        return not shares(s)
-
-    across = "layers.{i}."
-    return (
-        Rule("model.shared.weight", "encoder.embedding.weight", _SOURCE, shares),
-        Rule("model.encoder.embed_tokens.weight", "encoder.embedding.weight", _SOURCE, apart),
-        Rule("model.decoder.embed_tokens.weight", "decoder.embedding.weight", _TARGET, apart),
-        Rule("lm_head.weight", "decoder.output.weight", _SCORES, apart),
-        Rule("final_logits_bias", "decoder.output.bias", _BIAS),
-        *_side("encoder"),
-        *_side("decoder"),
-        *_attention(f"model.decoder.{across}encoder_attn", f"decoder.stack.{across}cross_attention"),
-        *affine(
-            f"model.decoder.{across}encoder_attn_layer_norm",
-            f"decoder.stack.{across}around_cross_attention.norm",
-        ),
-    )
-
-
-def last_norms() -> tuple[Rule, ...]:
-    """Those of stacks that normalise first."""
-    return tuple(
-        Rule(f"model.{side}.layer_norm.{part}", f"{side}.stack.norm.{part}", SAME)
-        for side in ("encoder", "decoder")
-        for part in ("weight", "bias")
-    )
-
-
+RULES = (
+    Rule("model.shared.weight", "encoder.embedding.weight", SOURCE, shared),
+    Rule("model.encoder.embed_tokens.weight", "encoder.embedding.weight", SOURCE, apart),
+    Rule("model.decoder.embed_tokens.weight", "decoder.embedding.weight", TARGET, apart),
+    Rule("lm_head.weight", "decoder.output.weight", SCORES, untied),
+    Rule("final_logits_bias", "decoder.output.bias", _BIAS),
+    *_norms("layernorm_embedding", "norm", "embedding_norm"),
+    *_side("encoder", "{i}"),
+    *_side("decoder", "{j}"),
+    *_attention("model.decoder.layers.{j}.encoder_attn", "decoder.stack.layers.{j}.cross_attention"),
+    *affine(
+        "model.decoder.layers.{j}.encoder_attn_layer_norm",
+        "decoder.stack.layers.{j}.around_cross_attention.norm",
+    ),
+    *_norms("layer_norm", "stack.norm", "norm_first"),
+)
 FIELDS = (
     Field("vocab_size", "symbols"),
     Field("d_model", "hidden"),
@@ -77,37 +85,62 @@ FIELDS = (
     Field("activation_function", "activation", ACTIVATIONS, "gelu"),
     Field("scale_embedding", "embedding_scale", default=False),
 )
-FIXED = {
+ALIKE: Values = {
+    "kv_heads": 0,
+    "head_width": 0,
+    "scaled_scores": True,
+    "distance_buckets": 0,
+    "shrunk_output": False,
+    "shared_vectors": False,
+}
+FIXED: Values = {
     **{key: value for key, value in PLAIN.items() if key != "embedding_scale"},
+    **ALIKE,
     "norm_eps": 1e-5,
     "positions": "learned",
-    "kv_heads": 0,
 }
+SILENT = ("embed_tokens.weight", "lm_head.weight", "embed_positions.weight", "model.shared.weight")
 SPECIAL = (("<pad>",), ("<unk>",), ("<s>",), ("</s>",))
 
 
 def derive(config: Values) -> dict[str, Any]:
-    for name in ("layers", "attention_heads", "ffn_dim"):
+    """Settings of both sides; a decoder may have fewer layers, and all else must be equal."""
+    for name in ("attention_heads", "ffn_dim"):
         one, other = config[f"encoder_{name}"], config[f"decoder_{name}"]
         if one != other:
             raise UnmappedError(f"decoder_{name} = {other} beside encoder_{name} = {one}")
     tie = config.get("tie_word_embeddings", True)
+    shares = bool(config.get("share_encoder_decoder_embeddings", True)) and bool(tie)
+    reading, writing = config["encoder_layers"], config["decoder_layers"]
     return {
         "tie": tie,
-        "joint": True,
-        "shares": tie,
+        "joint": shares,
+        "shares": shares,
+        "decoder_layers": 0 if writing == reading else writing,
+        "dropout": config.get("dropout", 0.1),
         "max_tokens": config.get("max_position_embeddings", 1024) - 2,
     }
 
 
+def derive_sines(config: Values) -> dict[str, Any]:
+    """The same for those whose positions are a table of sines, all before the cosines, that need not be stored; one that is
+    stored and something else is a learned one."""
+    stored = config.get("_tensors", {})
+    table = Sinusoidal(config["d_model"], halves=True)
+    sines = all(
+        torch.allclose(stored[name].float(), table.table(len(stored[name]), torch.empty(0)), atol=1e-5)
+        for name in _TABLES
+        if name in stored
+    )
+    return derive(config) | ({"positions": "sinusoidal", "sine_halves": True} if sines else {})
+
+
 def complete(s: Values) -> dict[str, Any]:
     return {
-        "decoder_layers": s["layers"],
+        "decoder_layers": s["decoder_layers"] or s["layers"],
         "decoder_attention_heads": s["heads"],
         "decoder_ffn_dim": s["feedforward"],
-        "decoder_vocab_size": s["symbols"],
         "num_hidden_layers": s["layers"],
-        "tie_word_embeddings": s["shares"],
-        "share_encoder_decoder_embeddings": s["shares"],
+        "tie_word_embeddings": s["tie"],
         "is_encoder_decoder": True,
     }

@@ -11,12 +11,7 @@ from anaphora.foreign.mapping import Head
 PEGASUS = replace(
     MARIAN,
     model_type="pegasus",
-    heads={
-        "PegasusForConditionalGeneration": Head(
-            "translate",
-            (*parts.rules(lambda s: bool(s["shares"])), *parts.last_norms()),
-            {"model": "transformer"},
-        ),
-    },
+    heads={"PegasusForConditionalGeneration": Head("translate", parts.RULES, {"model": "transformer"})},
     fixed={**parts.FIXED, "norm_first": True},
+    complete=parts.complete,
 )

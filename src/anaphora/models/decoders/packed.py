@@ -66,6 +66,8 @@ class PackedTransformer(Decoder):
             and a.positions is None
             and a.window is None
             and a.kv_heads == a.heads
+            and a.inner == a.width
+            and a.scale is None
             and a.inward.bias is not None
             for a in attentions
         )
@@ -88,7 +90,7 @@ class PackedTransformer(Decoder):
         looks = state.attention
         for number, layer in enumerate(self._each()):
             x, looks = layer(x, state, addresses, sizes, number)
-        return self.output(self.decoder.stack.norm(x)), replace(state, attention=looks)
+        return self.output(self.decoder.left(self.decoder.stack.norm(x))), replace(state, attention=looks)
 
     def _each(self) -> list[_Layer]:
         return [layer for layer in self.layers if isinstance(layer, _Layer)]

@@ -14,7 +14,10 @@ from anaphora.nn.transformer import TransformerDecoder as Stack
 
 
 class TransformerDecoder(Decoder):
-    """Embedding plus positions, a ``norm`` if there is one, dropout, a stack of decoder layers, and the output layer."""
+    """Embedding plus positions, a ``norm`` if there is one, dropout, a stack of decoder layers, and the output layer.
+
+    ``shrunk``: what the stack gives is divided by √width before the output layer (T5).
+    """
 
     def __init__(
         self,
@@ -25,10 +28,12 @@ class TransformerDecoder(Decoder):
         positions: Sinusoidal | Learned | None = None,
         dropout: float = 0.0,
         norm: nn.Module | None = None,
+        shrunk: bool = False,
     ):
         super().__init__()
         self.embedding = embedding
         self.positions = positions
+        self.shrink = stack.width**-0.5 if shrunk else 1.0
         self.places = positions.places if isinstance(positions, Learned) else None
         self.stack = stack
         self.output = output
@@ -41,7 +46,7 @@ class TransformerDecoder(Decoder):
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
         x = self.enter(target_in, 0)
-        logits: Tensor = self.output(self.stack(x, memory.annotations, memory.mask))
+        logits: Tensor = self.output(self.left(self.stack(x, memory.annotations, memory.mask)))
         return logits
 
     def sampled(self, target_in: Tensor, memory: Memory, teacher_forcing: float) -> Tensor:
@@ -62,7 +67,11 @@ class TransformerDecoder(Decoder):
     def step(self, symbols: Tensor, state: DecoderCache) -> tuple[Tensor, DecoderCache]:
         x = self.enter(symbols.unsqueeze(1), state.length).squeeze(1)
         y, state = self.stack.step(x, state)
-        return self.output(y), state
+        return self.output(self.left(y)), state
+
+    def left(self, y: Tensor) -> Tensor:
+        """What the output layer reads of what the stack gives, ``(…, width)``."""
+        return y if self.shrink == 1.0 else y * self.shrink
 
     def enter(self, symbols: Tensor, offset: int) -> Tensor:
         """``(rows, T)`` -> ``(rows, T, width)``, the first at position ``offset``."""

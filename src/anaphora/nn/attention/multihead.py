@@ -14,6 +14,7 @@ from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.attention.local import local_scaled_dot
 from anaphora.nn.attention.scaled_dot import scaled_dot
+from anaphora.nn.distances import Distances, SharedDistances
 from anaphora.nn.exporting import scanning
 from anaphora.nn.positions import Alibi, Rotary
 
@@ -39,11 +40,12 @@ class MultiHead(nn.Module):
 
         head_i = softmax(Q W_i^Q (K W_i^K)ᵀ / √d) V W_i^V,    out = [head_1; …; head_h] W^O
 
-    ``positions`` (`Rotary` or `Alibi`) lets the scores of self-attention know how far apart two places are;
+    ``positions`` (`Rotary`, `Alibi` or `Distances`) lets the scores of self-attention know how far apart two places are;
     with ``window`` a place sees only so many places on either side of it, and time and memory grow with the
     window instead of the length. Both are for self-attention only.
     With fewer ``kv_heads`` each head of keys and values serves a group of query heads (Ainslie et al. 2023; 1 is
     multi-query, Shazeer 2019): smaller caches for decoding. ``bias`` is that of Q, K and V, ``outward_bias`` that of W^O.
+    ``head_width`` is d where it is not width/h, and ``scaled`` whether scores are divided by √d (T5: not).
     Notes ``weights`` ``(batch, heads, queries, keys)``; while they are neither recorded nor requested, PyTorch's
     fused kernel computes the same result without them.
     """
@@ -54,14 +56,16 @@ class MultiHead(nn.Module):
         heads: int,
         dropout: float = 0.0,
         *,
-        positions: Rotary | Alibi | None = None,
+        positions: Rotary | Alibi | Distances | SharedDistances | None = None,
         window: int | None = None,
         kv_heads: int | None = None,
         bias: bool = True,
         outward_bias: bool = True,
+        head_width: int | None = None,
+        scaled: bool = True,
     ):
         super().__init__()
-        if heads < 1 or width % heads:
+        if heads < 1 or (width % heads and head_width is None):
             raise ValueError(
                 f"MultiHead splits the width among its heads, but {heads} does not divide {width}"
             )
@@ -75,11 +79,13 @@ class MultiHead(nn.Module):
         if self.kv_heads < 1 or heads % self.kv_heads:
             raise ValueError(f"MultiHead: kv_heads must divide the {heads} heads, but is {kv_heads}")
         self.width, self.heads, self.dropout = width, heads, dropout
-        self.kv_width = width // heads * self.kv_heads
+        self.each = head_width or width // heads
+        self.scale = None if scaled else 1.0
+        self.inner, self.kv_width = self.each * heads, self.each * self.kv_heads
         self.inward = nn.Linear(
-            width, width + 2 * self.kv_width, bias
+            width, self.inner + 2 * self.kv_width, bias
         )  # W^Q, W^K, W^V of all heads, in this order
-        self.outward = nn.Linear(width, width, outward_bias)  # W^O
+        self.outward = nn.Linear(self.inner, width, outward_bias)  # W^O
         self.positions = positions
         self.window = window
         self.reset_parameters()
@@ -131,7 +137,7 @@ class MultiHead(nn.Module):
             raise ValueError(
                 "MultiHead with positions or a window attends to its own sequence only: give it no keys"
             )
-        w = self.width
+        w = self.inner
         if values is None:
             k, v = self._part(keys, slice(w, None)).chunk(2, -1)
             return KeyValues(self._split(k), self._split(v))
@@ -140,8 +146,8 @@ class MultiHead(nn.Module):
         return KeyValues(self._split(k), self._split(v))
 
     def project_query(self, query: Tensor) -> Tensor:
-        """``(batch, queries, width)`` -> ``(batch, heads, queries, width/heads)``."""
-        return self._split(self._part(query, slice(self.width)))
+        """``(batch, queries, width)`` -> ``(batch, heads, queries, d)``."""
+        return self._split(self._part(query, slice(self.inner)))
 
     def _part(self, x: Tensor, rows: slice) -> Tensor:
         """Some rows of W^Q, W^K, W^V: ``(batch, time, width)`` -> ``(batch, time, rows)``."""
@@ -153,8 +159,7 @@ class MultiHead(nn.Module):
         """Without head ``head`` (from 0) inside the ``with`` block: what it says does not reach W^O."""
         if not 0 <= head < self.heads:
             raise ValueError(f"MultiHead has heads 0 to {self.heads - 1}, not {head}")
-        each = self.width // self.heads
-        columns = self.outward.weight.detach()[:, head * each : (head + 1) * each]
+        columns = self.outward.weight.detach()[:, head * self.each : (head + 1) * self.each]
         kept = columns.clone()
         columns.zero_()
         try:
@@ -174,7 +179,7 @@ class MultiHead(nn.Module):
         """The attention itself, from projected queries to projected keys and values."""
         bias = None
         kv = self._for_every_head(kv)
-        if isinstance(self.positions, Alibi):
+        if isinstance(self.positions, Alibi | Distances | SharedDistances):
             bias = self.positions.bias(q.shape[2], kv.keys.shape[2], like=q)
         context, alpha = scaled_dot(
             q,
@@ -185,6 +190,7 @@ class MultiHead(nn.Module):
             causal=causal,
             dropout=self._rate(),
             weights=weights or inside.recording(),
+            scale=self.scale,
         )
         if alpha is not None:
             inside.note(self, "weights", alpha)
@@ -198,7 +204,8 @@ class MultiHead(nn.Module):
             weights
             or inside.recording()
             or scanning()
-            or isinstance(self.positions, Alibi)
+            or isinstance(self.positions, Alibi | Distances | SharedDistances)
+            or self.scale is not None
             or (mask is not None and mask.dim() == 3)
         ):
             near = masks.window(q.shape[2], window, 0 if causal else window, device=q.device)
@@ -211,12 +218,12 @@ class MultiHead(nn.Module):
         return self.dropout if self.training else 0.0
 
     def _join(self, context: Tensor) -> Tensor:
-        """``(batch, heads, time, width/heads)`` -> ``(batch, time, width)``, through W^O."""
+        """``(batch, heads, time, d)`` -> ``(batch, time, width)``, through W^O."""
         out: Tensor = self.outward(context.transpose(1, 2).flatten(2))
         return out
 
     def _project_self(self, x: Tensor, offset: int) -> tuple[Tensor, KeyValues]:
-        q, k, v = map(self._split, self.inward(x).split((self.width, self.kv_width, self.kv_width), -1))
+        q, k, v = map(self._split, self.inward(x).split((self.inner, self.kv_width, self.kv_width), -1))
         if isinstance(self.positions, Rotary):
             q, k = self.positions(q, offset), self.positions(k, offset)
         return q, KeyValues(k, v)
@@ -229,6 +236,5 @@ class MultiHead(nn.Module):
         return KeyValues(kv.keys.repeat_interleave(group, 1), kv.values.repeat_interleave(group, 1))
 
     def _split(self, x: Tensor) -> Tensor:
-        """``(batch, time, width)`` -> ``(batch, heads, time, width/heads)``; of keys and values so many heads as they have."""
-        each = self.width // self.heads
-        return x.view(*x.shape[:-1], x.shape[-1] // each, each).transpose(1, 2)
+        """``(batch, time, heads · d)`` -> ``(batch, heads, time, d)``; of keys and values so many heads as they have."""
+        return x.view(*x.shape[:-1], x.shape[-1] // self.each, self.each).transpose(1, 2)

@@ -21,8 +21,9 @@ def scaled_dot(
     causal: bool = False,
     dropout: float = 0.0,
     weights: bool = False,
+    scale: float | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q Kᵀ / √d_k + bias) V over the last two dimensions.
+    """softmax(Q Kᵀ / √d_k + bias) V over the last two dimensions; with ``scale`` that times Q Kᵀ instead of 1/√d_k.
 
     query ``(…, Q, d)``, keys ``(…, K, d)``, values ``(…, K, Dv)``; mask (True = may be seen) and bias
     broadcast to ``(…, Q, K)``; ``causal`` also hides keys after the query's own place (Q = K).
@@ -30,8 +31,9 @@ def scaled_dot(
     product is written out, otherwise PyTorch's fused kernel computes the same.
     """
     if not weights:
-        return _fused(query, keys, values, mask, bias, causal, dropout), None
-    scores = torch.matmul(query, keys.transpose(-2, -1)) / math.sqrt(query.shape[-1])
+        return _fused(query, keys, values, mask, bias, causal, dropout, scale), None
+    scores = torch.matmul(query, keys.transpose(-2, -1))
+    scores = scores / math.sqrt(query.shape[-1]) if scale is None else scores * scale
     if bias is not None:
         scores = scores + bias
     if causal:
@@ -48,6 +50,7 @@ def _fused(
     bias: Tensor | None,
     causal: bool,
     dropout: float,
+    scale: float | None,
 ) -> Tensor:
     if causal and (mask is not None or bias is not None):  # the kernel takes either the flag or a mask
         seen = torch.ones(query.shape[-2], keys.shape[-2], dtype=torch.bool, device=query.device).tril()
@@ -62,7 +65,7 @@ def _fused(
     if bias is not None:
         added = bias.to(query.dtype) if mask is None else bias.to(query.dtype).masked_fill(~mask, -math.inf)
     context = F.scaled_dot_product_attention(
-        query, keys, values, attn_mask=added, dropout_p=dropout, is_causal=causal
+        query, keys, values, attn_mask=added, dropout_p=dropout, is_causal=causal, scale=scale
     )
     return context if empty is None else context.masked_fill(empty, 0.0)
 

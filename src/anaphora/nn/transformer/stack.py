@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import TypeVar
 
 from torch import nn
+
+from anaphora.nn.distances import Distances, SharedDistances
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -17,7 +20,17 @@ def fresh_copies(layer: Layer, count: int) -> list[Layer]:
     copies = [copy.deepcopy(layer) for _ in range(count - 1)]
     for one in copies:
         redraw(one)
+    share_distances([layer, *copies])
     return [layer, *copies]
+
+
+def share_distances(layers: Sequence[nn.Module]) -> None:
+    """Let all layers add the numbers of the first one's `Distances`, where it has any, to the scores of self-attention."""
+    attentions = [getattr(layer, "attention", None) for layer in layers]
+    owner = getattr(attentions[0], "positions", None)
+    if isinstance(owner, Distances):
+        for attention in attentions[1:]:
+            attention.positions = SharedDistances(owner)  # type: ignore[union-attr]
 
 
 def redraw(module: nn.Module) -> None:

@@ -26,6 +26,7 @@ from anaphora.foreign.folding import Form, folded
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.sizes import sizes_of
 from anaphora.foreign.tokens import tokenizer_json
+from anaphora.tasks.exporting import hf_translate
 from anaphora.tasks.parts import ENDS
 from anaphora.training.weights import snapshot
 
@@ -49,12 +50,19 @@ def write(m: Any, place: Path) -> None:
         )
     architecture, head, form = _chosen(m, _form(m))
     tokenizer = _tokenizer(m)
-    words = numbering_of(tokenizer)
-    if m.command == "translate":
-        words = Numbering.ours(len(form.tensors["decoder.output.bias"]))
+    words = target = numbering_of(tokenizer)
+    sides = hf_translate.borrowed(m) if m.command == "translate" else None
+    if sides is not None:
+        words, target = sides
+    elif m.command == "translate":
+        words = target = Numbering.ours(len(form.tensors["decoder.output.bias"]))
     rules = architecture.rules(head, form.settings, body=form.body)
-    tensors = outward(rules, form.tensors, sizes_of(form.settings, words))
-    config = architecture.config(form.settings | {"symbols": words.size}, head) | _more(m, words)
+    tensors = outward(rules, form.tensors, sizes_of(form.settings, words, target))
+    symbols = {"symbols": words.size, "target_symbols": target.size}
+    config = architecture.config(form.settings | symbols, head) | _more(m, words)
+    if sides is not None:
+        config |= hf_translate.config_of(m, target)
+        tensors = hf_translate.stored(m, architecture.model_type, tensors)
     with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as folder:
         save_file(
             {name: one.clone() for name, one in tensors.items()},
@@ -62,6 +70,10 @@ def write(m: Any, place: Path) -> None:
             metadata={"format": "pt"},
         )
         write_json(folder / "config.json", config)
+        if sides is not None:
+            hf_translate.write_tokenizers(folder, m, architecture.model_type, form.places)
+            write_json(folder / "generation_config.json", hf_translate.generation_of(m, target))
+            return
         _tokens(folder, m, tokenizer, form)
         if m.command == "translate":
             write_json(folder / "generation_config.json", _translating())
@@ -71,8 +83,9 @@ def write(m: Any, place: Path) -> None:
 
 def numbering_of(tokenizer: Tokenizer) -> Numbering:
     """How the symbols are numbered in the folder: as they came, or as here."""
-    if isinstance(tokenizer, EngineTokenizer) and any(i is not None for i in tokenizer.numbering.special):
-        return tokenizer.numbering
+    found = getattr(tokenizer, "numbering", None)
+    if isinstance(found, Numbering) and any(i is not None for i in found.special):
+        return found
     return Numbering.ours(tokenizer.size)
 
 
@@ -87,8 +100,10 @@ def _form(m: Any) -> Form:
         if s["tie"]:
             tensors.pop("output.weight", None)
     elif m.command == "translate":
-        places, s["shares"] = s["max_tokens"] + ENDS, s["tie"] and s["joint"]
-        if s["positions"] == "sinusoidal":  # targets may be longer than any that were trained on
+        places, s["shares"] = s["max_tokens"] + ENDS, s["joint"] and (s["tie"] or s["shared_vectors"])
+        if (
+            s["positions"] == "sinusoidal" and not s["max_positions"]
+        ):  # targets may be longer than any that were trained on
             places = max(places, _MOST_PLACES)
     else:
         places, s["tie"], s["shares"] = s["max_tokens"] + ENDS, True, False

@@ -88,7 +88,9 @@ def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int
         positions=make_positions(s, most),
         dropout=s.dropout,
         norm=make_norm(s)(s.hidden) if s.embedding_norm else None,
+        shrunk=s.shrunk_output,
     )
+    decoder.places = decoder.places or s.max_positions or None
     return Seq2Seq(encoder, decoder)
 
 
@@ -97,7 +99,7 @@ def _embeddings(
 ) -> tuple[Embedding, Embedding]:
     scaled = s.model != "transformer" or s.embedding_scale
     source = Embedding(source_symbols, width, scaled=scaled)
-    if s.tie and s.joint:
+    if s.joint and (s.tie or s.shared_vectors):
         return source, source
     return source, Embedding(target_symbols, width, scaled=scaled)
 

@@ -79,8 +79,8 @@ class Translator(Writer):
 
     def _symbols(self, data: Source) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
-        sources = self.tokenizer_.source.encode_batch([source for source, _ in rows])
-        targets = self.tokenizer_.target.encode_batch([target for _, target in rows])
+        sources = self.tokenizer_.sources([source for source, _ in rows])
+        targets = self.tokenizer_.targets([target for _, target in rows])
         longer = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
         return sum(longer) / len(longer) * len(data)
 
@@ -130,7 +130,10 @@ class Translator(Writer):
         settings = search_settings(self.settings_, options, self.tokenizer_.target)
         check_n_best(n_best)
         found = named_when_not_finite(
-            lambda some: search_outputs(self.model_, some, n_best=n_best, **settings), sources
+            lambda some: search_outputs(
+                self.model_, some, n_best=n_best, around=self.tokenizer_.around, **settings
+            ),
+            sources,
         )
         return outputs_of(found, self.tokenizer_.target.decode)
 

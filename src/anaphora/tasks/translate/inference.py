@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from anaphora.data.around import Around
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
@@ -28,7 +29,7 @@ DRAWN = 2048  # samples drawn together for minimum Bayes risk
 
 def encode_sources(tokenizer: PairTokenizer, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
     """Symbols of each text, cut at ``max_tokens`` with a warning that counts."""
-    encoded = tokenizer.source.encode_batch(list(texts))
+    encoded = tokenizer.sources(list(texts))
     long = sum(len(ids) > max_tokens for ids in encoded)
     if long:
         warnings.warn(
@@ -45,44 +46,55 @@ def search_outputs(
     *,
     n_best: int = 1,
     keep_tree: bool = False,
+    around: Around | None = None,
     **settings: Any,
 ) -> list[NBest]:
-    """The best hypotheses for every source (symbols without EOS), in order; ``settings`` are `SearchSettings`."""
+    """The best hypotheses for every source (symbols without EOS), in order; ``settings`` are `SearchSettings`, ``around``
+    says how outputs begin and what they may not have."""
     asked = complete_search(model, settings, presets="lstm-attention, gru-attention or transformer")
     answers: list[NBest | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
     together = ROWS if asked.decode != "mbr" else max(1, min(ROWS, DRAWN // asked.samples))
     for begin in range(0, len(order), together):
         rows = order[begin : begin + together]
-        found = _search(model, [sources[i] for i in rows], asked, n_best, keep_tree)
+        found = _search(model, [sources[i] for i in rows], asked, n_best, keep_tree, around or Around())
         for i, nbest in zip(rows, found, strict=True):
             answers[i] = nbest
     return [answer for answer in answers if answer is not None]
 
 
 def _search(
-    model: Seq2Seq, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, keep_tree: bool
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    s: CompleteSearch,
+    n_best: int,
+    keep_tree: bool,
+    around: Around,
 ) -> list[NBest]:
     """One search for all of these sources, in the quickest way that gives what is asked for."""
     device = next(model.parameters()).device
     source, lengths = _padded(sources, device)
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
+    if model.decoder.places is not None:
+        limits = [min(limit, model.decoder.places) for limit in limits]
     wide = beam_width(s, n_best)
     # Looking inside needs what the quicker searches never compute.
     watched = inside.recording()
     own = s.search != "auto" or s.lm
     plain = s.decode == "beam" and not (
-        watched or own or keep_tree or s.no_repeat or s.coverage or s.groups > 1
+        watched or own or keep_tree or s.no_repeat or s.coverage or s.groups > 1 or s.refill or around.rules
     )
     if plain and has_room(
         StaticTransformer, model, device, items=len(sources), width=wide, longest=max(limits)
     ):
         plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
-        return device_beam(StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device))
+        return device_beam(
+            StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device, around)
+        )
     engine = model if watched else packed(model, int8=s.int8)
     seeds = [symbols_seed(s.seed, ids) for ids in sources]
     memory = _encoded_alone(engine, source, lengths) if s.int8 else engine.encode(source, lengths)
-    return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree)
+    return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree, around=around)
 
 
 def _encoded_alone(model: Seq2Seq, source: torch.Tensor, lengths: torch.Tensor) -> Memory:

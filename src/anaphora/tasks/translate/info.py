@@ -23,6 +23,7 @@ from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.network import in_blocks
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
+from anaphora.settings.seq2seq_variants import PairVariantSettings
 from anaphora.settings.text import InputColumn, SidesSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
@@ -136,7 +137,7 @@ _PRESETS = (
             "ema": 0.998,
             "joint": True,
         },
-        (*_ALWAYS, TransformerSettings, VariantSettings, "coverage"),
+        (*_ALWAYS, TransformerSettings, VariantSettings, PairVariantSettings, "coverage"),
     ),
 )
 

@@ -71,7 +71,12 @@ class TranslationObjective:
         sources = encode_sources(self.tokenizer, [s for s, _ in self._dev], self.settings.max_tokens)
         references = [self.tokenizer.target.normalized(t) for _, t in self._dev]
         nbest = search_outputs(
-            model, sources, beam=1, length_penalty=0.0, max_length=self.settings.max_length
+            model,
+            sources,
+            beam=1,
+            length_penalty=0.0,
+            max_length=self.settings.max_length,
+            around=self.tokenizer.around,
         )
         self._outputs = [self.tokenizer.target.decode(best[0].tokens) for best in nbest]
         scores = translation_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
@@ -84,12 +89,13 @@ class TranslationObjective:
         }
 
     def _dev_loss(self, model: Seq2Seq, sources: list[list[int]], references: list[str]) -> float:
-        targets = [t[: self.settings.max_tokens] for t in self.tokenizer.target.encode_batch(references)]
+        targets = [t[: self.settings.max_tokens] for t in self.tokenizer.targets(references)]
         total, count = 0.0, 0
         order = sorted(range(len(sources)), key=lambda i: (len(targets[i]), len(sources[i]), i))
         for begin in range(0, len(order), 64):
             rows = order[begin : begin + 64]
-            part = self.loss(model, PairBatch([sources[i] for i in rows], [targets[i] for i in rows], rows))
+            some = [sources[i] for i in rows], [targets[i] for i in rows]
+            part = self.loss(model, PairBatch(*some, rows, self.tokenizer.around.start))
             total, count = total + float(part.total), count + int(part.count)
         return total / max(count, 1)
 

@@ -27,10 +27,12 @@ def probe_translator(
     """What happens while the symbols ``source`` of ``text`` become the best output of a beam, or the ``target`` given."""
     nbest = None
     if target is None:
-        (nbest,) = search_outputs(m.model_, [source], keep_tree=True, **beam_settings(m.settings_, beam))
+        around = m.tokenizer_.around
+        settings = beam_settings(m.settings_, beam)
+        (nbest,) = search_outputs(m.model_, [source], keep_tree=True, around=around, **settings)
         symbols = nbest[0].tokens
     else:
-        symbols = m.tokenizer_.target.encode(target)
+        (symbols,) = m.tokenizer_.targets([target])
     spell = m.tokenizer_.target.pieces
     return probe_seq2seq(
         m.model_,
@@ -42,4 +44,5 @@ def probe_translator(
         pieces=spell,
         facts=facts_of(m, text) | {"output_text": m.tokenizer_.target.decode(symbols)},
         what=what,
+        start=m.tokenizer_.around.start,
     )

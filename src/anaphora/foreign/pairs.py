@@ -1,0 +1,173 @@
+"""The tokenizers of an encoder-decoder of others: ``tokenizer.json``, or models of sentencepiece with their vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anaphora.data.around import Around
+from anaphora.data.numbering import Numbering
+from anaphora.data.sentencepiece import SentencePieces
+from anaphora.data.symbols import BOS, EOS
+from anaphora.data.tokenizers import PairTokenizer, Tokenizer
+from anaphora.data.tokenizers_own import EngineTokenizer
+from anaphora.data.tokenizers_pieces import PieceTokenizer
+from anaphora.errors import DataError, RunError
+from anaphora.files import read_bytes
+from anaphora.foreign.generation import Writing
+from anaphora.foreign.reading import read_json
+from anaphora.foreign.words import read_engine, spelling_of
+
+_LARGEST = 1 << 28
+_MODELS = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
+_EXTRA = 100
+"""Sentinels ``<extra_id_0>`` … of T5."""
+_PEGASUS = 103
+"""Symbols of Pegasus before those of its model."""
+
+
+def read_pair(
+    folder: Path, kind: str, sizes: tuple[int, int], writing: Writing, *, shares: bool, trust: bool
+) -> PairTokenizer:
+    """Both tokenizers, with the ids they have there and their special symbols in our places.
+
+    ``kind``: the model_type; ``sizes``: how many symbols the tables of source and target have; ``shares``: whether these are
+    one table. A `RunError` where there is no tokenizer, or where a text is framed as none is here.
+    """
+    try:
+        if (folder / "source.spm").is_file():
+            return _marian(folder, sizes, writing, shares)
+        if (folder / "tokenizer.json").is_file():
+            return _engines(folder, sizes, writing, shares, trust)
+        found = next((folder / name for name in _MODELS if (folder / name).is_file()), None)
+        if found is not None:
+            return _sentencepiece(folder, found, kind, sizes, writing, shares)
+        return _engines(
+            folder, sizes, writing, shares, trust
+        )  # vocab.json and merges.txt, or the sentence about none
+    except (DataError, ValueError) as error:
+        if isinstance(error, RunError):
+            raise
+        said = str(error).rstrip(".")
+        raise RunError(f"{folder}: its tokenizer does not fit its model ({said}).") from None
+
+
+def _numbering(size: int, writing: Writing, unknown: int | None) -> Numbering:
+    """Where our special symbols are: what is given first is our <s>, unless that is the end; each is one symbol only."""
+    found: list[int | None] = [writing.pad, unknown, writing.start, writing.end]
+    if writing.start == writing.end:
+        found[BOS] = None
+    for place in (0, 1):
+        if found[place] in (found[BOS], found[EOS]) or (place and found[1] == found[0]):
+            found[place] = None
+    for name, i in (("decoder_start_token_id", writing.start), ("eos_token_id", writing.end)):
+        if not 0 <= i < size:
+            raise ValueError(f"{name} = {i}, but there are {size} symbols")
+    return Numbering(size, tuple(i if i is not None and 0 <= i < size else None for i in found))  # type: ignore[arg-type]
+
+
+def _around(writing: Writing, numbering: Numbering, before: Sequence[int]) -> Around:
+    ours = numbering.numbers
+    for i in (*before, *writing.first, *writing.never):
+        if not 0 <= i < numbering.size:
+            raise ValueError(f"a rule of its generation names the symbol {i} of {numbering.size}")
+    return Around(
+        before=tuple(ours[i] for i in before),
+        start=EOS if writing.start == writing.end else BOS,
+        first=tuple(ours[i] for i in writing.first),
+        never=tuple(ours[i] for i in writing.never),
+        ends=writing.ends,
+    )
+
+
+def _paired(source: Tokenizer, target: Tokenizer | None, around: Around) -> PairTokenizer:
+    return PairTokenizer(source, target or source, target is None, around)
+
+
+def _engines(
+    folder: Path, sizes: tuple[int, int], writing: Writing, shares: bool, trust: bool
+) -> PairTokenizer:
+    """One ``tokenizer.json``, or another of the target in the folder ``target``, as our exports have it."""
+    made: list[EngineTokenizer] = []
+    frames: list[list[int]] = []
+    places = [folder, *([folder / "target"] if (folder / "target").is_dir() else [])]
+    for place, size in zip(places, sizes, strict=False):
+        engine = read_engine(place, trust)
+        known = engine.get_vocab(with_added_tokens=True)
+        said = {**read_json(place / "special_tokens_map.json"), **read_json(place / "tokenizer_config.json")}
+        unknown = known.get(spelling_of(said.get("unk_token")) or "<unk>", writing.unknown)
+        frames.append(engine.encode("", add_special_tokens=True).ids)
+        numbering = _numbering(size, writing, unknown)
+        made.append(EngineTokenizer(engine, lowercase=False, raw=False, numbering=numbering, quiet=True))
+    if not frames[0] or frames[0][-1] != writing.end:
+        after = ", ".join(made[0].engine.id_to_token(i) or str(i) for i in frames[0][-2:]) or "nothing"
+        raise ValueError(f"it puts {after} around a text, where eos_token_id = {writing.end} must come last")
+    around = _around(writing, made[0].numbering, frames[0][:-1])
+    if len(made) == 1 and not shares:
+        raise ValueError("source and target have symbols of their own, but there is one tokenizer")
+    return _paired(made[0], made[1] if len(made) > 1 else None, around)
+
+
+def _marian(folder: Path, sizes: tuple[int, int], writing: Writing, shares: bool) -> PairTokenizer:
+    """Two models that cut, and a vocabulary that numbers the pieces of both, or one for each."""
+    said = read_json(folder / "tokenizer_config.json")
+    apart = said.get("separate_vocabs") is True and (folder / "target_vocab.json").is_file()
+    if apart == shares:
+        raise ValueError("share_encoder_decoder_embeddings and separate_vocabs contradict each other")
+    files = ("vocab.json", "target_vocab.json" if apart else "vocab.json")
+    made = []
+    for spm, file, size in zip(("source.spm", "target.spm"), files, sizes, strict=True):
+        vocabulary = _listed(read_json(folder / file), size)
+        unknown = vocabulary.index("<unk>") if "<unk>" in vocabulary else None
+        numbering = _numbering(size, writing, unknown)
+        made.append(PieceTokenizer(_data(folder / spm), vocabulary, numbering, codes=True))
+    return _paired(made[0], made[1], _around(writing, made[1].numbering, ()))
+
+
+def _listed(vocabulary: Mapping[str, Any], size: int) -> list[str]:
+    numbers = [i for i in vocabulary.values() if isinstance(i, int) and 0 <= i < size]
+    if len(set(numbers)) != len(vocabulary) or not numbers:
+        raise ValueError(f"vocab.json does not number its {len(vocabulary)} pieces below {size}")
+    found = [""] * (max(numbers) + 1)
+    for piece, i in vocabulary.items():
+        found[i] = piece
+    return found
+
+
+def _sentencepiece(
+    folder: Path, path: Path, kind: str, sizes: tuple[int, int], writing: Writing, shares: bool
+) -> PairTokenizer:
+    if not shares:
+        raise ValueError("source and target have symbols of their own, but there is one tokenizer")
+    data = _data(path)
+    try:
+        pieces = [piece.text for piece in SentencePieces.parse(data).pieces]
+    except (ValueError, LookupError, TypeError) as error:
+        raise RunError(f"{path} cannot be read ({error}); download it again.") from None
+    said = read_json(folder / "tokenizer_config.json")
+    whole: list[str] = []
+    if kind in ("t5", "mt5"):
+        extra = said.get("extra_ids", _EXTRA if kind == "t5" else 0)
+        whole = [f"<extra_id_{i}>" for i in range(int(extra) - 1, -1, -1)]
+        vocabulary = [*pieces, *whole]
+    elif kind == "pegasus":
+        offset = int(said.get("offset", _PEGASUS))
+        marks = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{i}>" for i in range(2, offset)))
+        vocabulary = [*marks, *pieces[2:]]
+    else:
+        raise RunError(
+            f"{folder} numbers the pieces of {path.name} in a way that is not read; save it with a tokenizer.json of `transformers`."
+        )
+    unknown = vocabulary.index("<unk>") if "<unk>" in vocabulary else None
+    numbering = _numbering(sizes[0], writing, unknown)
+    return _paired(
+        PieceTokenizer(data, vocabulary, numbering, whole=whole), None, _around(writing, numbering, ())
+    )
+
+
+def _data(path: Path) -> bytes:
+    try:
+        return read_bytes(path, most=_LARGEST)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}); download it again.") from None
