@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
+
+import torch
+
+import anaphora as an
 
 SOLUTIONS: dict[str, Any] = {}
 WRONG: dict[str, tuple[Any, ...]] = {}
@@ -45,4 +50,121 @@ WRONG["13.3"] = (
     lambda words, share, seed: list(range(30)),
     lambda words, share, seed: hidden(words, share, 0) if len(words) > 100 else [],
     lambda words, share, seed: [p for p in hidden(words, share, seed) if len(words) > 100],
+)
+
+# ---------------------------------------------------------------- 2: counting
+SOLUTIONS["2.1"] = 20
+WRONG["2.1"] = (5, 0.05, 100)
+SOLUTIONS["2.2"] = lambda p, T: [x ** (1 / T) / sum(y ** (1 / T) for y in p) for x in p]
+WRONG["2.2"] = (
+    lambda p, T: [x**T / sum(y**T for y in p) for x in p],
+    lambda p, T: [x ** (1 / T) for x in p],
+    lambda p, T: p[:1],
+)
+SOLUTIONS["2.3"] = "hug"  # after ug (20 times) and un (16), hug is there 15 times
+WRONG["2.3"] = ("ug", "un", "hugs", 3)
+
+# ---------------------------------------------------------------- 3: hidden states
+SOLUTIONS["3.1"] = math.log2(1000)
+WRONG["3.1"] = (1000, 31.6, 9)
+
+
+def forward(start: Any, transitions: Any, emissions: Any, symbols: Any) -> float:
+    alpha = [p * e[symbols[0]] for p, e in zip(start, emissions, strict=True)]
+    for symbol in symbols[1:]:
+        moved = [sum(a * t[j] for a, t in zip(alpha, transitions, strict=True)) for j in range(len(alpha))]
+        alpha = [m * e[symbol] for m, e in zip(moved, emissions, strict=True)]
+    return sum(alpha)
+
+
+SOLUTIONS["3.2"] = forward
+WRONG["3.2"] = (
+    lambda s, t, e, x: math.log(forward(s, t, e, x)),
+    lambda s, t, e, x: sum(p * row[x[0]] for p, row in zip(s, e, strict=True)),
+    lambda s, t, e, x: forward(s, [list(column) for column in zip(*t, strict=True)], e, x),
+)
+SOLUTIONS["3.3"] = 3  # the gain is 3/4
+WRONG["3.3"] = (2, 4, 1)
+
+# ---------------------------------------------------------------- 4: a recurrent network, unrolled
+SOLUTIONS["4.1"] = 40  # 12 + 9 + 3 + 12 + 4
+WRONG["4.1"] = (33, 28, 43)
+SOLUTIONS["4.2"] = lambda W_hh, W_xh, b, h, x: torch.tanh(W_hh @ h + W_xh @ x + b)
+WRONG["4.2"] = (
+    lambda W_hh, W_xh, b, h, x: W_hh @ h + W_xh @ x + b,
+    lambda W_hh, W_xh, b, h, x: torch.tanh(W_hh @ h + W_xh @ x),
+    lambda W_hh, W_xh, b, h, x: x,
+)
+SOLUTIONS["4.3"] = 0.75  # h_4 = w³
+WRONG["4.3"] = (0.125, 3, 0.25)
+
+# ---------------------------------------------------------------- 5: vanishing gradients
+SOLUTIONS["5.1"] = 0.9**100
+WRONG["5.1"] = (0.9, 90, 1e-10)
+
+
+def clip(gradients: list[torch.Tensor], limit: float) -> list[torch.Tensor]:
+    norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
+    return [g * min(1.0, limit / norm) for g in gradients]
+
+
+SOLUTIONS["5.2"] = clip
+WRONG["5.2"] = (
+    lambda g, limit: [one * min(1.0, limit / float(one.norm())) for one in g],
+    lambda g, limit: [one * limit / float(torch.cat([o.flatten() for o in g]).norm()) for one in g],
+    lambda g, limit: g,
+    lambda g, limit: [one.clamp(-limit, limit) for one in g],
+)
+SOLUTIONS["5.3"] = 0.5**0.01
+WRONG["5.3"] = (0.5, 0.99, 0.995)
+
+# ---------------------------------------------------------------- 6: gates
+SOLUTIONS["6.1"] = 4 * (100 * 200 + 200 * 200 + 200)
+WRONG["6.1"] = (60_200, 240_000, 241_600)
+SOLUTIONS["6.2"] = lambda bit: (bit, 1)
+WRONG["6.2"] = (lambda bit: (bit, 1 - bit), lambda bit: (1, 1), lambda bit: (2, 1))
+
+
+class SimpleGRU(an.nn.Cell):
+    state = ("h",)
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.update = an.nn.Affine(inputs, hidden, hidden)
+        self.new = an.nn.Affine(inputs, hidden, hidden)
+
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        u = torch.sigmoid(self.update(x, h))
+        return (1 - u) * h + u * torch.tanh(self.new(x, h))
+
+
+class Swapped(SimpleGRU):
+    def step(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        u = torch.sigmoid(self.update(x, h))
+        return u * h + (1 - u) * torch.tanh(self.new(x, h))
+
+
+SOLUTIONS["6.3"] = SimpleGRU
+WRONG["6.3"] = (Swapped, an.nn.GRU, an.nn.Elman)
+
+# ---------------------------------------------------------------- 1: order
+SOLUTIONS["1.1"] = 720
+WRONG["1.1"] = (36, 6, 719)
+SOLUTIONS["1.2"] = lambda word, words: [int(word == one) for one in words]
+WRONG["1.2"] = (
+    lambda word, words: [0] * len(words),
+    lambda word, words: [1],
+    lambda word, words: words.index(word),
+)
+
+
+def mean(rows: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    real = (torch.arange(rows.shape[1]) < lengths[:, None])[..., None]  # (batch, time, 1)
+    return (rows * real).sum(1) / lengths[:, None]
+
+
+SOLUTIONS["1.3"] = mean
+WRONG["1.3"] = (
+    lambda rows, lengths: rows.mean(1),
+    lambda rows, lengths: mean(rows, lengths).sum(),
+    lambda rows, lengths: rows[:, 0],
 )
