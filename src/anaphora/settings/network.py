@@ -81,6 +81,12 @@ class BlockSettings(Settings):
         description="In cell = griffin every so many blocks is one of local attention (0 = 3, as published), in cell = xlstm "
         "one of sLSTM (0 = 8, as published; 1 = all).",
     )
+    state_size: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Numbers that each channel of mamba keeps (0 = 16, as published), or rows of each matrix of mamba2 (0 = 64).",
+    )
     local_window: int = Field(
         128, ge=1, description="Steps back that the blocks of local attention in cell = griffin see."
     )
@@ -95,7 +101,12 @@ class BlockSettings(Settings):
     def problem(cls, s: Any) -> str | None:
         if s.signed and s.cell not in ("deltanet", "gated-deltanet"):
             return f"signed = true belongs to cell = 'deltanet' or 'gated-deltanet', but cell = '{s.cell}'"
-        for key, cells in (("mixed_every", ("griffin", "xlstm")), ("local_window", ("griffin",))):
+        owners = {
+            "mixed_every": ("griffin", "xlstm"),
+            "local_window": ("griffin",),
+            "state_size": ("mamba", "mamba2"),
+        }
+        for key, cells in owners.items():
             if getattr(s, key) != cls.model_fields[key].default and s.cell not in cells:
                 return f"{key} = {getattr(s, key)} belongs to cell = '{cells[0]}', but cell = '{s.cell}'"
         headed = s.cell in BLOCKS or s.cell == "slstm"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.nn import functional as F
 
 from anaphora.nn import Cell, linear
@@ -51,7 +53,9 @@ def _pattern(s: RecurrentStack, cell: Cell | None) -> list[linear.LinearBlock]:
         )
         matrix = [linear.LinearBlock(linear.MLSTM(s.hidden, heads), dropout=noise) for _ in range(every - 1)]
         return [*matrix[:1], scalar, *matrix[1:]]  # the second of each group, so that small models have one
-    more = {"signed": True} if s.signed else {}
+    more: dict[str, Any] = {"signed": True} if s.signed else {}
+    if s.state_size:
+        more["state"] = s.state_size
     return [linear.LinearBlock(_MIXERS[s.cell](s.hidden, heads, **more), feedforward=usual, dropout=noise)]
 
 

@@ -46,7 +46,7 @@ def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> 
 
 
 def _writes(head: Head) -> bool:
-    return head.settings.get("model") == "transformer" and head.task == "language"
+    return head.settings.get("model") != "masked" and head.task == "language"
 
 
 def _architecture(folder: Path, config: dict[str, Any]) -> tuple[Architecture, str]:

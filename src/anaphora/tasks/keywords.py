@@ -152,6 +152,8 @@ class BlockKeywords(TypedDict, total=False):
     """Matrices that the state of gla, retnet, mamba2, mlstm, deltanet or rwkv7 consists of, parts of slstm whose units mix, heads of attention in griffin; must divide `hidden`; 0 = one for every 32 units. Default: 0."""
     mixed_every: int
     """In cell = griffin every so many blocks is one of local attention (0 = 3, as published), in cell = xlstm one of sLSTM (0 = 8, as published; 1 = all). Default: 0."""
+    state_size: int
+    """Numbers that each channel of mamba keeps (0 = 16, as published), or rows of each matrix of mamba2 (0 = 64). Default: 0."""
     local_window: int
     """Steps back that the blocks of local attention in cell = griffin see. Default: 128."""
     signed: bool

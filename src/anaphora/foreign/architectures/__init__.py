@@ -7,6 +7,7 @@ from anaphora.foreign.architectures.electra import ELECTRA
 from anaphora.foreign.architectures.gpt2 import GPT2
 from anaphora.foreign.architectures.gpt_neox import GPT_NEOX
 from anaphora.foreign.architectures.llama import LLAMA, MISTRAL, QWEN2
+from anaphora.foreign.architectures.mamba import MAMBA, MAMBA2
 from anaphora.foreign.architectures.marian import MARIAN
 from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
 from anaphora.foreign.architectures.opt import OPT
@@ -20,7 +21,7 @@ from anaphora.foreign.mapping import Architecture
 ARCHITECTURES: dict[str, Architecture] = {
     one.model_type: one
     for one in (
-        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL),
+        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL, MAMBA, MAMBA2),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
         *(MARIAN, PEGASUS, BART, MBART, T5, MT5),
         *(VIT, DEIT, WAV2VEC2, HUBERT),
