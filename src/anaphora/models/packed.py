@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +17,7 @@ from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.language import Language
+from anaphora.models.paged import paged_stack
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.lora import Adapter
@@ -64,7 +66,14 @@ def packed(model: Model, *, int8: bool = False) -> Model:
 
 
 def _pack_language(model: Language, int8: bool) -> Language:
-    return pack_linear(model, int8=int8).eval()
+    if int8 or paged_stack(model.body) is None:
+        return pack_linear(model, int8=int8).eval()
+    twin = copy.copy(model)  # the layers are packed as one, where they are stepped through (`PagedBody`)
+    twin._modules = {
+        name: part if part is None or part is model.body else pack_linear(part)
+        for name, part in model._modules.items()
+    }
+    return twin.eval()
 
 
 def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:

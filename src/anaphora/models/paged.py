@@ -8,14 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
+from anaphora.kernels.packed.stack import Stack
 from anaphora.kernels.paged import attend_pages
 from anaphora.models.language import TransformerBody
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
+from anaphora.nn.transformer.compiled import norm_kind, norm_of_module, packed_stack
 
 PAGE = 16
 """Places of a page."""
@@ -106,6 +108,15 @@ class _Places:
     table: Tensor
 
 
+def paged_stack(body: Any) -> Stack | None:
+    """All layers of a body as one call on a CPU; None where they have to be computed one by one."""
+    if not isinstance(body, TransformerBody) or body.project is not None or body.training:
+        return None
+    plain = body.norm is None or type(body.norm) is nn.LayerNorm
+    last = isinstance(body.stack.norm, nn.Identity) or norm_kind(body.stack.norm) is not None
+    return packed_stack(body.stack.layers, body.context) if plain and last else None
+
+
 class PagedBody:
     """Computes what the given body does step by step, each row with its own past, in pages.
 
@@ -118,6 +129,8 @@ class PagedBody:
         self.body, self.context, self.width = body, body.context, body.width
         self.layers = [cast(EncoderLayer, layer) for layer in body.stack.layers]
         self.like = next(body.parameters())
+        self.whole = paged_stack(body)
+        """All layers as one call, with the weights they have now; None where they are computed one by one."""
 
     def pool(self, most: int | None = None) -> Pool:
         """Room for the pasts of rows, for ``most`` places at most."""
@@ -208,6 +221,8 @@ class PagedBody:
 
     def _read(self, pool: Pool, at: _Places) -> Tensor:
         x = self.body.placed(self._positioned(self.body.vectors(at.symbols), at))
+        if self.whole is not None:
+            return self._read_whole(x.contiguous(), pool, at)
         for layer, kept in zip(self.layers, pool.kept, strict=True):
 
             def look_back(y: Tensor, own: MultiHead = layer.attention, kept: Tensor = kept) -> Tensor:
@@ -216,6 +231,12 @@ class PagedBody:
             x = layer.sublayers(x, look_back)
         found: Tensor = self.body.stack.norm(x)
         return found
+
+    def _read_whole(self, x: Tensor, pool: Pool, at: _Places) -> Tensor:
+        assert self.whole is not None
+        self.whole.paged(x, pool.kept, at.table, at.position.contiguous(), at.written.contiguous())
+        last = self.body.stack.norm
+        return x if isinstance(last, nn.Identity) else self.whole.normalised(x, norm_of_module(last))
 
     def _positioned(self, x: Tensor, at: _Places) -> Tensor:
         positions: Any = self.body.positions

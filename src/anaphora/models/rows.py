@@ -48,7 +48,9 @@ class LanguageRows:
             self.body: Any = PagedBody(body)
         else:
             self.body = body if isinstance(body, RecurrentBody | WindowBody) else _Apart(body)
-        self._mode = nullcontext if _by_row(self.model) else partial(rows_alone, self.device)
+        whole = isinstance(self.body, PagedBody) and self.body.whole is not None
+        rest = [part for part in self.model.children() if part is not body] if whole else [self.model]
+        self._mode = nullcontext if all(map(_by_row, rest)) else partial(rows_alone, self.device)
 
     @property
     def context(self) -> int | None:

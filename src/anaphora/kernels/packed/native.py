@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.kernels.packed.memory import large_pages
 from anaphora.kernels.recurrence.backends.c.source import PRELUDE
 from anaphora.kernels.snapshot import address_of
 from anaphora.kernels.toolchain import compiler
@@ -27,7 +28,7 @@ _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, and torch operations do the work."""
     here = resources.files(__package__)
-    parts = [here.joinpath(name).read_text(encoding="utf-8") for name in ("product.c", "step.c")]
+    parts = [here.joinpath(name).read_text(encoding="utf-8") for name in ("product.c", "step.c", "stack.c")]
     try:
         shared = compiler.LANES.read_text() + "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text()
         return compiler.load(shared + "".join(parts), "packed")
@@ -73,7 +74,7 @@ def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
     broad = -(-outputs // loaded.panel_width()) * loaded.panel_width()
     filled = F.pad(weight.new_zeros(outputs) if bias is None else bias.detach(), (0, broad - outputs))
     if not int8:
-        packed = weight.new_zeros(broad * inputs)
+        packed = large_pages(broad * inputs)
         sizes = (ctypes.c_longlong * 4)(outputs, inputs, inputs, 1)
         loaded.pack(sizes, (ctypes.c_void_p * 2)(address_of(weight), packed.data_ptr()))
         return Packed(outputs, inputs, packed, filled)

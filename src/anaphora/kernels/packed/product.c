@@ -58,7 +58,8 @@ FIXED void float_block(const L rows, L k, const float *x, const float *w, const 
   _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (V){0};
   for (L i = 0; i < k; i++, x += rows, w += WIDE, ahead += 16) {
     const V w0 = *(const V *)w, w1 = *(const V *)(w + VW);
-    __builtin_prefetch(ahead);
+    if (rows > 2) __builtin_prefetch(ahead);
+    else __builtin_prefetch(w + 512), __builtin_prefetch(w + 512 + VW); /* few rows only wait for their weights */
     _Pragma("GCC unroll 12") for (L r = 0; r < rows; r++) {
       const V a = x[r] - (V){0};
       sum[r][0] = FMA(a, w0, sum[r][0]);

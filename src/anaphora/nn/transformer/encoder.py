@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from anaphora.nn import inside
 from anaphora.nn.attention.multihead import KeyValues
+from anaphora.nn.transformer.compiled import whole_stack
 from anaphora.nn.transformer.layers import EncoderLayer
 from anaphora.nn.transformer.stack import fresh_copies
 
@@ -33,7 +34,8 @@ class Past:
 class TransformerEncoder(nn.Module):
     """``layers`` layers like the given one, with weights of their own.
 
-    With norm-first layers a last LayerNorm follows, since their sum is never normalised otherwise.
+    With norm-first layers a last LayerNorm follows, since their sum is never normalised otherwise. In evaluation mode without
+    gradient on a CPU the whole stack is one call, and padding is not computed (`whole_stack`).
     Notes ``states``, the output of each layer ``(batch, time, width)``, on that layer.
     """
 
@@ -48,6 +50,9 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """x ``(batch, time, width)``; mask ``(batch, time)`` or ``(batch, time, time)``, True = real."""
+        found = whole_stack(self.layers, x, mask, causal)
+        if found is not None:
+            return self.norm(found)  # type: ignore[no-any-return]
         for layer in self._layers():
             x = layer(x, mask, causal=causal)
             inside.note(layer, "states", x)
