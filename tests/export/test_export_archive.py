@@ -47,7 +47,11 @@ def test_an_archive_computes_what_the_model_does(task: str, model: str, tmp_path
     )
     given = (symbols, lengths) if model == "masked" else given
     with torch.no_grad():
-        torch.testing.assert_close(program(*given), m.model_.eval()(*given), rtol=1e-4, atol=1e-5)
+        found, expected = program(*given), m.model_.eval()(*given)
+    if model == "masked":  # what stands at padding means nothing
+        real = torch.arange(13) < lengths[:, None]
+        found, expected = found[real], expected[real]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_no_network_is_refused(tmp_path: Path) -> None:

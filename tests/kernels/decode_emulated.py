@@ -24,7 +24,8 @@ _CHANGED = REPLACED | {
     "IN uint4 load_past(": "IN uint4 load_past(const void*p){uint4 v;memcpy(&v,p,16);return v;}",
     "IN void publish(": "IN void publish(u64*p,float v,u32 epoch){*p=(u64)epoch<<32|__float_as_uint(v);}",
     "IN void peek(": "IN void peek(const u64*p,u64&a,u64&b){yield_();a=p[0];b=p[1];}",
-    "IN void touch(": "IN void touch(const void*p){volatile char c=*(const char*)p;}",
+    "IN void touch(": "IN void touch(const void*p,int bytes){volatile char c=*((const char*)p+bytes-1);}",
+    "IN float load_vector(": "IN float load_vector(const float*p){return *p;}",
 }
 _LAUNCH = r"""
 extern "C" void launch(int grid,int threads,int memory,void**p,long long*n){
@@ -51,7 +52,9 @@ class EmulatedStep:
             "extern __shared__ __align__(16) char memory[];", "char*memory=memory_(blockIdx.x);"
         )
         head, body = text.split("typedef unsigned int u32;", 1)
-        kinds = "elem* float* elem* elem* float* float* float* float* elem* u64* u64* int* int* float* float* int* int*"
+        kinds = (
+            "elem* float* elem* elem* float* float* float* elem* u64* u64* int* int* float* float* int* int*"
+        )
         arguments = ",".join(f"({kind})p[{k}]" for k, kind in enumerate(kinds.split()))
         path = folder / f"step{len(list(folder.iterdir()))}"
         whole = (

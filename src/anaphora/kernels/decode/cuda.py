@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm, Parts
@@ -32,6 +31,8 @@ class Tuning:
     out: int
     down: int
     warps: int = WARPS
+    head: int = 64
+    """Rows of the output layer that each block asks the L2 cache for while the last layer is at work."""
 
 
 def tuned(parts: Parts, grid: int, vector: int) -> Tuning:
@@ -54,7 +55,8 @@ def fits(parts: Parts, kind: torch.dtype) -> bool:
     head = parts.width // parts.heads
     lanes = head // vector
     whole = head % vector == 0 and lanes in (1, 2, 4, 8, 16, 32) and head % 2 == 0 and head <= 256
-    return whole and parts.width % (2 * vector) == 0 and parts.inner % (2 * vector) == 0
+    shifted = parts.gated and (parts.end.shift is not None or parts.layers[0].up.bias is not None)
+    return whole and not shifted and parts.width % (2 * vector) == 0 and parts.inner % (2 * vector) == 0
 
 
 def source(parts: Parts, kind: torch.dtype, tuning: Tuning, capacity: int) -> str:
@@ -64,7 +66,7 @@ def source(parts: Parts, kind: torch.dtype, tuning: Tuning, capacity: int) -> st
         "KEPT": parts.kept_heads, "DH": parts.width // parts.heads, "LAYERS": len(parts.layers),
         "VOCAB": parts.output.weight.shape[0], "CAP": capacity, "SO": tuning.out, "SD": tuning.down,
         "GATED": int(parts.gated), "ACT": ACTIVATIONS.index(parts.activation), "RMS": int(parts.end.shift is None),
-        "ROTATED": parts.rotated, "BIAS": int(_biased(parts)), "EPS": f"{parts.eps:.9g}f", "SCALE": f"{parts.scale:.9g}f",
+        "ROTATED": parts.rotated, "BIAS": int(_biased(parts)), "HEAD_AHEAD": tuning.head, "EPS": f"{parts.eps:.9g}f", "SCALE": f"{parts.scale:.9g}f",
     }  # fmt: skip
     head = "".join(f"#define {name} {_literal(value)}\n" for name, value in defined.items())
     return head + NUMBERS.read_text() + SOURCE.read_text()
@@ -106,16 +108,16 @@ class Writer:
 
     def _arrays(self) -> None:
         parts, kind, device = self.parts, self.kind, self.device
-        self.matrices = torch.cat(
-            [matrix for layer in parts.layers for matrix in _matrices(layer, parts.gated, kind)]
-        )
-        self.vectors = torch.cat([vector for layer in parts.layers for vector in _vectors(layer, parts)])
+        matrices, biases = [], []
+        for layer in parts.layers:
+            maps = _arranged(layer, parts)
+            matrices += [part.weight.detach().to(kind).flatten() for part in maps]
+            sizes = (len(maps[0].weight), parts.width, parts.inner, parts.width)
+            biases += [_bias(part, size) for part, size in zip(maps, sizes, strict=True)]
+        self.matrices, self.biases = torch.cat(matrices), torch.cat(biases)
         self.table = parts.table.detach().to(kind).contiguous()
-        tied = parts.output.weight.data_ptr() == parts.table.data_ptr()
-        self.head = self.table if tied else parts.output.weight.detach().to(kind).contiguous()
-        bias = parts.output.bias
-        self.head_bias = None if bias is None else bias.detach().float().contiguous()
-        self.ends = torch.cat(_norm(parts.end))
+        head = _folded(parts.end, parts.output)
+        self.head, self.head_bias = head.weight.to(kind).contiguous(), head.bias
         self.places = None if parts.places is None else parts.places.detach().float().contiguous()
         self.angles = None if parts.angles is None else parts.angles.detach().float().contiguous()
         width, inner, kept = parts.width, parts.inner, parts.width // parts.heads * parts.kept_heads
@@ -145,7 +147,7 @@ class Writer:
 
     def _launch(self, least: int) -> None:
         pointers = [
-            self.matrices, self.vectors, self.table, self.head, self.head_bias, self.ends, self.places, self.angles,
+            self.matrices, self.biases, self.table, self.head, self.head_bias, self.places, self.angles,
             self.past, self.words, self.results, self.state, self.tokens, self.log_probs, self.logits,
             *self._watched(),
         ]  # fmt: skip
@@ -213,33 +215,32 @@ class Writer:
         return self._graphs[least]
 
 
-def _matrices(layer: Layer, gated: bool, kind: torch.dtype) -> list[Tensor]:
-    up = layer.up.weight
-    if gated:  # each row of W₁ beside that of V
-        up = torch.stack(up.chunk(2), 1).flatten(0, 1)
-    each = (layer.inward.weight, layer.outward.weight, up, layer.down.weight)
-    return [weight.detach().to(kind).flatten() for weight in each]
+def _folded(norm: Norm, part: Map) -> Map:
+    """W and b of W N(x) + b as those of the numbers before gain and shift: W ∘ gain, and b + W shift."""
+    weight = part.weight.detach().double()
+    bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
+    if part.bias is not None:
+        bias = bias + part.bias.detach().double()
+    if norm.shift is not None:
+        bias = bias + weight @ norm.shift.detach().double()
+    return Map((weight * norm.gain.detach().double()).float(), bias.float())
 
 
-def _norm(norm: Norm) -> list[Tensor]:
-    gain = norm.gain.detach().float()
-    return [gain, torch.zeros_like(gain) if norm.shift is None else norm.shift.detach().float()]
+def _arranged(layer: Layer, parts: Parts) -> list[Map]:
+    """The four maps of a layer as the kernel reads them: norms folded in, each row of W₁ beside that of V."""
+    up = _folded(layer.before_feedforward, layer.up)
+    if parts.gated:
+        up = Map(torch.stack(up.weight.chunk(2), 1).flatten(0, 1), None)
+    return [_folded(layer.before_attention, layer.inward), layer.outward, up, layer.down]
 
 
 def _bias(part: Map, size: int) -> Tensor:
     if part.bias is None:
         return torch.zeros(size, device=part.weight.device)
-    return F.pad(part.bias.detach().float(), (0, size - len(part.bias)))
-
-
-def _vectors(layer: Layer, parts: Parts) -> list[Tensor]:
-    width = parts.width
-    return [
-        *_norm(layer.before_attention), _bias(layer.inward, len(layer.inward.weight)), _bias(layer.outward, width),
-        *_norm(layer.before_feedforward), _bias(layer.up, parts.inner), _bias(layer.down, width),
-    ]  # fmt: skip
+    return part.bias.detach().float()
 
 
 def _biased(parts: Parts) -> bool:
+    """Whether anything is added to a product: an RMSNorm has no shift."""
     maps = [m for layer in parts.layers for m in (layer.inward, layer.outward, layer.up, layer.down)]
-    return any(m.bias is not None for m in maps)
+    return parts.end.shift is not None or any(m.bias is not None for m in maps)

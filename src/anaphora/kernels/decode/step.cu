@@ -8,10 +8,11 @@
 // A weight does not depend on what was computed before it: each warp loads its first rows into registers before it waits, and
 // asks the L2 cache for its rows of the next layer after it has published. The memory is busy while the blocks wait.
 //
+// Gain and shift of a norm are folded into the matrix that follows it, and biases are added by the block that has the row.
 // A layer is five exchanges: N(x) -> q, k, v; attention, a block per head; W^O; N(x) -> f(W₁ …); W₂. W^O and W₂ are split
 // along their depth into SO and SD slices, whose sums the readers add.
 //
-// Defined before: WARPS GRID D F HEADS KEPT DH LAYERS VOCAB CAP SO SD GATED ACT RMS ROTATED BIAS, and EPS and SCALE as floats.
+// Defined before: WARPS GRID D F HEADS KEPT DH LAYERS VOCAB CAP SO SD GATED ACT RMS ROTATED BIAS HEAD_AHEAD, and EPS and SCALE as floats.
 typedef unsigned long long u64;
 #define THREADS (WARPS*32)
 #define VEC ((int)(16/sizeof(elem)))
@@ -25,7 +26,8 @@ IN uint4 load_weights(const void*p){uint4 v;asm volatile("ld.global.nc.L1::no_al
 IN uint4 load_past(const void*p){uint4 v;asm volatile("ld.global.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"l"(p):"memory");return v;}
 IN void publish(u64*p,float v,u32 epoch){asm volatile("st.relaxed.gpu.global.u64 [%0],%1;"::"l"(p),"l"((u64)epoch<<32|__float_as_uint(v)):"memory");}
 IN void peek(const u64*p,u64&a,u64&b){asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1},[%2];":"=l"(a),"=l"(b):"l"(p):"memory");}
-IN void touch(const void*p){asm volatile("prefetch.global.L2 [%0];"::"l"(p));}
+IN void touch(const void*p,int bytes){asm volatile("cp.async.bulk.prefetch.L2.global [%0],%1;"::"l"(p),"r"(bytes):"memory");}
+IN float load_vector(const float*p){float v;asm volatile("ld.global.nc.f32 %0,[%1];":"=f"(v):"l"(p));return v;}
 
 #if KIND==0
 IN void unpack(uint4 q,float*v){v[0]=__uint_as_float(q.x);v[1]=__uint_as_float(q.y);v[2]=__uint_as_float(q.z);v[3]=__uint_as_float(q.w);}
@@ -69,21 +71,23 @@ template<int N,int K,int S,int ROWS> struct Work{
   static constexpr int FIT=12/(CH*ROWS)<1?1:12/(CH*ROWS),DEEP=PER<FIT?PER:FIT;
   static_assert(K%S==0&&KS%VEC==0,"slices of whole vectors");
   uint4 w[DEEP][ROWS][CH];
+  float b[DEEP];  // the bias of an item, if it has the first slice
   int first,end;
   IN const elem*at(const elem*m,int item,int r){return m+((L)(item%N)*ROWS+r)*K+item/N*KS;}
-  IN void load(const elem*m,int j,int slot){
+  IN void load(const elem*m,const float*bias,int j,int slot){
     const int item=first+(threadIdx.x>>5)+j*WARPS,lane=threadIdx.x&31;
+    b[slot]=bias&&item<end&&item<N?load_vector(bias+item):0.f;
     UNROLL for(int r=0;r<ROWS;r++)UNROLL for(int c=0;c<CH;c++){
       const int k=(c*32+lane)*VEC;
       w[slot][r][c]=item<end&&(KS%(32*VEC)==0||k<KS)?load_weights(at(m,item,r)+k):make_uint4(0,0,0,0);
     }
   }
-  IN void begin(const elem*m){
-    first=(int)((L)N*S*blockIdx.x/GRID);end=(int)((L)N*S*(blockIdx.x+1)/GRID);
-    UNROLL for(int j=0;j<DEEP;j++)load(m,j,j);
+  IN void share(){first=(int)((L)N*S*blockIdx.x/GRID);end=(int)((L)N*S*(blockIdx.x+1)/GRID);}
+  IN void begin(const elem*m,const float*bias){
+    UNROLL for(int j=0;j<DEEP;j++)load(m,bias,j,j);
   }
-  // x (K) in shared memory; put(item, sums of its rows) by one lane.
-  template<class P> IN void run(const elem*m,const float*x,P put){
+  // x (K) in shared memory; put(item, sums of its rows, bias) by one lane.
+  template<class P> IN void run(const elem*m,const float*bias,const float*x,P put){
     const int warp=threadIdx.x>>5,lane=threadIdx.x&31;
     for(int j0=0;j0<PER;j0+=DEEP)UNROLL for(int d=0;d<DEEP;d++){
       const int item=first+warp+(j0+d)*WARPS;
@@ -101,40 +105,35 @@ template<int N,int K,int S,int ROWS> struct Work{
           }
         }
       }
-      if(j0+d+DEEP<PER)load(m,j0+d+DEEP,d);
+      const float own=b[d];
+      if(j0+d+DEEP<PER)load(m,bias,j0+d+DEEP,d);
       UNROLL for(int r=0;r<ROWS;r++)sum[r]=warp_sum(sum[r]);
-      if(lane==0)put(item,sum);
+      if(lane==0)put(item,sum,own);
     }
   }
   // Ask the L2 cache for this block's rows of another matrix, of the first `most` items.
   IN void ahead(const elem*m,int most){
-    constexpr int LINES=(KS*BYTES+127)/128;
-    const int count=min(end-first,most)*ROWS*LINES;
-    for(int i=threadIdx.x;i<count;i+=THREADS){
-      const int line=i%LINES,r=i/LINES%ROWS,item=first+i/(LINES*ROWS);
-      touch((const char*)at(m,item,r)+line*128);
-    }
+    const int count=min(end-first,most);
+    if(S==1){if(threadIdx.x==0&&count>0)touch(at(m,first,0),count*ROWS*K*BYTES);}
+    else for(int i=threadIdx.x;i<count;i+=THREADS)touch(at(m,first+i,0),KS*BYTES);
   }
 };
 
-// y = N(x) ∘ gain + shift; x and y (D) in shared memory. Ends with a barrier.
-IN void normalise(const float*x,float*y,const float*gain,const float*shift){
+// y = (x − mean) / √(variance + ε), without gain and shift, which are part of the matrix that follows; x and y (D) in shared memory.
+// Ends with a barrier.
+IN void normalise(const float*x,float*y){
   const int lane=threadIdx.x&31;
   float mean=0.f,spread=0.f;
 #if !RMS
-  for(int i=lane;i<D;i+=32)mean+=x[i];
+  UNROLL for(int i=4*lane;i<D;i+=128){const float4 v=*(const float4*)(x+i);mean+=(v.x+v.y)+(v.z+v.w);}
   mean=warp_sum(mean)*(1.f/D);
 #endif
-  for(int i=lane;i<D;i+=32){const float v=x[i]-mean;spread=fmaf(v,v,spread);}
-  const float by=rsqrtf(warp_sum(spread)*(1.f/D)+EPS);
-  for(int i=threadIdx.x;i<D;i+=THREADS){
-    const float v=(x[i]-mean)*by*gain[i];
-#if RMS
-    y[i]=v;
-#else
-    y[i]=v+shift[i];
-#endif
+  UNROLL for(int i=4*lane;i<D;i+=128){
+    const float4 v=*(const float4*)(x+i);const float a=v.x-mean,b=v.y-mean,c=v.z-mean,d=v.w-mean;
+    spread+=fmaf(a,a,b*b)+fmaf(c,c,d*d);
   }
+  const float by=rsqrtf(warp_sum(spread)*(1.f/D)+EPS);
+  for(int i=threadIdx.x;i<D;i+=THREADS)y[i]=(x[i]-mean)*by;
   __syncthreads();
 }
 
@@ -153,21 +152,18 @@ IN Best beside(Best v,int o){
 }
 #define NOTHING {-3e38f,0.f,-3e38f,0x7FFFFFFF}
 
-// Offsets of a layer's matrices, and of its vectors (float32).
+// Offsets of a layer's matrices, and of its biases (float32).
 #define M_QKV 0
 #define M_OUT (M_QKV+(L)QKV*D)
 #define M_UP (M_OUT+(L)D*D)
 #define M_DOWN (M_UP+(L)F*(1+GATED)*D)
 #define M_LAYER (M_DOWN+(L)D*F)
-#define V_G1 0
-#define V_S1 (V_G1+D)
-#define V_QKV (V_S1+D)
-#define V_OUT (V_QKV+QKV)
-#define V_G2 (V_OUT+D)
-#define V_S2 (V_G2+D)
-#define V_UP (V_S2+D)
-#define V_DOWN (V_UP+F)
-#define V_LAYER (V_DOWN+D)
+#define B_QKV 0
+#define B_OUT (B_QKV+QKV)
+#define B_UP (B_OUT+D)
+#define B_DOWN (B_UP+F)
+#define B_LAYER (B_DOWN+D)
+#define BIAS_OF(at) (BIAS?b+(at):(const float*)0)
 // Words that a layer publishes.
 #define X_QKV 0
 #define X_SEEN (X_QKV+QKV)
@@ -177,53 +173,69 @@ IN Best beside(Best v,int o){
 #define X_LAYER (X_DOWN+SD*D)
 
 // What head `head` sees: attention of this place's query to all places so far. K and V of this place are kept.
-IN void attend(int head,int layer,int place,elem*past,const u64*words,const float*vectors,const float*angles,u64*out,float*room,u32 epoch,Wait&wait){
-  constexpr int LP=DH/VEC,PW=32/LP;
-  const int tid=threadIdx.x,warp=tid>>5,lane=tid&31,kept=head/(HEADS/KEPT);
-  float*q=room,*k=q+DH,*v=k+DH,*part=v+DH,*totals=part+WARPS*DH,*scores=totals+WARPS;
-  const int from[3]={head*DH,D+kept*DH,D+KV+kept*DH};
-  UNROLL for(int p=0;p<3;p++)gather<DH,1>(words+X_QKV+from[p],epoch,wait,[&](int i,float u){q[p*DH+i]=u+(BIAS?vectors[V_QKV+from[p]+i]:0.f);});
-  __syncthreads();
-#if ROTATED
-  if(tid<ROTATED){  // pairs of q, then of k
-    float*pair=(tid<ROTATED/2?q:k)+2*(tid%(ROTATED/2));
-    const float*angle=angles+((L)place*(ROTATED/2)+tid%(ROTATED/2))*2;
-    const float a=pair[0],b=pair[1];
-    pair[0]=a*angle[0]-b*angle[1];pair[1]=a*angle[1]+b*angle[0];
-  }
-  __syncthreads();
-#endif
+#define LP (DH/VEC)
+#define PW (32/LP)
+#define EARLY 4  // turns whose keys and values are loaded before this place's are there
+IN void attend(int head,int layer,int place,elem*past,const u64*words,const float*angles,u64*out,float*room,u32 epoch,Wait&wait){
+  const int tid=threadIdx.x,warp=tid>>5,lane=tid&31,kept=head/(HEADS/KEPT),mine=lane%LP*VEC,begin=warp*PW+lane/LP;
+  float*q=room,*part=q+3*DH,*totals=part+WARPS*DH,*k=q+DH,*v=k+DH;
   elem*keys=past+((L)(2*layer)*KEPT+kept)*CAP*DH,*values=keys+(L)KEPT*CAP*DH;
-  if(tid<DH){
-    const elem a=toe(k[tid]),b=toe(v[tid]);
-    k[tid]=tof(a);v[tid]=tof(b);q[tid]*=rsqrtf((float)DH);
-    if(head%(HEADS/KEPT)==0){keys[(L)place*DH+tid]=a;values[(L)place*DH+tid]=b;}
+  uint4 some_keys[EARLY],some_values[EARLY];
+  UNROLL for(int n=0;n<EARLY;n++){
+    const int t=begin+n*WARPS*PW;
+    some_keys[n]=some_values[n]=make_uint4(0,0,0,0);
+    if(t<place){some_keys[n]=load_past(keys+(L)t*DH+mine);some_values[n]=load_past(values+(L)t*DH+mine);}
+  }
+  float*scores=totals+WARPS;
+  const int from=(tid/(DH/2)==0?head*DH:tid/(DH/2)==1?D+kept*DH:D+KV+kept*DH)+tid%(DH/2)*2;
+  if(tid<3*DH/2){
+    u64 a,b;int spin=0;
+    do{peek(words+X_QKV+from,a,b);if(++spin>SPIN)give_up(wait);}while(!wait.over&&((u32)(a>>32)!=epoch||(u32)(b>>32)!=epoch));
+    float u=__uint_as_float((u32)a),w=__uint_as_float((u32)b);
+#if ROTATED
+    const int pair=tid%(DH/2);
+    if(tid<DH&&pair<ROTATED/2){
+      const float*angle=angles+((L)place*(ROTATED/2)+pair)*2;
+      const float c=angle[0],s=angle[1],old=u;
+      u=old*c-w*s;w=old*s+w*c;
+    }
+#endif
+    if(tid<DH/2){u*=rsqrtf((float)DH);w*=rsqrtf((float)DH);}
+    else{
+      const elem e=toe(u),f=toe(w);u=tof(e);w=tof(f);
+      if(head%(HEADS/KEPT)==0){elem*to=(tid<DH?keys:values)+(L)place*DH+tid%(DH/2)*2;to[0]=e;to[1]=f;}
+    }
+    q[2*tid]=u;q[2*tid+1]=w;
   }
   __syncthreads();
-  const int mine=lane%LP*VEC;
-  float query[VEC];
-  UNROLL for(int e=0;e<VEC;e++)query[e]=q[mine+e];
-  for(int t0=warp*PW;t0<=place;t0+=WARPS*PW){
-    const int t=t0+lane/LP;
-    float u[VEC],sum=0.f;
-    if(t<place)unpack(load_past(keys+(L)t*DH+mine),u);
-    else UNROLL for(int e=0;e<VEC;e++)u[e]=k[mine+e];
-    UNROLL for(int e=0;e<VEC;e++)sum=fmaf(u[e],query[e],sum);
-    UNROLL for(int o=LP/2;o>0;o>>=1)sum+=__shfl_xor_sync(~0u,sum,o);
-    if(t<=place&&lane%LP==0)scores[t]=sum;
+  float query[VEC],most=-3e38f,total=0.f,sums[VEC];
+  UNROLL for(int e=0;e<VEC;e++){query[e]=q[mine+e];sums[e]=0.f;}
+#define SCORE(t,loaded) {\
+    float u[VEC],sum=0.f;\
+    if((t)<place)unpack(loaded,u);else UNROLL for(int e=0;e<VEC;e++)u[e]=k[mine+e];\
+    UNROLL for(int e=0;e<VEC;e++)sum=fmaf(u[e],query[e],sum);\
+    UNROLL for(int o=LP/2;o>0;o>>=1)sum+=__shfl_xor_sync(~0u,sum,o);\
+    if((t)<=place&&lane%LP==0)scores[t]=sum;}
+  UNROLL for(int n=0;n<EARLY;n++)if(warp*PW+n*WARPS*PW<=place){const int t=begin+n*WARPS*PW;SCORE(t,some_keys[n])}
+  for(int t0=warp*PW+EARLY*WARPS*PW;t0<=place;t0+=WARPS*PW){
+    const int t=t0+lane/LP;uint4 w=make_uint4(0,0,0,0);
+    if(t<place)w=load_past(keys+(L)t*DH+mine);
+    SCORE(t,w)
   }
   __syncthreads();
-  float most=-3e38f,total=0.f,sums[VEC];
   for(int t=lane;t<=place;t+=32)most=fmaxf(most,scores[t]);
   most=warp_max(most);
-  UNROLL for(int e=0;e<VEC;e++)sums[e]=0.f;
-  for(int t=warp*PW+lane/LP;t<=place;t+=WARPS*PW){
-    float u[VEC];
-    if(t<place)unpack(load_past(values+(L)t*DH+mine),u);
-    else UNROLL for(int e=0;e<VEC;e++)u[e]=v[mine+e];
-    const float weight=expf(scores[t]-most);
-    total+=weight;
-    UNROLL for(int e=0;e<VEC;e++)sums[e]=fmaf(weight,u[e],sums[e]);
+#define SUM(t,loaded) {\
+    float u[VEC];\
+    if((t)<place)unpack(loaded,u);else UNROLL for(int e=0;e<VEC;e++)u[e]=v[mine+e];\
+    const float weight=expf(scores[t]-most);\
+    total+=weight;\
+    UNROLL for(int e=0;e<VEC;e++)sums[e]=fmaf(weight,u[e],sums[e]);}
+  UNROLL for(int n=0;n<EARLY;n++){const int t=begin+n*WARPS*PW;if(t<=place)SUM(t,some_values[n])}
+  for(int t=begin+EARLY*WARPS*PW;t<=place;t+=WARPS*PW){
+    uint4 w=make_uint4(0,0,0,0);
+    if(t<place)w=load_past(values+(L)t*DH+mine);
+    SUM(t,w)
   }
   __syncwarp();
   UNROLL for(int o=LP;o<32;o<<=1){
@@ -238,72 +250,74 @@ IN void attend(int head,int layer,int place,elem*past,const u64*words,const floa
     UNROLL for(int w=0;w<WARPS;w++){sum+=part[w*DH+tid];all+=totals[w];}
     publish(out+head*DH+tid,sum/all,epoch);
   }
-  __syncthreads();
 }
 
 // state: place, epoch. tokens (CAP + 1): what is read at each place; -1 where the step before decides. least: the lowest symbol it may choose.
-extern "C" __global__ void __launch_bounds__(THREADS,1) whole_step(const elem*matrices,const float*vectors,const elem*table,const elem*head,
-    const float*head_bias,const float*ends,const float*places,const float*angles,elem*past,u64*words,u64*results,int*state,
+extern "C" __global__ void __launch_bounds__(THREADS,1) whole_step(const elem*matrices,const float*biases,const elem*table,const elem*head,
+    const float*head_bias,const float*places,const float*angles,elem*past,u64*words,u64*results,int*state,
     int*tokens,float*log_probs,float*logits,int*aborted,int*reported,int least){
   extern __shared__ __align__(16) char memory[];
   float*x=(float*)memory,*y=x+D,*room=y+(D>F?D:F);
   const int tid=threadIdx.x,warp=tid>>5,lane=tid&31;
-  const int place=state[0];const u32 epoch=(u32)state[1];
-  const int token=tokens[place],next=tokens[place+1];
   Wait wait={false,aborted,reported};
   Work<QKV,D,1,1> inward;Work<D,D,SO,1> outward;Work<F,D,1,1+GATED> up;Work<D,F,SD,1> down;Work<VOCAB,D,1,1> last;
-  inward.begin(matrices+M_QKV);
+  inward.share();outward.share();up.share();down.share();last.share();
+  const float*b=biases;
+  inward.begin(matrices+M_QKV,BIAS_OF(B_QKV));
+  outward.ahead(matrices+M_OUT,1<<20);up.ahead(matrices+M_UP,1<<20);down.ahead(matrices+M_DOWN,1<<20);
+  const int place=state[0];const u32 epoch=(u32)state[1];
+  const int token=tokens[place],next=tokens[place+1];
   for(int i=tid;i<D;i+=THREADS)x[i]=tof(table[(L)token*D+i])*SCALE+(places?places[(L)place*D+i]:0.f);
   __syncthreads();
-  last.first=(int)((L)VOCAB*blockIdx.x/GRID);last.end=(int)((L)VOCAB*(blockIdx.x+1)/GRID);
   for(int layer=0;layer<LAYERS;layer++){
     const elem*m=matrices+layer*M_LAYER,*after=m+M_LAYER;
-    const float*v=vectors+layer*V_LAYER;
+    b=biases+(L)layer*B_LAYER;
     u64*w=words+(L)layer*X_LAYER;
     const bool more=layer+1<LAYERS;
     if(layer){
-      const u64*before=w-X_LAYER;const float*bias=v-V_LAYER+V_DOWN;
-      gather<D,SD>(before+X_DOWN,epoch,wait,[&](int i,float u){x[i]+=u+(BIAS?bias[i]:0.f);});
+      gather<D,SD>(w-X_LAYER+X_DOWN,epoch,wait,[&](int i,float u){x[i]+=u;});
       __syncthreads();
     }
-    normalise(x,y,v+V_G1,v+V_S1);
-    inward.run(m+M_QKV,y,[&](int i,const float*s){publish(w+X_QKV+i,s[0],epoch);});
-    outward.begin(m+M_OUT);
-    if(more)inward.ahead(after+M_QKV,1<<20);else last.ahead(head,64);
+    normalise(x,y);
+    inward.run(m+M_QKV,BIAS_OF(B_QKV),y,[&](int i,const float*s,float own){publish(w+X_QKV+i,s[0]+own,epoch);});
+    outward.begin(m+M_OUT,BIAS_OF(B_OUT));
+    if(more)inward.ahead(after+M_QKV,1<<20);
+    if(blockIdx.x<HEADS)attend(blockIdx.x,layer,place,past,w,angles,w+X_SEEN,room,epoch,wait);
     __syncthreads();  // y is read no more
-    if(blockIdx.x<HEADS)attend(blockIdx.x,layer,place,past,w,v,angles,w+X_SEEN,room,epoch,wait);
     gather<D,1>(w+X_SEEN,epoch,wait,[&](int i,float u){y[i]=u;});
     __syncthreads();
-    outward.run(m+M_OUT,y,[&](int i,const float*s){publish(w+X_OUT+i,s[0],epoch);});
-    up.begin(m+M_UP);
-    if(more)outward.ahead(after+M_OUT,1<<20);
-    gather<D,SO>(w+X_OUT,epoch,wait,[&](int i,float u){x[i]+=u+(BIAS?v[V_OUT+i]:0.f);});
+    outward.run(m+M_OUT,BIAS_OF(B_OUT),y,[&](int i,const float*s,float own){publish(w+X_OUT+i,s[0]+own,epoch);});
+    up.begin(m+M_UP,BIAS_OF(B_UP));
+    if(more)outward.ahead(after+M_OUT,1<<20);else if(next<0)last.ahead(head,HEAD_AHEAD);
+    gather<D,SO>(w+X_OUT,epoch,wait,[&](int i,float u){x[i]+=u;});
     __syncthreads();
-    normalise(x,y,v+V_G2,v+V_S2);
-    up.run(m+M_UP,y,[&](int i,const float*s){
+    normalise(x,y);
+    up.run(m+M_UP,BIAS_OF(B_UP),y,[&](int i,const float*s,float own){
 #if GATED
       publish(w+X_UP+i,activation(s[0])*s[1],epoch);
 #else
-      publish(w+X_UP+i,activation(s[0]+(BIAS?v[V_UP+i]:0.f)),epoch);
+      publish(w+X_UP+i,activation(s[0]+own),epoch);
 #endif
     });
-    down.begin(m+M_DOWN);
+    down.begin(m+M_DOWN,BIAS_OF(B_DOWN));
     if(more)up.ahead(after+M_UP,1<<20);
     __syncthreads();  // y is read no more
     for(int s=down.first/D;s<SD&&s*D<down.end;s++)gather<F/SD,1>(w+X_UP+s*(F/SD),epoch,wait,[&](int i,float u){y[s*(F/SD)+i]=u;});
     __syncthreads();
-    down.run(m+M_DOWN,y,[&](int i,const float*s){publish(w+X_DOWN+i,s[0],epoch);});
-    if(more){inward.begin(after+M_QKV);down.ahead(after+M_DOWN,1<<20);}
+    down.run(m+M_DOWN,BIAS_OF(B_DOWN),y,[&](int i,const float*s,float own){publish(w+X_DOWN+i,s[0]+own,epoch);});
+    if(more){
+      b=biases+(L)(layer+1)*B_LAYER;
+      inward.begin(after+M_QKV,BIAS_OF(B_QKV));down.ahead(after+M_DOWN,1<<20);
+    }
   }
   Best best=NOTHING;
   if(next<0){
-    last.begin(head);
-    const u64*before=words+(L)(LAYERS-1)*X_LAYER;const float*bias=vectors+(LAYERS-1)*(L)V_LAYER+V_DOWN;
-    gather<D,SD>(before+X_DOWN,epoch,wait,[&](int i,float u){x[i]+=u+(BIAS?bias[i]:0.f);});
+    last.begin(head,head_bias);
+    gather<D,SD>(words+(L)(LAYERS-1)*X_LAYER+X_DOWN,epoch,wait,[&](int i,float u){x[i]+=u;});
     __syncthreads();
-    normalise(x,y,ends,ends+D);
-    last.run(head,y,[&](int i,const float*s){
-      const float value=s[0]+(head_bias?head_bias[i]:0.f);
+    normalise(x,y);
+    last.run(head,head_bias,y,[&](int i,const float*s,float own){
+      const float value=s[0]+own;
       logits[i]=value;
       const Best one={value,1.f,i>=least?value:-3e38f,i>=least?i:0x7FFFFFFF};
       best=better(best,one);
