@@ -115,11 +115,31 @@ def test_a_tagger_begins_with_a_public_encoder(bert: Path, tmp_path: Path) -> No
     assert all(float((now[name] - value).abs().max()) < 1e-2 for name, value in public.items())
 
 
-@pytest.mark.parametrize("way", [{"crf": True}, {"pieces": "mean"}, {"lora": 2}, {"freeze": True}])
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"crf": True},
+        {"pieces": "mean"},
+        {"lora": 2},
+        {"freeze": True},
+        {"characters": "conv", "freeze": True},
+    ],
+)
 def test_heads_and_ways(bert: Path, tmp_path: Path, way: dict[str, Any]) -> None:
     m = an.Tagger(init=str(bert), **{**TRAINING, **way}).fit(SENTENCES, out=tmp_path / "run", verbose=False)
     assert (m.model_.crf is not None) == bool(way.get("crf"))
+    assert (m.model_.encoder.spelling is not None) == ("characters" in way)
+    m.probe("the cat sat")
     assert an.load(tmp_path / "run", device="cpu").predict(LINES) == m.predict(LINES)
+
+
+def test_capitals_are_read_beside_the_pieces(bert: Path) -> None:
+    m = an.Tagger(init=str(bert), characters="lstm", **TRAINING).fit(
+        [*SENTENCES, *[(["The"], ["O"])] * 2], verbose=False
+    )
+    lower, upper = (np.asarray(row) for row in m.predict_proba([["the"], ["The"]]))
+    assert m._reader.apart(m._reader.read([["cat"]])[0]).shape[1] < 10
+    assert not np.array_equal(lower, upper)
 
 
 def test_a_run_of_our_own_over_pieces_works_alike(tmp_path: Path) -> None:
@@ -159,7 +179,7 @@ def test_the_command_trains_and_scores(
 
 
 def test_what_contradicts_the_pieces_is_named(bert: Path) -> None:
-    with pytest.raises(AnaphoraError, match="characters = 'lstm' differs from 'none'"):
-        an.Tagger("transformer", init=str(bert), characters="lstm", **TRAINING).fit(SENTENCES, verbose=False)
+    with pytest.raises(AnaphoraError, match="hidden = 8 differs from 16"):
+        an.Tagger("transformer", init=str(bert), hidden=8, **TRAINING).fit(SENTENCES, verbose=False)
     with pytest.raises(AnaphoraError, match="is about a model of init that cuts words"):
         an.Tagger("transformer", pieces="mean")

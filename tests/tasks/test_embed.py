@@ -17,6 +17,7 @@ from anaphora.models.embeddings.clusters import neighbours, spherical_kmeans
 from anaphora.models.embeddings.vectors import unit
 from anaphora.nn.contrastive import contrastive_losses, similarities
 from anaphora.tasks.embed.metrics import retrieval
+from anaphora.tasks.looking import Asked
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -262,6 +263,12 @@ def test_the_inside_of_an_embedder(tmp_path):
     assert {"attention", "input_gradients"} <= trace.arrays.keys()
     assert model.probe_embeddings(["a b", "c", "d e"]).tokens["symbol"] == ["a b", "c", "d e"]
     assert "▁A" in model.probe_embeddings().tokens["symbol"]
+    asked = Asked(model, tmp_path / "run")
+    assert asked.vectors(asked.typed("a b\n\n c \nd e\n")).tokens["symbol"] == ["a b", "c", "d e"]
+    assert asked.typed(" \n") is None
+    beside = asked.vectors(asked.typed("d e"))
+    assert len(beside.tokens["symbol"]) > 1
+    assert beside.tokens["symbol"][-1] == "d e"
     numbers = tiny("bilstm", steps=2).fit(series(20), valid=series(6, seed=1))
     assert numbers.probe("1 2\n3 4").tokens["time"] == ["1", "2"]
     with pytest.raises(DataError, match="reads vectors, so it has no vectors of symbols"):

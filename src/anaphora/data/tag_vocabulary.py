@@ -45,14 +45,29 @@ class Letters:
         return {letter: number for number, letter in enumerate(self.known, start=len(SPELLINGS))}
 
 
+class Spellings:
+    """The letters of a word as `LONGEST_SPELLING` numbers, PAD past its end."""
+
+    def __init__(self, letters: Letters | None):
+        self._table = letters.table() if letters else {}
+        self._spelled: dict[str, list[int]] = {}
+
+    def __getitem__(self, word: str) -> list[int]:
+        if word not in self._spelled:
+            half = LONGEST_SPELLING // 2
+            shown = word if len(word) <= LONGEST_SPELLING else word[:half] + word[-half:]
+            numbers = [self._table.get(letter, UNK) for letter in shown]
+            self._spelled[word] = numbers + [PAD] * (LONGEST_SPELLING - len(numbers))
+        return self._spelled[word]
+
+
 class Reader:
     """Words to numbers: a row ``[symbol]`` for each, or ``[symbol, letter, letter, …]`` where spellings are read too,
     PAD past the end of the spelling."""
 
     def __init__(self, tokenizer: Tokenizer, letters: Letters | None):
         self.tokenizer, self.letters = tokenizer, letters
-        self._table = letters.table() if letters else {}
-        self._spelled: dict[str, list[int]] = {}
+        self._spellings = Spellings(letters)
 
     def read(self, sentences: Sequence[Sequence[str]]) -> list[Words]:
         """An array ``(words, 1 + letters)`` for each sentence."""
@@ -64,16 +79,8 @@ class Reader:
         return [self._rows(row, words) for row, words in both]
 
     def _rows(self, symbols: list[int], words: Sequence[str]) -> Words:
-        rows = [[symbol, *self._spelling(word)] for symbol, word in zip(symbols, words, strict=True)]
+        rows = [[symbol, *self._spellings[word]] for symbol, word in zip(symbols, words, strict=True)]
         return np.array(rows, dtype=np.int32).reshape(-1, 1 + LONGEST_SPELLING)
-
-    def _spelling(self, word: str) -> list[int]:
-        if word not in self._spelled:
-            half = LONGEST_SPELLING // 2
-            shown = word if len(word) <= LONGEST_SPELLING else word[:half] + word[-half:]
-            numbers = [self._table.get(letter, UNK) for letter in shown]
-            self._spelled[word] = numbers + [PAD] * (LONGEST_SPELLING - len(numbers))
-        return self._spelled[word]
 
 
 @dataclass(frozen=True)

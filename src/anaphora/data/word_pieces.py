@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.symbols import PAD, UNK
-from anaphora.data.tag_vocabulary import Words
+from anaphora.data.tag_vocabulary import LONGEST_SPELLING, Letters, Spellings, Words
 from anaphora.data.tokenizers import Tokenizer, sound_text
 from anaphora.data.tokenizers_own import CutTokenizer, EngineTokenizer
 from anaphora.errors import DataError
@@ -24,22 +24,33 @@ class PieceReader:
     trained. A piece belongs to the word that its last character lies in; a word without pieces is <unk>.
     """
 
-    letters = None
-
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, letters: Letters | None = None):
         if isinstance(tokenizer, CutTokenizer):
             raise DataError(
                 "a tokenizer that is a function does not say where its pieces lie; choose another model."
             )
-        self.tokenizer = tokenizer
+        self.tokenizer, self.letters = tokenizer, letters
+        self._spellings = Spellings(letters)
 
     def read(self, sentences: Sequence[Sequence[str]]) -> list[Words]:
-        """An array ``(words, pieces)`` for each sentence; as many pieces as the longest of its words has."""
+        """An array ``(words, pieces)`` for each sentence, with as many pieces as the longest of its words has; where spellings are
+        read ``(words, letters + pieces)``."""
         lower = isinstance(self.tokenizer, EngineTokenizer) and self.tokenizer.lowercase
         given = [[_SPACE.sub("_", word.lower() if lower else word) for word in words] for words in sentences]
         texts = [sound_text(" ".join(words)) for words in given]
         found = self.tokenizer._engine.encode_batch(texts, add_special_tokens=False)
-        return [self._table(words, one) for words, one in zip(given, found, strict=True)]
+        tables = [self._table(words, one) for words, one in zip(given, found, strict=True)]
+        if self.letters is None:
+            return tables
+        return [self._spelled(*both) for both in zip(sentences, tables, strict=True)]
+
+    def apart(self, table: Words) -> Words:
+        """The pieces alone, without the letters before them."""
+        return table if self.letters is None else table[:, LONGEST_SPELLING:]
+
+    def _spelled(self, words: Sequence[str], table: Words) -> Words:
+        letters = np.array([self._spellings[word] for word in words], dtype=np.int32)
+        return np.concatenate((letters.reshape(-1, LONGEST_SPELLING), table), axis=1)
 
     def _table(self, words: Sequence[str], found: Any) -> Words:
         rows = self.pieces(words, found)

@@ -43,6 +43,17 @@ class ConvolvedSpelling(nn.Module):
         return found.masked_fill(~real.unsqueeze(-1), 0.0).amax(1)
 
 
+def read_spellings(spelling: RecurrentSpelling | ConvolvedSpelling, letters: Tensor) -> Tensor:
+    """Letters ``(…, letters)`` -> ``(…, width)``; each spelling is read once, however often it occurs."""
+    found: Tensor
+    if scanning():  # an exported graph has no such table; what it holds is the same
+        found = spelling(letters.flatten(0, -2))
+        return found.view(*letters.shape[:-1], -1)
+    each, which = torch.unique(letters.flatten(0, -2), dim=0, return_inverse=True)
+    found = spelling(each)[which]
+    return found.view(*letters.shape[:-1], -1)
+
+
 class SpelledWords(Embedding):
     """[E_w; spelling(c_1 … c_n)]: an embedding of words that also reads their characters.
 
@@ -66,16 +77,7 @@ class SpelledWords(Embedding):
 
     def forward(self, symbols: Tensor) -> Tensor:
         letters = symbols[..., 1:]
-        return self._joined(super().forward(symbols[..., 0]), self._spelled(letters))
-
-    def _spelled(self, letters: Tensor) -> Tensor:
-        found: Tensor
-        if scanning():  # an exported graph has no such table; what it holds is the same
-            found = self.spelling(letters.flatten(0, -2))
-            return found.view(*letters.shape[:-1], -1)
-        each, which = torch.unique(letters.flatten(0, -2), dim=0, return_inverse=True)
-        found = self.spelling(each)[which]
-        return found.view(*letters.shape[:-1], -1)
+        return self._joined(super().forward(symbols[..., 0]), read_spellings(self.spelling, letters))
 
     def _joined(self, word: Tensor, spelled: Tensor) -> Tensor:
         return torch.cat((word, spelled), -1)

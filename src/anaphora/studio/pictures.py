@@ -133,8 +133,10 @@ class Pictures:
         for run in wanted.runs:
             try:
                 made = picture(self._trace(wanted, run), wanted.view.name, **options)
-                given = self._given(wanted, self._model(run)[0].model)
-                made.code = code_for(wanted.view, options, runs=[run.name], text=wanted.text, given=given)
+                model = self._model(run)[0].model
+                given = self._given(wanted, model)
+                given_text = wanted.text if wanted.view.of != "vectors" or model.embeds_inputs else ""
+                made.code = code_for(wanted.view, options, runs=[run.name], text=given_text, given=given)
                 found.append((run.name, made))
             except AnaphoraError as error:
                 if len(wanted.runs) == 1:
@@ -161,7 +163,7 @@ class Pictures:
         key = (run.id, stamp, wanted.view.of, wanted.text, wanted.target, wanted.search, wanted.view.what)
         if key not in self._traces:
             if wanted.view.of == "vectors":
-                made = asked.vectors()
+                made = asked.vectors(asked.typed(wanted.text) if model.embeds_inputs else None)
             else:
                 given = self._given(wanted, model)
                 probe = _asked(model, "probe", run)

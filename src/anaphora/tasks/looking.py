@@ -23,6 +23,8 @@ from anaphora.training.run import RunFolder
 
 MAPPED = 500
 """Dev inputs whose vectors are shown together."""
+ALONE = 3
+"""So many texts that were typed are a map of their own."""
 _NUMBER = re.compile(r"#([0-9]{1,9})(?:\s+(.*))?", re.DOTALL)
 
 
@@ -107,10 +109,20 @@ class Asked:
                     "the view embeddings shows a model's symbols and takes no --text and no --input."
                 )
             return self.model.probe_embeddings()  # type: ignore[no-any-return]
-        if inputs is None:
-            dev = self._examples()
-            inputs = [self.model._example(dev, i)[0] for i in range(min(self.model._count(dev), MAPPED))]
-        return self.model.probe_embeddings(inputs)  # type: ignore[no-any-return]
+        return self.model.probe_embeddings(self._mapped() if inputs is None else inputs)  # type: ignore[no-any-return]
+
+    def typed(self, text: str) -> list[Any] | None:
+        """Texts for `vectors`, one a line; a few of them are shown among the dev inputs, since a map needs some to be near to.
+        None where nothing was typed or the model reads no texts."""
+        lines: list[Any] = [line.strip() for line in text.splitlines() if line.strip()]
+        if not lines or self.model._inputs() != "text":
+            return None
+        return lines if len(lines) >= ALONE else [*self._mapped(), *lines]
+
+    def _mapped(self) -> list[Any]:
+        """The run's first dev inputs."""
+        dev = self._examples()
+        return [self.model._example(dev, i)[0] for i in range(min(self.model._count(dev), MAPPED))]
 
     def first(self) -> Any:
         """The run's first dev example, as ``probe`` takes it."""

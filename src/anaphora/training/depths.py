@@ -16,7 +16,7 @@ BELOW = frozenset({"embedding", "spelling", "frontend", "features", "readers"})
 """Parts that stand below a stack, whatever lists they have inside."""
 ABOVE = frozenset({"output", "transform", "pooling", "head"})
 """Parts above a stack that belong to what was learnt before."""
-NEW = frozenset({"mix"})
+NEW = frozenset({"mix", "spelling", "correction"})
 """Parts inside an encoder that are new."""
 
 

@@ -28,11 +28,18 @@ def _trace(view: View, runs: Sequence[str], text: str | None, given: Mapping[str
     if view.of == "history":
         return ["", f"trace = an.history({', '.join(map(repr, runs))})"]
     model = f"m = an.load({runs[0]!r})"
-    asked = dict(given) | ({"what": view.what} if view.what else {})
-    more = "".join(f", {key}={value!r}" for key, value in asked.items())
+    named = dict(given) | ({"what": view.what} if view.what else {})
+    more = "".join(f", {key}={value!r}" for key, value in named.items())
     if view.of == "vectors":
-        find = f"trace = Asked(m, {runs[0]!r}).vectors()"
-        return ["from anaphora.tasks.looking import Asked", "", model, find]
+        asked = f"asked = Asked(m, {runs[0]!r})"
+        typed = f"asked.typed({text!r})" if text and text.strip() else ""
+        return [
+            "from anaphora.tasks.looking import Asked",
+            "",
+            model,
+            asked,
+            f"trace = asked.vectors({typed})",
+        ]
     if view.of != "probe":
         return [""]
     if text is not None and re.match(r"\s*#[0-9]", text):  # a dev example of the run

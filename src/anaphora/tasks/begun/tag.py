@@ -62,7 +62,7 @@ def _in_pieces(donors: Donors) -> bool:
 
 
 def _adopt_pieces(m: Estimator, donors: Donors) -> Given:
-    """Take over the pieces of a Transformer: a word is read by them alone, so its spelling is known."""
+    """Take over the pieces of a Transformer; they show the spelling of a word, unless capitals are lost."""
     donor = donors.models[0]
     own, public = donor.settings_, is_public(donor)
     if not public and not own.lines:
@@ -70,8 +70,12 @@ def _adopt_pieces(m: Estimator, donors: Donors) -> Given:
             f"{donors.paths[0]} reads running text, but a tagger sentences; train it with lines=true."
         )
     causal = own.model == "transformer"
-    fixed: dict[str, Any] = {"causal": causal, "characters": "none", "hide_rare": 0.0}
-    usual: dict[str, Any] = {"pieces": "last" if causal else "first", "batch_tokens": 512}
+    fixed: dict[str, Any] = {"causal": causal, "hide_rare": 0.0}
+    usual: dict[str, Any] = {
+        "pieces": "last" if causal else "first",
+        "characters": "none",
+        "batch_tokens": 512,
+    }
     usual |= usual_training(m._given, own.hidden) if public else {}
     more = fixed | {key: value for key, value in usual.items() if key not in m._given}
     m.settings_ = adopt(m.task(), m._given, donors, preset="transformer", more=more)

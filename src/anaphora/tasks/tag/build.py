@@ -60,8 +60,9 @@ def build_tagger(
         wide = VectorInput(features, s.hidden if s.model == "transformer" else None)
         embedding: nn.Module = frame_network(s, features, s.hidden) or wide
     else:
-        embedding = _words(s, words, letters, context)
-    encoder = _encoder(s, embedding, dropout=dropout, framing=framing)
+        embedding = _words(s, words, 0 if framing else letters, context)
+    spelling = _spelling(s, letters) if framing else None
+    encoder = _encoder(s, embedding, dropout=dropout, framing=framing, spelling=spelling)
     return Tagger(
         encoder,
         Output(encoder.width, max(1, len(tags))),
@@ -92,13 +93,18 @@ def _words(s: TaggerSettings, words: int, letters: int, context: Sequence[Contex
 
 
 def _encoder(
-    s: TaggerSettings, embedding: nn.Module, *, dropout: float, framing: str
+    s: TaggerSettings,
+    embedding: nn.Module,
+    *,
+    dropout: float,
+    framing: str,
+    spelling: RecurrentSpelling | ConvolvedSpelling | None,
 ) -> RecurrentEncoder | TransformerEncoder | WindowEncoder | OwnEncoder:
     """What reads the vectors of ``embedding``; ``dropout`` is that of these vectors."""
     if reader := own_encoder("tag", s, embedding, dropout=dropout):
         return reader
     if s.model == "transformer":
-        pieces = partial(PieceEncoder, end=framing == "both", word=s.pieces)
+        pieces = partial(PieceEncoder, end=framing == "both", word=s.pieces, spelling=spelling)
         made = pieces if framing else TransformerEncoder
         return transformer_encoder(s, embedding, places=s.max_tokens + ENDS, causal=s.causal, made=made)
     if s.model not in ("mlp", "conv"):
@@ -114,7 +120,7 @@ def _encoder(
 
 
 def _spelling(s: TaggerSettings, letters: int) -> RecurrentSpelling | ConvolvedSpelling | None:
-    if s.characters == "none":
+    if s.characters == "none" or not letters:
         return None
     embedding = Embedding(letters, s.character_embedding, scaled=True)
     if s.characters == "conv":

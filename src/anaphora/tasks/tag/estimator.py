@@ -159,10 +159,8 @@ class Tagger(Estimator):
             self._reader = FrameReader.from_json(self.learnt_.frames)
             return
         letters = self.learnt_.letters
-        if self.learnt_.framing:
-            self._reader = PieceReader(self.tokenizer_)
-            return
-        self._reader = Reader(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
+        kind = PieceReader if self.learnt_.framing else Reader
+        self._reader = kind(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
 
     def _symbols(self, data: TaggedRows) -> float:
         return float(sum(len(words_of(tags)) for _, tags in _pairs(data)))

@@ -60,7 +60,8 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
             return Trace({"time": words, "state": list(targets.names)}, arrays, facts)
         (encoded,) = m._reader.read([words])
         if isinstance(m._reader, PieceReader):
-            places = _pieces(m, encoded)
+            pieces = m._reader.apart(np.asarray(encoded, np.int32))
+            places = _pieces(m, pieces)
     assert not isinstance(model, HMMTagger)  # it reads words
     (batch,) = reading_batches([encoded])
     t = batch.tensors(next(model.parameters()).device)
@@ -92,7 +93,7 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         found = targets.numbers(outputs[0].double().cpu().numpy())
         return replace(trace, arrays={**trace.arrays, "outputs": Array(("time",), found)})
     if len(shares) != len(places):
-        shares = _spread(encoded, shares, len(places))
+        shares = _spread(pieces, shares, len(places))
     arrays = {**trace.arrays, "probabilities": Array(("time", "symbol"), shares)}
     tokens = {**trace.tokens, "symbol": list(targets.names)}
     return replace(trace, tokens=tokens, arrays=arrays, tables={**trace.tables, "top": _top(targets, shares)})
