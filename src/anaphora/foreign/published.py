@@ -25,14 +25,16 @@ class PublishedModule:
     """A model whose inputs are numbers: ``an.load`` gives the module. A file that has all tensors of ``known_by`` is it.
 
     ``prefix``: what the names of its tensors begin with; others mean nothing here, nor do those that end in ``silent``.
+    ``needs``: what the config of the file must say.
     """
 
     name: str
     known_by: tuple[str, ...]
-    build: Callable[[], nn.Module]
+    build: Callable[[Weights], nn.Module]
     rules: Callable[[Any], Sequence[Rule]]
     silent: tuple[str, ...] = ()
     prefix: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class PublishedTranslator:
     rules: Callable[[Any], Sequence[Rule]]
     silent: tuple[str, ...] = ()
     prefix: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class PublishedKeras:
     known_by: tuple[str, ...]
     model: Callable[[Mapping[str, Tensor], str], dict[str, Any]]
     prefix: str = ""
+    needs: tuple[str, ...] = ("keras_version",)
 
 
 Published = PublishedModule | PublishedTranslator | PublishedKeras
@@ -72,7 +76,8 @@ def published(known: Sequence[Published], given: Weights) -> tuple[Published, We
     if "names" in given.config:
         given = _counted_anew(given)
     for one in known:
-        if all(one.prefix + name in given.tensors for name in one.known_by):
+        named = all(one.prefix + name in given.tensors for name in one.known_by)
+        if named and all(key in given.config for key in one.needs):
             own = {
                 name.removeprefix(one.prefix): tensor
                 for name, tensor in given.tensors.items()

@@ -28,7 +28,8 @@ from anaphora.foreign.published import (
     fill,
     published,
 )
-from anaphora.foreign.weights import Weights, kind_of, read_weights
+from anaphora.foreign.weights import Weights, read_weights
+from anaphora.tasks.importing_words import of_words
 from anaphora.tasks.registry import estimator
 from anaphora.training.precision import choose_device
 
@@ -43,6 +44,9 @@ def open_file(
     part: str = "",
 ) -> Any:
     """What the file holds; see `an.load`. Nothing in it is executed."""
+    words = None if into is not None else of_words(path)
+    if words is not None:
+        return words
     given = read_weights(path, part=part)
     if into is not None:
         fill_module(into, given, names=names, rules=rules)
@@ -68,15 +72,17 @@ def open_file(
     return found.to(choose_device(device)).eval()
 
 
-def is_model_file(path: Path) -> bool:
-    """Whether ``path`` is a file of weights."""
-    return path.is_file() and kind_of(path) != ""
-
-
 def _module(one: PublishedModule, given: Weights, device: str) -> nn.Module:
-    made = one.build()
+    made = _built(one, given)
     fill(made, one.rules(made), given, NO_SIZES, silent=one.silent)
     return made.to(choose_device(device)).eval()
+
+
+def _built(one: PublishedModule, given: Weights) -> nn.Module:
+    try:
+        return one.build(given)
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        raise RunError(f"{given.path}: its config cannot be used ({error}); download it again.") from None
 
 
 def _translator(one: PublishedTranslator, given: Weights, device: str) -> Any:

@@ -48,4 +48,6 @@ def _rules(m: BeatNet) -> tuple[Rule, ...]:
     )
 
 
-BEATNET = PublishedModule("BeatNet", ("conv1.weight", "linear0.weight", "lstm.weight_ih_l1"), BeatNet, _rules)
+BEATNET = PublishedModule(
+    "BeatNet", ("conv1.weight", "linear0.weight", "lstm.weight_ih_l1"), lambda given: BeatNet(), _rules
+)

@@ -3,6 +3,7 @@
 from anaphora.foreign.architectures.beatnet import BEATNET
 from anaphora.foreign.architectures.chars2vec import CHARS2VEC
 from anaphora.foreign.architectures.g2p_en import G2P_EN
+from anaphora.foreign.architectures.min_gpt import MIN_GPT
 from anaphora.foreign.architectures.resemblyzer import RESEMBLYZER
 from anaphora.foreign.architectures.silero_vad import SILERO_VAD, SILERO_VAD_BRANCH, SILERO_VAD_ONNX
 from anaphora.foreign.architectures.textgenrnn import TEXTGENRNN
@@ -17,4 +18,5 @@ PUBLISHED: tuple[Published, ...] = (
     G2P_EN,
     CHARS2VEC,
     TEXTGENRNN,
+    MIN_GPT,
 )

@@ -41,7 +41,7 @@ def _rules(m: VoiceEncoder) -> tuple[Rule, ...]:
 RESEMBLYZER = PublishedModule(
     "resemblyzer",
     ("similarity_weight", "lstm.weight_ih_l2", "linear.weight"),
-    VoiceEncoder,
+    lambda given: VoiceEncoder(),
     _rules,
     silent=("similarity_weight", "similarity_bias"),  # of the loss
 )

@@ -100,14 +100,14 @@ def _rules(
 SILERO_VAD = PublishedModule(
     "silero-vad",
     ("stft_conv.weight", "lstm_cell.weight_ih", "final_conv.weight"),
-    SileroVAD,
+    lambda given: SileroVAD(),
     _rules("stft_conv.weight", "conv{1}", "lstm_cell", "final_conv"),
 )
 """``silero_vad_16k.safetensors``, whose numbers are of an earlier release than those of the other files."""
 SILERO_VAD_ONNX = PublishedModule(
     "silero-vad",
     ("stft.forward_basis_buffer", "decoder.rnn.weight_ih", "decoder.decoder.2.weight"),
-    SileroVAD,
+    lambda given: SileroVAD(),
     _rules("stft.forward_basis_buffer", "encoder.{0}.reparam_conv", "decoder.rnn", "decoder.decoder.2"),
     prefix="model.",
 )

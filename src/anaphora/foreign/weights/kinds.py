@@ -15,6 +15,7 @@ from anaphora.files.arrays import Numbers, load_npz
 from anaphora.files.opening import streamed
 from anaphora.foreign.weights.found import Weights, unreadable
 from anaphora.foreign.weights.hdf5 import read_h5, read_keras
+from anaphora.foreign.weights.json_file import read_json_tensors
 from anaphora.foreign.weights.onnx_file import read_onnx
 from anaphora.foreign.weights.torch_file import read_checkpoint, read_safetensors
 
@@ -24,7 +25,7 @@ _TAR = b"ustar"
 
 
 def kind_of(path: Path) -> str:
-    """``safetensors``, ``torch``, ``npz``, ``onnx``, ``h5``, ``keras``, or nothing for another file.
+    """``safetensors``, ``torch``, ``npz``, ``onnx``, ``h5``, ``keras``, ``json``, or nothing for another file.
 
     Only the first bytes and the names inside an archive are looked at. A `RunError` where the file cannot be opened.
     """
@@ -43,6 +44,8 @@ def kind_of(path: Path) -> str:
         return "safetensors"
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "torch"  # a pickle, of which torch reads what holds tensors alone
+    if path.suffix == ".json" and head.lstrip()[:1] == b"{":
+        return "json"
     return "onnx" if path.suffix == ".onnx" else ""
 
 
@@ -75,6 +78,8 @@ def read_weights(path: Path, *, part: str = "") -> Weights:
         return read_h5(path)
     if kind == "keras":
         return read_keras(path)
+    if kind == "json":
+        return read_json_tensors(path)
     if kind == "onnx":
         return Weights(path, kind, read_onnx(path))
     raise RunError(
