@@ -100,3 +100,23 @@ def test_sixty_five_thousand_steps(kind: str) -> None:
         again, _ = layer.double()(x[:, -256:].double(), None, exact)
     assert y.isfinite().all()
     torch.testing.assert_close(y[:, -256:].double(), again, atol=2e-3, rtol=2e-3)
+
+
+def test_row_dropout_drops_the_same_values_at_every_step_of_a_row() -> None:
+    read: list[torch.Tensor] = []
+    block = LinearBlock(linear.GLA(WIDTH, heads=2), feedforward=16, row_dropout=0.5)
+    for part in (block.mixer, block.feedforward):
+        part.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    x = 1 + torch.rand(4, 7, WIDTH)
+    torch.manual_seed(1)
+    block.train()(x, None, None)
+    for seen in read:
+        dropped = seen == 0
+        assert dropped.any()
+        assert not dropped.all()
+        assert (dropped == dropped[:, :1]).all()
+        assert not (dropped == dropped[:1]).all()  # rows differ
+    assert len(read) == 2
+    read.clear()
+    block.eval()(x, None, None)
+    assert all((seen != 0).all() for seen in read)

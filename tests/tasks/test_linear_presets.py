@@ -101,6 +101,7 @@ def test_the_encoder_of_a_translator_and_its_decoder_beside_it(given: dict[str, 
         (an.Classifier, {"model": "gru", "blocks": True, "connections": "residual"}, "residual already"),
         (an.Classifier, {"model": "gla", "local_window": 64}, "belongs to cell = 'griffin'"),
         (an.Classifier, {"model": "gla", "state_size": 8}, "belongs to cell = 'mamba'"),
+        (an.Classifier, {"model": "lstm", "row_dropout": 0.2}, "belongs to recurrences in residual blocks"),
         (an.Classifier, {"model": "griffin", "hidden": 9, "state_heads": 3}, "even width per head"),
         (
             an.Classifier,

@@ -90,7 +90,13 @@ class BlockSettings(Settings):
     local_window: int = Field(
         128, ge=1, description="Steps back that the blocks of local attention in cell = griffin see."
     )
-
+    row_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="In residual blocks: share of the values that a layer reads set to zero while training, the same at every "
+        "step of a row (Gal & Ghahramani 2016).",
+    )
     signed: bool = Field(
         False,
         description="Let the eigenvalues of deltanet and gated-deltanet reach −1, so that their state can change its sign "
@@ -115,6 +121,8 @@ class BlockSettings(Settings):
         if headed and s.state_heads and s.hidden % s.state_heads:
             return f"hidden = {s.hidden} cannot be divided among state_heads = {s.state_heads}"
         if not in_blocks(s):
+            if s.row_dropout:
+                return f"row_dropout = {s.row_dropout} belongs to recurrences in residual blocks (blocks = true), but cell = '{s.cell}' has none"
             return None
         if s.zoneout or s.connections != "none":
             key = "zoneout" if s.zoneout else "connections"

@@ -33,30 +33,31 @@ def make_blocks(
 
 def _pattern(s: RecurrentStack, cell: Cell | None) -> list[linear.LinearBlock]:
     """The blocks that are repeated."""
-    heads, noise = state_heads(s), s.dropout
+    heads = state_heads(s)
+    noise: dict[str, Any] = {"dropout": s.dropout, "row_dropout": s.row_dropout}
     # three matrices of 8/3 have as many parameters as two of 4 times the width
     usual = 0 if s.cell in _WHOLE else eighths(8 / 3 * s.hidden)
     if cell is not None:
-        return [linear.LinearBlock(linear.CellLayer(cell), feedforward=usual, dropout=noise)]
+        return [linear.LinearBlock(linear.CellLayer(cell), feedforward=usual, **noise)]
     if s.cell == "griffin":
         inner, every = 3 * s.hidden, s.mixed_every or _GRIFFIN_EVERY
         mixers: list[linear.LinearLayer] = [linear.Griffin(s.hidden) for _ in range(every - 1)]
         mixers.append(linear.LocalAttention(s.hidden, heads, window=s.local_window))
-        return [linear.LinearBlock(m, feedforward=inner, activation=F.gelu, dropout=noise) for m in mixers]
+        return [linear.LinearBlock(m, feedforward=inner, activation=F.gelu, **noise) for m in mixers]
     if s.cell == "xlstm":
         every = s.mixed_every or _XLSTM_EVERY
         scalar = linear.LinearBlock(
             linear.SLSTMLayer(s.hidden, heads),
             feedforward=eighths(4 / 3 * s.hidden),
             activation=F.gelu,
-            dropout=noise,
+            **noise,
         )
-        matrix = [linear.LinearBlock(linear.MLSTM(s.hidden, heads), dropout=noise) for _ in range(every - 1)]
+        matrix = [linear.LinearBlock(linear.MLSTM(s.hidden, heads), **noise) for _ in range(every - 1)]
         return [*matrix[:1], scalar, *matrix[1:]]  # the second of each group, so that small models have one
     more: dict[str, Any] = {"signed": True} if s.signed else {}
     if s.state_size:
         more["state"] = s.state_size
-    return [linear.LinearBlock(_MIXERS[s.cell](s.hidden, heads, **more), feedforward=usual, dropout=noise)]
+    return [linear.LinearBlock(_MIXERS[s.cell](s.hidden, heads, **more), feedforward=usual, **noise)]
 
 
 def eighths(width: float) -> int:

@@ -156,6 +156,8 @@ class BlockKeywords(TypedDict, total=False):
     """Numbers that each channel of mamba keeps (0 = 16, as published), or rows of each matrix of mamba2 (0 = 64). Default: 0."""
     local_window: int
     """Steps back that the blocks of local attention in cell = griffin see. Default: 128."""
+    row_dropout: float
+    """In residual blocks: share of the values that a layer reads set to zero while training, the same at every step of a row (Gal & Ghahramani 2016). Default: 0.0."""
     signed: bool
     """Let the eigenvalues of deltanet and gated-deltanet reach −1, so that their state can change its sign (Grazzi 2025): parity needs it. Default: False."""
 

@@ -12,6 +12,7 @@ from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.linear.layer import EPSILON, LinearLayer, States
+from anaphora.nn.recurrent_step import dropout_mask
 from anaphora.nn.transformer.feedforward import SwiGLU
 from anaphora.nn.transformer.stack import fresh_copies
 
@@ -19,7 +20,8 @@ from anaphora.nn.transformer.stack import fresh_copies
 class LinearBlock(nn.Module):
     """x + mixer(norm(x)), and where there is a feed-forward network, x + feedforward(norm(x)) after it.
 
-    ``feedforward``: the width inside that network, a `SwiGLU` with this ``activation``; 0 = none.
+    ``feedforward``: the width inside that network, a `SwiGLU` with this ``activation``; 0 = none. ``dropout``: on what the
+    two give and inside the network; ``row_dropout``: on what they read, the same values at every step of a row.
     """
 
     def __init__(
@@ -29,19 +31,28 @@ class LinearBlock(nn.Module):
         feedforward: int = 0,
         activation: Callable[[Tensor], Tensor] = F.silu,
         dropout: float = 0.0,
+        row_dropout: float = 0.0,
     ):
         super().__init__()
         self.mixer, self.norm = mixer, nn.RMSNorm(mixer.width, EPSILON)
-        self.feedforward = SwiGLU(mixer.width, feedforward, activation=activation) if feedforward else None
+        self.feedforward = (
+            SwiGLU(mixer.width, feedforward, activation=activation, dropout=dropout) if feedforward else None
+        )
         self.norm_feedforward = nn.RMSNorm(mixer.width, EPSILON) if feedforward else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout, self.row_dropout = nn.Dropout(dropout), row_dropout
 
     def forward(self, x: Tensor, lengths: Tensor | None, state: States | None) -> tuple[Tensor, States]:
-        y, state = self.mixer(self.norm(x), lengths, state)
+        y, state = self.mixer(self._read(self.norm(x)), lengths, state)
         x = x + self.dropout(y)
         if self.feedforward is not None and self.norm_feedforward is not None:
-            x = x + self.dropout(self.feedforward(self.norm_feedforward(x)))
+            x = x + self.dropout(self.feedforward(self._read(self.norm_feedforward(x))))
         return x, state
+
+    def _read(self, x: Tensor) -> Tensor:
+        """x ``(B, T, width)`` with the same values of a row dropped at all its steps."""
+        if not (self.training and self.row_dropout):
+            return x
+        return x * dropout_mask(x, (x.shape[0], 1, x.shape[2]), self.row_dropout)
 
 
 class LinearStack(nn.Module):
