@@ -18,6 +18,7 @@ from foreign_tiny import stirred
 import anaphora as an
 import own_loop
 from anaphora.cli import main
+from anaphora.errors import AnaphoraError
 
 TINY: dict[str, Any] = {
     "hidden": 16, "layers": 1, "heads": 2, "feedforward": 16, "dropout": 0.0, "steps": 1, "warmup": 0, "device": "cpu",
@@ -49,8 +50,16 @@ def wav2vec2() -> an.Transcriber:
     return m
 
 
-MODELS: dict[str, Callable[[], Any]] = {"vit": vit, "wav2vec2": wav2vec2}
-VIEWS = {"vit": "heads", "wav2vec2": "ctc"}
+def whisper() -> an.Transcriber:
+    data = [(x, ["ab a", "b"][i % 2]) for i, x in enumerate(sounds())]
+    m = an.Transcriber("whisper", bins=20, max_tokens=100, written_positions=8, vocab_size=20, **TINY)
+    m = stirred(m.fit(data, valid=data[:2], verbose=False))
+    m.model_.decoder.output.bias.data.zero_()
+    return m
+
+
+MODELS: dict[str, Callable[[], Any]] = {"vit": vit, "wav2vec2": wav2vec2, "whisper": whisper}
+VIEWS = {"vit": "heads", "wav2vec2": "ctc", "whisper": "alignment"}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -176,6 +185,10 @@ def test_it_runs_without_torch(imported: tuple[str, Any, Path], tmp_path: Path) 
     from anaphora.runtime import load
 
     _, m, run = imported
+    if m.settings_.model == "whisper":
+        with pytest.raises(AnaphoraError, match="export it --to hf"):
+            m.export(tmp_path / "out")
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         an.load(run, device="cpu").export(tmp_path / "out")

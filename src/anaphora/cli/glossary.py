@@ -29,6 +29,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
+from anaphora.settings.prompt import PromptSettings
 from anaphora.settings.seq2seq_variants import PairVariantSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.settings.text import SidesSettings
@@ -40,6 +41,7 @@ GROUPS: dict[type[Settings], str] = {
     SidesSettings: "Text",
     SoundSettings: "Sound",
     WaveSettings: "Sound",
+    PromptSettings: "Decoder",
     FrameSettings: "Frames",
     PictureSettings: "Pictures",
     LookingSettings: "Pictures",

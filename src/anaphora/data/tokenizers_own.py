@@ -221,7 +221,12 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
                     raise ValueError(f"size: {found['size']} symbols are too many")
                 ids = checked(tuple[int | None, int | None, int | None, int | None], found["special"])
                 numbering = Numbering(checked(int, found["size"]), ids)
-            return EngineTokenizer(
+            kind: type[EngineTokenizer] = EngineTokenizer
+            if found.get("spoken"):
+                from anaphora.data.tokenizers_spoken import SpokenTokenizer
+
+                kind = SpokenTokenizer
+            return kind(
                 engine_of(json.dumps(found["engine"]), "tokenizer"),
                 **flags,
                 numbering=numbering,

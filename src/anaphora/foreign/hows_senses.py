@@ -56,3 +56,19 @@ class Nothing:
 
 
 NOTHING = Nothing()
+
+
+@dataclass(frozen=True)
+class NoKeyBias:
+    """Theirs have biases of queries and values only. One of keys adds the same to all scores of a query, which changes nothing,
+    so ours is 0 and not written."""
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        return torch.cat((given[0], torch.zeros_like(given[1]), given[1]))
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        queries, _, values = torch.split(own, [sizes["hidden"], sizes["kv_width"], sizes["kv_width"]])
+        return [queries.contiguous(), values.contiguous()]
+
+
+QV_BIAS = NoKeyBias()

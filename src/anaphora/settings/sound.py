@@ -17,10 +17,10 @@ class SoundSettings(Settings):
         le=192_000,
         description="Samples per second at which sound is read; 0 = as in the first training recording, at most 16000.",
     )
-    features: Annotated[Literal["log-mel", "mfcc", "samples"], Own()] = Field(
+    features: Annotated[Literal["log-mel", "mfcc", "samples", "whisper"], Own()] = Field(
         "log-mel",
         description="What a frame holds: log energies in bands that lie as the ear hears, their cosine transform, or a single "
-        "sample (wav2vec2, which makes its features itself). Or "
+        "sample (wav2vec2, which makes its features itself); whisper: the log energies of that model. Or "
         "your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds.",
     )
     bins: int = Field(

@@ -34,7 +34,7 @@ def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> 
     config = read_json(folder / "config.json")
     architecture, name = _architecture(folder, config)
     if architecture.model_type in SENSES:
-        return open_sense(folder, config, architecture, name, device=device)
+        return open_sense(folder, config, architecture, name, device=device, trust=trust or trusting())
     head = architecture.heads[name]
     if head.task == "translate":
         return open_translator(folder, architecture, name, config, device=device, trust=trust or trusting())

@@ -11,18 +11,21 @@ from anaphora.data.numbering import Numbering
 from anaphora.foreign.letters import read_hearing, read_letters
 from anaphora.foreign.mapping import Architecture
 from anaphora.foreign.pictures import read_preparation
+from anaphora.foreign.speaking import read_listening, read_speaking
 from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of
 
 _NO_WORDS = Numbering.ours(4)
 
 
 def open_sense(
-    folder: Path, config: dict[str, Any], architecture: Architecture, name: str, *, device: str
+    folder: Path, config: dict[str, Any], architecture: Architecture, name: str, *, device: str, trust: bool
 ) -> Any:
     """The model in ``folder``, whose inputs are pictures or sound, as a trained estimator; see `open_foreign`."""
     s = settings_of(folder, architecture, name, config)
     if architecture.heads[name].task == "classify":
         return _classifier(folder, config, architecture, name, s, device)
+    if architecture.model_type == "whisper":
+        return _writer(folder, config, architecture, name, s, device, trust)
     return _transcriber(folder, config, architecture, name, s, device)
 
 
@@ -59,3 +62,21 @@ def _transcriber(
     m.tokenizer_, m.words_ = tokenizer, []
     m.ear_ = Ear(m.settings_, "audio", s["rate"], 1)
     return filled(m, folder, architecture, name, s, tokenizer.numbering, body="encoder.", device=device)
+
+
+def _writer(
+    folder: Path,
+    config: dict[str, Any],
+    architecture: Architecture,
+    name: str,
+    s: dict[str, Any],
+    device: str,
+    trust: bool,
+) -> Any:
+    """A `Transcriber` that writes pieces of words, symbol by symbol."""
+    tokenizer, prompt = read_speaking(folder, config, trust=trust)
+    s |= prompt | read_listening(folder, s["bins"], s["max_tokens"]) | {"tokens": "bpe"}
+    m = made(folder, "transcribe", s)
+    m.tokenizer_, m.words_ = tokenizer, []
+    m.ear_ = Ear(m.settings_, "audio", s["rate"], s["bins"])
+    return filled(m, folder, architecture, name, s, tokenizer.numbering, body="", device=device)

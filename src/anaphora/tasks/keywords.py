@@ -449,6 +449,23 @@ class FrameTargetKeywords(TypedDict, total=False):
     """Frames are shifted and scaled to mean 0 and variance 1, as measured on the training data: each feature by itself, all with the same numbers, or not at all. Default: 'features'."""
 
 
+class PromptKeywords(TypedDict, total=False):
+    """Prompt; a preset may change the defaults."""
+
+    decoder_layers: int
+    """Layers of the decoder where they are not as many as the encoder's; 0 = as many. Default: 0."""
+    written_positions: int
+    """Symbols that the decoder has positions for. Default: 448."""
+    prompt: str
+    """Symbols that stand between <s> and every text, their numbers with spaces between them; ? is the most probable of `languages`. Default: ''."""
+    languages: str
+    """Symbols of languages, as `prompt`. Default: ''."""
+    never: str
+    """Symbols that are never written, as `prompt`. Default: ''."""
+    never_first: str
+    """Symbols that no text begins with, as `prompt`. Default: ''."""
+
+
 class WaveKeywords(TypedDict, total=False):
     """Wave; a preset may change the defaults."""
 
@@ -477,8 +494,8 @@ class SoundKeywords(TypedDict, total=False):
 
     rate: int
     """Samples per second at which sound is read; 0 = as in the first training recording, at most 16000. Default: 0."""
-    features: Literal["log-mel", "mfcc", "samples"] | Callable[..., Any]
-    """What a frame holds: log energies in bands that lie as the ear hears, their cosine transform, or a single sample (wav2vec2, which makes its features itself). Or your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds. Default: 'log-mel'."""
+    features: Literal["log-mel", "mfcc", "samples", "whisper"] | Callable[..., Any]
+    """What a frame holds: log energies in bands that lie as the ear hears, their cosine transform, or a single sample (wav2vec2, which makes its features itself); whisper: the log energies of that model. Or your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds. Default: 'log-mel'."""
     bins: int
     """Bands of a frame (mfcc: coefficients kept of as many bands or more). Default: 40."""
     frame_length: float
@@ -745,11 +762,11 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
 
 
-TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "wav2vec2", "attention", "joint"] | Callable[..., Any]
+TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
-class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, WaveKeywords, SoundKeywords, EncoderKeywords, total=False):
+class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, SmoothingKeywords, ForcingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, FrameKeywords, PromptKeywords, WaveKeywords, SoundKeywords, EncoderKeywords, total=False):
     """The settings of `an.Transcriber`; ``help(an.Transcriber)`` shows the defaults."""
 
     batch_tokens: int

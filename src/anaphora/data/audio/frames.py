@@ -12,6 +12,7 @@ import torch
 from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
+from anaphora.data.audio.mel import MOST, WhisperMel
 from anaphora.data.audio.normalise import Normalisation, normalise
 from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
 from anaphora.data.audio.samples import Samples
@@ -33,6 +34,8 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
         return OwnFeatures(s.features, rate, s.hop)
     if s.features == "samples":
         return Samples(rate)
+    if s.features == "whisper":
+        return WhisperMel(rate, s.bins, getattr(s, "max_tokens", MOST))
     if s.features == "mfcc":
         return MFCC(rate, count=s.bins, bins=max(40, s.bins), window=s.frame_length, hop=s.hop)
     return LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)

@@ -12,12 +12,13 @@ import torch
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.files import Wave
 from anaphora.data.audio.inputs import Frames, Item, Sound
+from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.audio.samples import Samples
 from anaphora.data.features_own import OwnFeatures
 from anaphora.data.vectors import Array
 from anaphora.errors import DataError
 
-Hearing = LogMel | OwnFeatures | Samples
+Hearing = LogMel | OwnFeatures | Samples | WhisperMel
 """What makes frames of sound."""
 BUDGET = 1 << 30
 """Bytes of features that are kept in memory; what does not fit is computed again each time it is asked for."""
@@ -145,7 +146,7 @@ class Recordings:
 
 def frames_of(wave: Wave, features: Hearing) -> Array:
     """The features (T, F) of one sound (n,)."""
-    if isinstance(features, OwnFeatures | Samples):
+    if isinstance(features, OwnFeatures | Samples | WhisperMel):
         return features.of(wave)
     with torch.no_grad():
         found, _ = features(torch.from_numpy(wave).to(features.window.device)[None])

@@ -16,6 +16,7 @@ from anaphora.foreign.architectures.roberta import ROBERTA
 from anaphora.foreign.architectures.t5 import MT5, T5
 from anaphora.foreign.architectures.vit import DEIT, VIT
 from anaphora.foreign.architectures.wav2vec2 import HUBERT, WAV2VEC2
+from anaphora.foreign.architectures.whisper import WHISPER
 from anaphora.foreign.mapping import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -24,9 +25,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL, MAMBA, MAMBA2),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
         *(MARIAN, PEGASUS, BART, MBART, T5, MT5),
-        *(VIT, DEIT, WAV2VEC2, HUBERT),
+        *(VIT, DEIT, WAV2VEC2, HUBERT, WHISPER),
     )
 }
 """In the order in which an export looks for one that has a run's form."""
-SENSES = ("vit", "deit", "wav2vec2", "hubert")
+SENSES = ("vit", "deit", "wav2vec2", "hubert", "whisper")
 """Those that see or hear, whose inputs are not symbols."""

@@ -21,6 +21,8 @@ class Decoder(nn.Module):
 
     places: int | None = None
     """How many symbols it can write at most; None: as many as are asked for."""
+    normalised = False
+    """Whether a step gives log p instead of logits."""
 
     @property
     def attentions(self) -> list[nn.Module]:

@@ -56,7 +56,7 @@ class PackedTransformer(Decoder):
     @staticmethod
     def fits(decoder: Decoder) -> bool:
         """Whether the decoder is a Transformer whose places know of each other by what is added to the input."""
-        if not isinstance(decoder, TransformerDecoder):
+        if not isinstance(decoder, TransformerDecoder) or decoder.normalised:
             return False
         attentions = [
             a for layer in decoder_layers(decoder) for a in (layer.attention, layer.cross_attention)

@@ -15,39 +15,55 @@ from anaphora.foreign.letters import hearing_json, letter_files
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.pictures import FILE, preparation_json
 from anaphora.foreign.sizes import sizes_of
-from anaphora.tasks.exporting.hf import export_folder, write_json
+from anaphora.foreign.speaking import speaking_files
+from anaphora.tasks.exporting.hf import export_folder, numbering_of, write_json, write_tokenizer
 from anaphora.training.weights import snapshot
 
-PRESETS = ("vit", "wav2vec2")
+PRESETS = ("vit", "wav2vec2", "whisper")
+Files = dict[str, dict[str, Any]]
 
 
 def write(m: Any, place: Path) -> None:
     """Write the folder; an `AnaphoraError` names the settings that the architecture does not have."""
     s = m.settings_.model_dump()
-    s |= m.inputs_.sizes if m.command == "classify" else {"symbols": m.tokenizer_.size}
     words = Numbering.ours(4)
-    if m.command == "transcribe":
-        words = _letters(m).numbering
-        s["symbols"] = words.size
+    if m.command == "classify":
+        s |= m.inputs_.sizes
+    else:
+        words = numbering_of(m.tokenizer_) if s["model"] == "whisper" else _letters(m).numbering
+        s |= {"symbols": words.size, "tie": True}
     architecture, head = _chosen(m, s)
+    body = "" if s["model"] == "whisper" else "encoder."
     tensors = {name: value.detach().cpu().float() for name, value in snapshot(m.model_).items()}
-    found = outward(architecture.rules(head, s, body="encoder."), tensors, sizes_of(s, words))
+    found = outward(architecture.rules(head, s, body=body), tensors, sizes_of(s, words))
+    files = {"classify": _seeing, "transcribe": _hearing}[m.command](m, s, architecture, words)
+    files["config.json"] |= architecture.config(s, head)
+    files["config.json"] |= {"dtype": "float32", "transformers_version": "5.0.0"}
     with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as folder:
         save_file(
             {name: one.clone() for name, one in found.items()},
             str(folder / "model.safetensors"),
             metadata={"format": "pt"},
         )
-        config = architecture.config(s, head) | {"dtype": "float32", "transformers_version": "5.0.0"}
-        if m.command == "classify":
-            write_json(folder / "config.json", config | _classes(m))
-            write_json(folder / FILE, preparation_json(m.inputs_, architecture.model_type))
-            return
-        special = zip(("pad", "unk", "bos", "eos"), words.special, strict=True)
-        write_json(folder / "config.json", config | {f"{name}_token_id": i for name, i in special})
-        write_json(folder / FILE, hearing_json(s))
-        for file, document in letter_files(_letters(m)).items():
+        for file, document in files.items():
             write_json(folder / file, document)
+        if s["model"] == "whisper":
+            write_tokenizer(folder, m.tokenizer_, longest=s["written_positions"])
+
+
+def _seeing(m: Any, s: dict[str, Any], architecture: Architecture, words: Numbering) -> Files:
+    return {"config.json": _classes(m), FILE: preparation_json(m.inputs_, architecture.model_type)}
+
+
+def _hearing(m: Any, s: dict[str, Any], architecture: Architecture, words: Numbering) -> Files:
+    if s["model"] == "whisper":
+        files = speaking_files(m, words)
+        kept = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
+        given = {key: files["generation_config.json"][key] for key in kept}
+        return {"config.json": given | {"begin_suppress_tokens": None}, **files}
+    special = zip(("pad", "unk", "bos", "eos"), words.special, strict=True)
+    ids = {f"{name}_token_id": i for name, i in special}
+    return {"config.json": ids, FILE: hearing_json(s), **letter_files(_letters(m))}
 
 
 def _letters(m: Any) -> LetterTokenizer:

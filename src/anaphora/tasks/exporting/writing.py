@@ -141,9 +141,13 @@ class _Frames(nn.Module):
 
 def transcriber_export(m: Any) -> Export:
     """Frames ``(batch, time, features)`` and lengths -> log p at every frame; or an encoder and a step as a translator has."""
-    inputs.check_reading(m.tokenizer_)
     ear: Ear = m.ear_
     s = m.settings_
+    if s.model == "whisper":
+        raise AnaphoraError(
+            "the preset whisper reads a prompt and fills up silence, for which there is no graph yet; export it --to hf."
+        )
+    inputs.check_reading(m.tokenizer_)
     if ear.kind == "audio" and isinstance(s.features, Part):
         inputs.check_reading(None, s.features)
     model = on_cpu(m.model_)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from anaphora.data.symbols import UNK
@@ -23,14 +24,17 @@ from anaphora.models.frontend import Framed
 from anaphora.models.listener import ConvolutionListener, Listener, Stacking, Subsampling
 from anaphora.models.samples import ConvolvedPositions, SampleFront
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.whisper import PromptedDecoder, WhisperFront
 from anaphora.nn import transformer
 from anaphora.nn.attention import Additive, Bilinear
 from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.positions import Learned, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
 from anaphora.settings.own import Part
 from anaphora.tasks.parts import (
+    decoder_layer,
     encoder_layer,
     entrance,
     frame_network,
@@ -46,6 +50,8 @@ Model = CTCModel | Seq2Seq
 
 def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) -> Model:
     """The model a preset names, with fresh weights, from frames of ``features`` numbers to ``symbols`` symbols."""
+    if s.model == "whisper":
+        return _whisper(s, features, symbols)
     encoder = _listener(s, features)
     if s.model.endswith("-ctc") or s.model == "wav2vec2":
         return CTCModel(encoder, FrameScores(encoder.width, symbols, dropout=s.dropout))
@@ -96,6 +102,32 @@ def _sample_listener(s: TranscriberSettings) -> Listener:
         **entrance(s),
     )
     return Listener(front, body)
+
+
+def _whisper(s: TranscriberSettings, features: int, symbols: int) -> Seq2Seq:
+    places = Learned(s.hidden, -(-s.max_tokens // 2))
+    with torch.no_grad():
+        places.weight.copy_(Sinusoidal(s.hidden).table(len(places.weight), places.weight))
+    body = TransformerEncoder(
+        VectorInput(s.hidden),
+        transformer.TransformerEncoder(encoder_layer(s), s.layers),
+        positions=places.requires_grad_(False),
+        dropout=s.dropout,
+    )
+    embedding = Embedding(symbols, s.hidden)
+    decoder = PromptedDecoder(
+        embedding,
+        transformer.TransformerDecoder(decoder_layer(s), s.decoder_layers or s.layers),
+        Output(s.hidden, symbols, tied=embedding),
+        positions=Learned(s.hidden, s.written_positions),
+        dropout=s.dropout,
+        prompt=[-1 if mark == "?" else int(mark) for mark in s.prompt.split()],
+        languages=list(map(int, s.languages.split())),
+        never=list(map(int, s.never.split())),
+        never_first=list(map(int, s.never_first.split())),
+    )
+    decoder.output.bias.requires_grad_(False)  # which Whisper does not have
+    return Seq2Seq(Listener(WhisperFront(features, s.hidden, s.max_tokens), body), decoder)
 
 
 def _decoder(s: TranscriberSettings, encoder: Listener, symbols: int) -> BahdanauDecoder:

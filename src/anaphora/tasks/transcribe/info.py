@@ -20,6 +20,7 @@ from anaphora.settings import (
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.own import Own, OwnMetric
+from anaphora.settings.prompt import PromptSettings
 from anaphora.settings.search import SeveralOutputs
 from anaphora.settings.seq2seq import ForcingSettings, SmoothingSettings
 from anaphora.settings.sound import SoundSettings
@@ -90,6 +91,7 @@ class TranscriberSettings(
     EncoderSettings,
     SoundSettings,
     WaveSettings,
+    PromptSettings,
     FrameSettings,
     TextSettings,
     NetworkSettings,
@@ -164,6 +166,8 @@ class TranscriberSettings(
             raise ValueError(
                 f"features = 'samples' is for wav2vec2, whose convolutions read them; {self.model} reads frames"
             )
+        if self.features == "whisper" and self.model != "whisper":
+            raise ValueError(f"features = 'whisper' is for the preset whisper, not for {self.model}")
         if self.model == "conv-ctc" and self.kernel % 2 == 0:
             raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
         return self
@@ -239,6 +243,33 @@ _PRESETS = (
         (
             *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
             *(TransformerSettings, WaveSettings, "norm_eps", "embedding_norm"),
+        ),
+    ),
+    Preset(
+        "whisper",
+        "A Transformer that hears 30 s at a time and writes them down (Whisper, Radford 2022); with init a public one.",
+        {
+            **_TRAINED,
+            "rate": 16_000,
+            "features": "whisper",
+            "bins": 80,
+            "normalise": "none",
+            "masks": 0,
+            "speed": 0.0,
+            "layers": 4,
+            "feedforward": 512,
+            "activation": "gelu",
+            "positions": "learned",
+            "tokens": "bpe",
+            "batch_tokens": 12_000,
+            "max_tokens": 3000,
+            "order_weight": 0.0,
+            "lr": 5e-4,
+            "warmup": 200,
+        },
+        (
+            *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
+            *(TransformerSettings, PromptSettings, "order_weight", "label_smoothing"),
         ),
     ),
     Preset(

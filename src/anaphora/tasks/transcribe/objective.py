@@ -107,7 +107,7 @@ class TranscriptionObjective:
         else:
             total = summed(self._own_loss, logits, target_out, target_out != PAD)
         if model.training and self.settings.order_weight:
-            weights = attention_weights(model, notes)
+            weights = attention_weights(model, notes, target_in.shape[1])
             total = total + self.settings.order_weight * going_back(weights, target_out != PAD)
         if isinstance(model, JointModel):
             scores, frames = model.frames(memory)

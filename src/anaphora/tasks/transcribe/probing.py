@@ -114,7 +114,9 @@ def _look_at_decoder(
     wanted = torch.tensor([*h.tokens, EOS], device=x.device)
     own = log_probs.gather(1, wanted[:, None])[:, 0]
     attention = {id(module): path for path, module in model.named_modules()}[id(model.decoder.attentions[-1])]
-    (weights,) = noted.layers("weights", ndim=3, under=attention)
+    found = noted.layers("weights", ndim=3, under=attention)
+    by_head = noted.layers("weights", ndim=4, under=attention)  # (heads, target, source)
+    weights = (found[0] if found else by_head[0].mean(0))[-len(wanted) :]  # a prompt stands before them
     count = weights.shape[1]
     arrays = {
         "alignment": Array(("target", "source"), weights),

@@ -37,6 +37,8 @@ BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
 PLAIN, WORDS = 8, 64
 """Widths of a beam unless set: without words, and with."""
+HF_BEAM: dict[str, Any] = {"stopping": "likely", "refill": True}
+"""How the beams of `transformers` go on and end, for models that come from there."""
 Frames = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -135,7 +137,7 @@ def _written(model: Seq2Seq, memory: Memory, s: Search) -> list[list[Hypothesis]
     common: dict[str, Any] = {
         "start": torch.full((items,), BOS, device=memory.mask.device),
         "eos": EOS,
-        "max_length": (memory.mask.sum(1) + 10).cpu(),
+        "max_length": (memory.mask.sum(1) + 10).clamp(max=model.decoder.places or 10**9).cpu(),
     }
     state, wide = model.start(memory), max(s.width, s.n_best)
     if s.own is not None:
@@ -145,7 +147,8 @@ def _written(model: Seq2Seq, memory: Memory, s: Search) -> list[list[Hypothesis]
         return [
             list(n) for n in lexicon_beam(model.step, state, width=wide, n_best=s.n_best, **s.words, **common)
         ]
-    return [list(n) for n in beam(model.decoder.step, state, width=wide, n_best=wide, logits=True, **common)]
+    how = HF_BEAM if model.decoder.normalised else {"logits": True}
+    return [list(n) for n in beam(model.decoder.step, state, width=wide, n_best=wide, **how, **common)]
 
 
 def rescored(nbest: Sequence[Hypothesis], log_probs: Tensor, weight: float) -> list[Hypothesis]:

@@ -100,15 +100,18 @@ def _by_attention(model: Seq2Seq, heard: Heard, h: Hypothesis) -> list[_Mark]:
     target_in = torch.tensor([[BOS, *h.tokens]], device=memory.mask.device)
     with inside.record() as notes:
         model.decoder(target_in, memory)
-    weights = attention_weights(model, notes)[0, : len(h.tokens)]
+    weights = attention_weights(model, notes, target_in.shape[1])[0, : len(h.tokens)]
     places = in_order(weights.double().cpu().numpy())
     return [_Mark(p, p + 1, math.exp(step)) for p, step in zip(places, h.steps, strict=False)]
 
 
-def attention_weights(model: Seq2Seq, notes: Sequence[inside.Note]) -> Tensor:
-    """What the decoder's attention noted step by step, ``(batch, T, S)``."""
+def attention_weights(model: Seq2Seq, notes: Sequence[inside.Note], places: int) -> Tensor:
+    """What the decoder's attention noted step by step at its last ``places`` places, ``(batch, places, S)``; a prompt stands
+    before them."""
     attention = model.decoder.attentions[-1]
-    return torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)
+    found = torch.cat([n.value for n in notes if n.module is attention and n.name == "weights"], -2)
+    found = found.mean(1) if found.dim() == 4 else found  # over heads
+    return found[:, -places:]
 
 
 def in_order(weights: NDArray[np.float64]) -> list[int]:
