@@ -1,11 +1,13 @@
-"""Linear recurrences on the CPU: the scan backend against the compiled loop, nn.GRU and torch's associative_scan.
+"""Linear recurrences on the CPU: the scan backend against the compiled loop, nn.GRU and torch's associative_scan; and
+recurrences with matrix-valued and expanded states against the same by torch, in chunks of steps.
 
     python benchmarks/scan.py [--quick] [--json FILE]
 
 One thread; forward and backward of a whole layer, input as wide as the state, gradients of the input and all weights. The
 contestants take turns, and the least time of each counts, so that a busy machine is unfair to none. Targets: a layer takes
 a third of nn.GRU's time or less at equal sizes and is never slower than the compiled loop; the scan alone, from
-pre-activations to outputs, takes a fifth of the time of torch's associative_scan or less.
+pre-activations to outputs, takes a fifth of the time of torch's associative_scan or less; a matrix-valued scan is never
+slower than torch's chunks.
 """
 
 from __future__ import annotations
@@ -20,11 +22,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from anaphora import nn
+from anaphora.kernels.matrix_scan import matrix_scan
+from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.recurrence.backends.base import BackendName
 from anaphora.kernels.recurrence.dispatch import force
+from anaphora.kernels.selective import chunks as selective
+from anaphora.kernels.selective import selective_scan
 
+MATRICES = {
+    "GLA": (True, False),
+    "RetNet": (False, False),
+    "delta rule": (False, True),
+    "RWKV-7": (True, True),
+}
 SIZES = ((32, 100, 256), (16, 500, 128), (32, 512, 256), (8, 2048, 256), (1, 4096, 256), (1, 64, 128))
 
 
@@ -101,9 +114,43 @@ def contestants(batch: int, steps: int, width: int) -> dict[str, Callable[[], An
     }
 
 
-def measure(batch: int, steps: int, width: int, rounds: int) -> dict[str, float]:
+def matrix_contestants(by_channel: bool, delta: bool) -> dict[str, Callable[[], Any]]:
+    """Eight rows of 512 steps, four heads of 64 × 64: ours, and chunks by torch."""
+    torch.manual_seed(0)
+    shape = (8, 512, 4)
+    r, k, v = (torch.randn(*shape, 64, requires_grad=True) for _ in range(3))
+    log_w = F.logsigmoid(torch.randn(*shape, *([64] if by_channel else [])) + 3).requires_grad_()
+    a = F.normalize(torch.randn(*shape, 64), dim=-1).requires_grad_() if delta else None
+    b = (-0.5 * a).detach().requires_grad_() if a is not None else None
+    dy = torch.randn(*shape, 64)
+    leaves = [x for x in (r, k, v, log_w, a, b) if x is not None]
+
+    def ours() -> Any:
+        return torch.autograd.grad(matrix_scan(r, k, v, log_w, a, b)[0], leaves, dy)
+
+    def chunks() -> Any:
+        return torch.autograd.grad(by_chunks(r, k, v, log_w, None, a, b)[0], leaves, dy)
+
+    return {"ours": ours, "torch": chunks}
+
+
+def selective_contestants() -> dict[str, Callable[[], Any]]:
+    """Eight rows of 512 steps, 256 channels of 16 numbers: ours, and chunks by torch."""
+    torch.manual_seed(0)
+    u = torch.randn(8, 512, 256, requires_grad=True)
+    delta = (0.1 * torch.rand(8, 512, 256)).requires_grad_()
+    rate = -torch.arange(1, 17).float().expand(256, 16).contiguous().requires_grad_()
+    b, c = (torch.randn(8, 512, 16, requires_grad=True) for _ in range(2))
+    dy, leaves = torch.randn(8, 512, 256), (u, delta, rate, b, c)
+    given = (*leaves, torch.zeros(8, 256, 16))
+    return {
+        "ours": lambda: torch.autograd.grad(selective_scan(*given)[0], leaves, dy),
+        "torch": lambda: torch.autograd.grad(selective.by_chunks(*given)[0], leaves, dy),
+    }
+
+
+def measure(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Milliseconds, the least of some rounds in turns; slow contestants take part in fewer of them."""
-    runs = contestants(batch, steps, width)
     found: dict[str, float] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -126,9 +173,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the times to this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    rounds = 5 if options.quick else 15
+    states = {name: matrix_contestants(*kind) for name, kind in MATRICES.items()}
+    for name, runs in {**states, "Mamba": selective_contestants()}.items():
+        found = measure(runs, rounds)
+        ratio = found["torch"] / found["ours"]
+        print(f"{name}: ours {found['ours']:.1f}, torch {found['torch']:.1f} ms; {ratio:.1f}×", flush=True)
+        rows.append({"state": name, "milliseconds": found})
     for size in SIZES[:2] if options.quick else SIZES:
-        found = measure(*size, rounds=5 if options.quick else 15)
+        found = measure(contestants(*size), rounds)
         best = found["chosen"]
         said = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
         ratios = f"{found['nn.GRU'] / best:.1f}× nn.GRU, {found['c'] / best:.2f}× c, "

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels import selective
-from anaphora.nn.linear import mamba
+from anaphora.kernels.selective import selective_scan
+from anaphora.kernels.selective.chunks import by_chunks
 from scan_gpu import tried
 
 
@@ -55,14 +55,9 @@ def measured(batch: int, steps: int, width: int) -> dict[str, float | str]:
         found[f"{name} forward"] = tried(forward, capture)
         found[f"{name} forward and backward"] = tried(both, capture)
 
-    timed("ours", lambda *t: mamba.selective_scan(*t)[0])
+    timed("ours", lambda *t: selective_scan(*t)[0])
     timed("reference", reference)
-    own = selective.can_run
-    selective.can_run = lambda *_: False
-    try:
-        timed("chunks", lambda *t: mamba.selective_scan(*t)[0], capture=False)
-    finally:
-        selective.can_run = own
+    timed("chunks", lambda *t: by_chunks(*t)[0], capture=False)
     try:
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
 

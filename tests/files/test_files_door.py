@@ -308,7 +308,8 @@ AROUND = {
     # the package's own files
     "studio/app.py": {".read_bytes()"},
     "serving/pages.py": {".read_bytes()"},
-    "kernels/selective.py": {".read_text()"},
+    "kernels/selective/gpu.py": {".read_text()"},
+    "kernels/selective/native.py": {".read_text()"},
     "kernels/matrix_scan/native.py": {".read_text()"},
     "kernels/recurrence/backends/scan/source_cuda.py": {".read_text()"},
     "kernels/sound/native.py": {".read_text()"},

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.matrix_scan import matrix_scan
+from anaphora.kernels.matrix_scan import matrix_scan, matrix_step
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
+from anaphora.nn.exporting import loop, scanning
 
 States = tuple[Tensor, ...]
 EPSILON = 1e-5  # of every norm
@@ -99,7 +100,20 @@ class LinearLayer(nn.Module, ABC):
             for name, value in given.items():
                 if value is not None:
                     inside.note(self, name, value)
+        if scanning():
+            return _looped((r, k, v, log_w) if a is None or b is None else (r, k, v, log_w, a, b), state)
         return matrix_scan(r, k, v, log_w, a, b, state)
+
+
+def _looped(given: States, state: Tensor) -> tuple[Tensor, Tensor]:
+    """One step after the other, as an exported graph has it: chunks would fix its length."""
+
+    def step(states: States, here: States) -> tuple[States, Tensor]:
+        y, new = matrix_step(*here, state=states[0])
+        return (new,), y
+
+    (last,), y = loop(step, (state,), tuple([x.to(state.dtype).transpose(0, 1) for x in given]))
+    return y.transpose(0, 1).to(given[2].dtype), last
 
 
 class ShortConvolution(nn.Module):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from anaphora.kernels import selective
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
-
-_CHUNK = 16  # steps whose states exist at the same time
 
 
 class Mamba(LinearLayer):
@@ -74,22 +71,10 @@ def selective_scan(
 
     u, delta ``(B, T, H)``, rate A ``(H, N)``, b, c ``(B, T, N)``, state ``(B, H, N)``: y ``(B, T, H)`` and the last h.
     """
-    kind, outputs = state.dtype, []
-    rate = rate.to(kind)
     if scanning():
-        return _looped(tuple(x.to(kind).transpose(0, 1) for x in (u, delta, b, c)), rate, state)
-    if selective.can_run(u, delta, rate, b, c, state):
-        return selective.selective_scan(u, delta, rate, b, c, state)
-    recompute = torch.is_grad_enabled() and u.shape[1] > _CHUNK
-    for at in range(0, u.shape[1], _CHUNK):
-        some = [x.narrow(1, at, min(_CHUNK, u.shape[1] - at)).to(kind) for x in (u, delta, b, c)]
-        y, state = (
-            checkpoint(_chunk, some, rate, state, use_reentrant=False)
-            if recompute
-            else _chunk(some, rate, state)
-        )
-        outputs.append(y)
-    return torch.cat(outputs, 1).to(u.dtype), state
+        kind = state.dtype
+        return _looped(tuple(x.to(kind).transpose(0, 1) for x in (u, delta, b, c)), rate.to(kind), state)
+    return selective.selective_scan(u, delta, rate, b, c, state)
 
 
 def _looped(given: States, rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,24 +87,3 @@ def _looped(given: States, rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]
 
     (last,), y = loop(step, (state,), given)
     return y.transpose(0, 1), last
-
-
-def _chunk(some: list[Tensor], rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Some steps, with the states of all of them: ``(B, C, H, N)``."""
-    u, delta, b, c = some
-    a = (delta[..., None] * rate).exp()
-    h = (delta * u)[..., None] * b[:, :, None]
-    if h.is_cpu:  # one after the other reads memory once
-        states = []
-        for decay, added in zip(a.unbind(1), h.unbind(1), strict=True):
-            state = torch.addcmul(added, decay, state)
-            states.append(state)
-        return torch.einsum("bthn,btn->bth", torch.stack(states, 1), c), state
-    # A GPU waits for each launch: side by side, after k rounds each step has gathered the 2^k before it.
-    h = torch.cat((h[:, :1] + a[:, :1] * state[:, None], h[:, 1:]), 1)
-    reach = 1
-    while reach < h.shape[1]:
-        h = torch.cat((h[:, :reach], h[:, reach:] + a[:, reach:] * h[:, :-reach]), 1)
-        a = torch.cat((a[:, :reach], a[:, reach:] * a[:, :-reach]), 1)
-        reach *= 2
-    return torch.einsum("bthn,btn->bth", h, c), h[:, -1]

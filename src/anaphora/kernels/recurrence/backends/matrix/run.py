@@ -12,7 +12,7 @@ from anaphora.kernels.recurrence.front.rings import Ring
 from anaphora.kernels.recurrence.front.symbols import NoDraws
 
 name: BackendName = "matrix"
-about = "the step once for all steps; matrix-valued states in chunks of steps"
+about = "the step once for all steps; matrix-valued states by a scan"
 planned = False
 
 

@@ -1,4 +1,4 @@
-"""Mamba's selective scan on a GPU: one kernel forward, one backward; ``selective.cu`` says how.
+"""Mamba's selective scan on a GPU: one kernel forward, one backward; ``gpu.cu`` says how.
 
 Axes: B batch, T time, H channels, N numbers of a channel's state.
 """

@@ -1,0 +1,113 @@
+"""The selective scan on the CPU, in C; ``scan.c`` says how."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
+
+from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.selective.chunks import by_chunks
+from anaphora.kernels.toolchain import compiler
+
+STEPS = 16  # of a group, as the source has it
+PER_THREAD = 1 << 15  # numbers of states that are worth a thread
+
+
+def can_run(u: Tensor, delta: Tensor, rate: Tensor, b: Tensor, c: Tensor, state: Tensor) -> bool:
+    """Whether the program takes these: on the CPU, where there is a compiler, every shape as `selective_scan` has it, and
+    neither torch.compile, functorch, a trace nor forward-mode differentiation follows the operations."""
+    given = (u, delta, rate, b, c, state)
+    if not all(x.device.type == "cpu" and x.is_floating_point() for x in given) or u.dim() != 3:
+        return False
+    batch, time, width = u.shape
+    count = rate.shape[-1]
+    shapes = (u.shape, (width, count), (batch, time, count), (batch, time, count), (batch, width, count))
+    return (
+        all(x.shape == shape for x, shape in zip(given[1:], shapes, strict=True))
+        and min(batch, time, width, count) > 0
+        and state.dtype in (torch.float32, torch.float64)
+        and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
+        and peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
+        and library(state.dtype == torch.float64) is not None
+    )
+
+
+def selective_scan(
+    u: Tensor, delta: Tensor, rate: Tensor, b: Tensor, c: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """y in the type of u, and the last state."""
+    given = [x.to(state.dtype).contiguous() for x in (u, delta, rate, b, c, state)]
+    y, last = _Scan.apply(*given)  # type: ignore[no-untyped-call]
+    return y.to(u.dtype), last
+
+
+@cache
+def library(double: bool) -> ctypes.CDLL | None:
+    """``scan.c``, compiled at first use; None where that cannot be done."""
+    kind = "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
+    own = resources.files(__package__).joinpath("scan.c").read_text(encoding="utf-8")
+    try:
+        loaded = compiler.load(kind + PRELUDE.read_text() + own, "selective")
+    except compiler.CannotCompile:
+        return None
+    loaded.channels.restype = ctypes.c_longlong
+    return loaded
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *given: Tensor) -> Any:
+        u, _, rate, *_, state = given
+        y, last, marks = torch.empty_like(u), torch.empty_like(state), None
+        if any(ctx.needs_input_grad):
+            loaded = library(u.dtype == torch.float64)
+            assert loaded is not None
+            channels = loaded.channels()
+            batch, time, width = u.shape
+            blocks = -(-width // channels)
+            marks = u.new_empty(batch, -(-time // STEPS), blocks, rate.shape[1], channels)
+        _call("selective_forward", u, rate, (*given, y, last, marks))
+        ctx.save_for_backward(*given, marks)
+        return y, last
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, dlast: Tensor) -> Any:
+        *given, marks = ctx.saved_tensors
+        if torch.is_grad_enabled():  # gradients that are differentiated in turn are those of torch
+            return _differentiable(given, ctx.needs_input_grad, dy, dlast)
+        u, delta, rate, b, c, state = given
+        du, ddelta, dstate = torch.empty_like(u), torch.empty_like(u), torch.empty_like(state)
+        drate, db, dc = torch.empty_like(state), torch.zeros_like(b), torch.zeros_like(c)
+        found = (du, ddelta, drate, db, dc, dstate)
+        passed = (u, delta, rate, b, c, marks, dy.contiguous(), dlast.contiguous(), *found)
+        _call("selective_backward", u, rate, passed)
+        return du, ddelta, drate.sum(0), db, dc, dstate
+
+
+def _differentiable(
+    given: Sequence[Tensor], needs: Sequence[bool], dy: Tensor, dlast: Tensor
+) -> tuple[Tensor | None, ...]:
+    u, delta, rate, b, c, state = given
+    outputs = by_chunks(u, delta, rate, b, c, state)
+    wanted = [x for x, need in zip(given, needs, strict=True) if need]
+    found = iter(torch.autograd.grad(outputs, wanted, (dy, dlast), create_graph=True, allow_unused=True))
+    return tuple([next(found) if need else None for need in needs])
+
+
+def _call(name: str, u: Tensor, rate: Tensor, tensors: Sequence[Tensor | None]) -> None:
+    loaded = library(u.dtype == torch.float64)
+    threads = max(1, min(torch.get_num_threads(), u.numel() * rate.shape[1] // PER_THREAD))
+    n = (ctypes.c_longlong * 5)(*u.shape, rate.shape[1], threads)
+    p = (ctypes.c_void_p * len(tensors))(*(0 if x is None else x.data_ptr() for x in tensors))
+    if getattr(loaded, name)(n, p):
+        raise MemoryError("a selective scan ran out of memory; use smaller batches")
