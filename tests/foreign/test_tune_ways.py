@@ -132,6 +132,9 @@ def test_a_run_of_our_own_can_be_tuned_in_the_same_ways(tmp_path: Path) -> None:
     )
     slow = an.Classifier(init=str(tmp_path / "lstm"), layer_decay=0.5, **TRAINING).fit(ROWS, verbose=False)
     assert slow.settings_.model == "lstm"
+    tags = [(line.split(), ["X" if len(word) > 3 else "O" for word in line.split()]) for line in LINES]
+    with pytest.raises(AnaphoraError, match="set bidirectional = false"):
+        an.Tagger(init=str(tmp_path / "lstm"), freeze=True, **TRAINING).fit(tags, verbose=False)
     with pytest.raises(AnaphoraError, match="lora is for a Transformer"):
         an.Classifier(init=str(tmp_path / "lstm"), lora=2, **TRAINING).fit(ROWS, verbose=False)
 

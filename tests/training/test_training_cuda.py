@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from training_toy import finish, toy_trainer
+from training_toy import finish, held_until_their_stage, toy_trainer
 
 from anaphora.training.precision import choose_precision
 
@@ -23,3 +23,9 @@ def test_auto_takes_the_gpu(tmp_path):
     trainer = toy_trainer(tmp_path, device="auto")
     assert trainer.group.device.type == "cuda"
     assert trainer.learner.precision == choose_precision("auto", trainer.group.device)
+
+
+@pytest.mark.cuda
+def test_layers_that_do_not_move_yet_stay_where_they_are(tmp_path):
+    """Adam's kernels are called with the groups that have moved; one whose turn has not come has none."""
+    held_until_their_stage(tmp_path, "cuda")

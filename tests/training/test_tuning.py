@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from training_toy import held_until_their_stage
 
 from anaphora.errors import SettingsError
 from anaphora.nn import LSTM, Recurrent
@@ -185,3 +187,7 @@ def test_settings_that_contradict_each_other(settings: dict[str, Any], why: str 
         SimpleNamespace(**{**usual, "donates": "weights", "shard": "none", **settings})
     )
     assert found is None if why is None else why in (found or "")
+
+
+def test_a_parameter_does_not_move_before_its_stage(tmp_path: Path) -> None:
+    held_until_their_stage(tmp_path, "cpu")

@@ -17,6 +17,7 @@ from anaphora.training.loop import Trainer
 from anaphora.training.objective import LossSum
 from anaphora.training.progress import ConsoleReporter, Reporter
 from anaphora.training.run import RunFolder
+from anaphora.training.tuning import NONE, Tuning
 
 SYMBOLS = 11
 
@@ -167,6 +168,7 @@ def toy_trainer(
     reporter: Any = None,
     model: nn.Module | None = None,
     batches: Any = None,
+    tuning: Tuning = NONE,
     **changes: Any,
 ) -> Trainer:
     if model is None:
@@ -179,6 +181,7 @@ def toy_trainer(
         toy_settings(**changes),
         RunFolder(folder),
         reporter,
+        tuning,
     )
 
 
@@ -211,3 +214,21 @@ if __name__ == "__main__":  # one process of a group, or one to be killed: FOLDE
         Path(sys.argv[1]).mkdir(exist_ok=True)
     result = finish(sys.argv[1], **options)
     sys.stdout.write(f"{result.stopped} {result.steps}\n")  # one write: the processes share a pipe
+
+
+def held_until_their_stage(folder: Path, device: str) -> None:
+    """Four steps of a training in which one parameter moves from the third step on, half as fast as the others."""
+    name = next(iter(dict(ToyModel(0.0).named_parameters())))
+    tuning = Tuning(rates={name: 0.5}, stages={name: 1}, every=2)
+    trainer = toy_trainer(folder, device=device, steps=4, weight_decay=0.1, tuning=tuning)
+    learner = trainer.learner
+    parameters = dict(learner.model.named_parameters())
+    before = {key: value.detach().clone() for key, value in parameters.items()}
+    seen = []
+    for number in range(1, 5):
+        lr = learner.lr(number)
+        _, factor = learner.stepper.gradient(next(learner.batches), number, lr=lr)
+        learner.stepper.apply(factor, lr)
+        seen.append(torch.equal(parameters[name], before[name]))
+    assert seen == [True, True, False, False]
+    assert not any(torch.equal(parameters[key], value) for key, value in before.items())

@@ -22,8 +22,8 @@ def usual_training(given: Mapping[str, Any], width: int) -> dict[str, Any]:
     The rate of BERT's 768 is the usual 5e-5; narrower models take larger steps. What is new alone, or low-rank changes, can
     move faster.
     """
-    fast = given.get("freeze") is True or given.get("lora")
-    rate = 1e-3 if fast else min(3e-4, max(2e-5, 5e-5 * 768 / width))
+    rate = min(3e-4, max(2e-5, 5e-5 * 768 / width))
+    rate = 1e-3 if given.get("lora") else 5e-3 if given.get("freeze") is True else rate
     length = {} if given.get("steps") or given.get("epochs") else {"epochs": 5.0}
     return {"lr": rate, "weight_decay": 0.01, "warmup": 50, "dropout": 0.1, **length}
 

@@ -21,6 +21,7 @@ from anaphora.errors import DataError
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.tag.estimator import Tagger
+from anaphora.tasks.tag.inference import tagged
 
 
 def asked(model: Tagger, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
@@ -49,7 +50,7 @@ def answering(model: Tagger, options: Mapping[str, Any]) -> Answer:
     """One response for each sentence, ``word/TAG word/TAG …``, or for each sequence of frames."""
 
     def answer(asked: Asked) -> Iterator[Response]:
-        found = model._tag([given for _, given in asked]) if asked else []
+        found = tagged(model, [given for _, given in asked]) if asked else []
         for (number, _), tagging in zip(asked, found, strict=True):
             yield Response(str(tagging), tagging.record(number))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anaphora.data.contexts import Context
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import RunError
+from anaphora.errors import RunError, SettingsError
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.embedding import Embedding
 from anaphora.tasks.pretrained import (
@@ -139,4 +139,12 @@ def _adopt_body(m: Estimator, donors: Donors) -> None:
     else:
         preset = "transformer"
         more["causal"] = own.model == "transformer"
-    m.settings_ = adopt(m.task(), m._given, donors, preset=preset, more=more)
+    m.settings_ = s = adopt(m.task(), m._given, donors, preset=preset, more=more)
+    if own.model in RECURRENT and s.bidirectional and (s.freeze or s.unfreeze != "all"):
+        key = "freeze" if s.freeze else "unfreeze"
+        raise SettingsError(
+            [
+                f"{key} holds layers as {donors.paths[0]} has them, but here they also read from the end, which is new; set "
+                "bidirectional = false."
+            ]
+        )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from anaphora.data.conll_sentences import words_of
 from anaphora.data.contexts import Context
+from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed
+from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.models.classifier import VectorInput
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder, WindowEncoder
 from anaphora.models.listener import ConvolutionListener
@@ -127,3 +130,30 @@ def _spelling(s: TaggerSettings, letters: int) -> RecurrentSpelling | ConvolvedS
         return ConvolvedSpelling(embedding, Convolution(s.character_embedding, s.character_hidden, _WINDOW))
     cell = LSTM(s.character_embedding, s.character_hidden)
     return RecurrentSpelling(embedding, Recurrent(cell, bidirectional=True))
+
+
+def counted_hmm(learnt: Learnt, order: int, sentences: Iterable[tuple[str, str]]) -> HMMTagger:
+    """The hidden Markov model of tagged sentences."""
+    return HMMTagger.fit(
+        ((words_of(words), words_of(tags)) for words, tags in sentences),
+        words=learnt.words,
+        tags=learnt.tags,
+        order=order,
+        rules=allowed(learnt.scheme, learnt.tags),
+    )
+
+
+def hmm_tensors(model: HMMTagger) -> dict[str, Tensor]:
+    """The counts, as ``model.safetensors`` holds them."""
+    return {"counts": torch.from_numpy(model.counts), "moves": torch.from_numpy(model.moves)}
+
+
+def rebuilt_hmm(learnt: Learnt, order: int, tensors: Mapping[str, Tensor]) -> HMMTagger:
+    """The model that `hmm_tensors` described; a RuntimeError where they are another one's."""
+    counts, moves = tensors["counts"].cpu().numpy(), tensors["moves"].cpu().numpy()
+    if (
+        counts.shape != (2, len(learnt.words), len(learnt.tags))
+        or moves.shape != (len(learnt.tags) + 1,) * order
+    ):
+        raise RuntimeError("counts of other words or tags")
+    return HMMTagger(learnt.words, learnt.tags, counts, moves, rules=allowed(learnt.scheme, learnt.tags))

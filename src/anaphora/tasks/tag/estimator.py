@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +16,6 @@ from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.labelled_targets import Targets, split
 from anaphora.data.sources.source import Source
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
-from anaphora.data.tag_schemes import allowed
 from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, hiding_rates, learn_words
 from anaphora.data.tagged import TaggedRows, open_tagged, open_training, reopen_training
 from anaphora.data.tokenizers import Tokenizer
@@ -39,11 +37,11 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
-from anaphora.tasks.tag.build import build_tagger, tag_rules
-from anaphora.tasks.tag.inference import Tagging
+from anaphora.tasks.tag.build import build_tagger, counted_hmm, hmm_tensors, rebuilt_hmm, tag_rules
+from anaphora.tasks.tag.inference import Tagging, answered, tagged
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
-from anaphora.tasks.tag.objective import TagObjective, answers, outline, spelled, training_batches
+from anaphora.tasks.tag.objective import TagObjective, outline, spelled, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
@@ -257,35 +255,20 @@ class Tagger(Estimator):
     def _solve(self, data: Source, dev: TaggedRows, reporter: Reporter | None) -> dict[str, float]:
         learnt = self.learnt_
         self._metric()  # refuse what cannot be measured before counting
-        self.model_ = HMMTagger.fit(
-            ((words_of(words), words_of(tags)) for words, tags in data),
-            words=learnt.words,
-            tags=learnt.tags,
-            order=self.settings_.order,
-            rules=allowed(learnt.scheme, learnt.tags),
-        )
+        self.model_ = counted_hmm(learnt, self.settings_.order, data)
         scores = self._scores(*self._apart(dev))
         return {key: value for key, value in scores.items() if isinstance(value, float)}
 
     def _weights(self) -> dict[str, Tensor]:
         if isinstance(self.model_, HMMTagger):
-            return {
-                "counts": torch.from_numpy(self.model_.counts),
-                "moves": torch.from_numpy(self.model_.moves),
-            }
+            return hmm_tensors(self.model_)
         return super()._weights()
 
     def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         if not self._direct:
             super()._rebuild(tensors, device)
             return
-        learnt = self.learnt_
-        counts, moves = tensors["counts"].cpu().numpy(), tensors["moves"].cpu().numpy()
-        expected = (len(learnt.tags) + 1,) * self.settings_.order
-        if counts.shape != (2, len(learnt.words), len(learnt.tags)) or moves.shape != expected:
-            raise RuntimeError("counts of other words or tags")
-        rules = allowed(learnt.scheme, learnt.tags)
-        self.model_ = HMMTagger(learnt.words, learnt.tags, counts, moves, rules=rules)
+        self.model_ = rebuilt_hmm(self.learnt_, self.settings_.order, tensors)
 
     # ------------------------------------------------------------------ use
 
@@ -301,7 +284,7 @@ class Tagger(Estimator):
 
         With ``details`` each is a `Tagging` with the probability of every tag.
         """
-        found = self._tag(self._read(sentences))
+        found = tagged(self, self._read(sentences))
         return found if details else [tagging.tags for tagging in found]
 
     def predict_proba(self, sentences: Iterable[Any]) -> list[Any]:
@@ -313,7 +296,7 @@ class Tagger(Estimator):
 
     def tag(self, sentences: Iterable[str | Sequence[str]]) -> list[Tagging]:
         """The words of each sentence with their tags and how probable those are."""
-        return self._tag(self._read(sentences))
+        return tagged(self, self._read(sentences))
 
     def score(
         self,
@@ -406,27 +389,7 @@ class Tagger(Estimator):
     @whatever_the_batch
     def _answer(self, inputs: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
         """The labels of each input, and the probabilities ``(time, classes)`` of all of them."""
-        model = self.model_
-        if isinstance(model, HMMTagger):
-            shares = [
-                model.marginals(words) if words else np.zeros((0, len(self.learnt_.tags))) for words in inputs
-            ]
-            paths = [model.decode(words).tolist() if words else [] for words in inputs]
-            return [[self.learnt_.tags[i] for i in path] for path in paths], shares
-        model.eval()
-        return answers(model, self.targets_, self._reader.read(inputs), self.settings_.threshold, strict=True)
-
-    def _tag(self, inputs: Sequence[Any]) -> list[Tagging]:
-        found = []
-        names = self.targets_.values
-        for x, labels, shares in zip(inputs, *self._answer(inputs), strict=True):
-            of = dict(zip(names, shares.T, strict=True)) if len(labels) and len(names) else {}
-            chances = [
-                float(min((of[one][t] for one in (y if isinstance(y, list) else [y])), default=1.0))
-                for t, y in enumerate(labels if of else ())
-            ]
-            found.append(Tagging([] if self.framewise else list(x), labels, chances))
-        return found
+        return answered(self, inputs)
 
     def _read(self, inputs: Iterable[Any]) -> list[Any]:
         self._check_trained()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.tasks.result import Result
-from anaphora.tasks.tag.objective import spelled
+from anaphora.tasks.tag.objective import answers, spelled
+
+if TYPE_CHECKING:
+    from anaphora.tasks.tag.estimator import Tagger
 
 
 @dataclass(frozen=True)
@@ -35,3 +42,29 @@ class Tagging(Result):
             "tags": self.tags,
             **(rounded if self.probabilities or tokens else {}),
         }
+
+
+def answered(m: Tagger, inputs: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
+    """The labels of each input, and the probabilities ``(time, classes)`` of all of them."""
+    model = m.model_
+    if isinstance(model, HMMTagger):
+        tags = m.learnt_.tags
+        shares = [model.marginals(words) if words else np.zeros((0, len(tags))) for words in inputs]
+        paths = [model.decode(words).tolist() if words else [] for words in inputs]
+        return [[tags[i] for i in path] for path in paths], shares
+    model.eval()
+    return answers(model, m.targets_, [*m._reader.read(inputs)], m.settings_.threshold, strict=True)
+
+
+def tagged(m: Tagger, inputs: Sequence[Any]) -> list[Tagging]:
+    """Each input with its labels and how probable those are."""
+    found = []
+    names = m.targets_.values
+    for x, labels, shares in zip(inputs, *m._answer(inputs), strict=True):
+        of = dict(zip(names, shares.T, strict=True)) if len(labels) and len(names) else {}
+        chances = [
+            float(min((of[one][t] for one in (y if isinstance(y, list) else [y])), default=1.0))
+            for t, y in enumerate(labels if of else ())
+        ]
+        found.append(Tagging([] if m.framewise else list(x), labels, chances))
+    return found
