@@ -149,7 +149,15 @@ WAV2VEC2 = Architecture(
         "add_adapter": (False, None),
         "adapter_attn_dim": (None,),
     },
-    silent=("masked_spec_embed",),
+    silent=(
+        "masked_spec_embed",
+        "quantizer.codevectors",  # of pre-training
+        *(
+            f"{one}.{part}"
+            for one in ("quantizer.weight_proj", "project_hid", "project_q")
+            for part in ("weight", "bias")
+        ),
+    ),
     renamed={
         "wav2vec2." + _POSITIONS + f"weight_{old}": "wav2vec2."
         + _POSITIONS

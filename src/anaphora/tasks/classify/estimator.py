@@ -26,6 +26,7 @@ from anaphora.models.own import OwnScores
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
+from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.classify.build import (
     begin_with,
     build_classifier,
@@ -59,6 +60,7 @@ from anaphora.training.own import chosen_metric
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
+from anaphora.training.weights import snapshot
 
 
 class Classifier(SequenceReader):
@@ -78,6 +80,7 @@ class Classifier(SequenceReader):
     inputs_: Inputs
     targets_: Targets
     _estimator_type = "classifier"
+    _donor: Any = None
     _labels = "str"
 
     def __init__(
@@ -90,6 +93,10 @@ class Classifier(SequenceReader):
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Labelled, Labelled]:
+        self._donor = sense_donor(self.settings_.init) if self.settings_.init else None
+        if self._donor is not None:
+            of_task(self._donor, self.task(), self.settings_.init)
+            self.settings_ = adopt_sense(self.task(), self._given, self._donor, self.settings_.init, {})
         s = self.settings_
         return open_training(
             data,
@@ -104,7 +111,13 @@ class Classifier(SequenceReader):
 
     def _learn(self, data: Labelled) -> None:
         s = self.settings_
-        if isinstance(data, VectorRows):
+        if self._donor is not None:
+            if not isinstance(data, VectorRows):
+                raise DataError(
+                    f"{s.init}, which init names, looks at pictures, but the data are texts; give pictures."
+                )
+            self.inputs_ = self._donor.inputs_
+        elif isinstance(data, VectorRows):
             if s.init or s.embeddings:
                 raise DataError(
                     "init and embeddings are about symbols, but the data are vectors; leave them out."
@@ -141,6 +154,10 @@ class Classifier(SequenceReader):
 
     def _inherited(self) -> dict[str, Tensor]:
         assert isinstance(self.model_, SequenceClassifier)
+        if self.settings_.model in PICTURES:
+            donor = self._donor if self._donor is not None else sense_donor(self.settings_.init)
+            held = {} if donor is None else snapshot(donor.model_)
+            return {name: value for name, value in held.items() if name.startswith("encoder.")}
         tokenizer = self.inputs_.tokenizer if isinstance(self.inputs_, TextInputs) else None
         return first_weights(self.settings_, tokenizer, self.model_)
 

@@ -330,7 +330,7 @@ _PRESETS = (
         },
         (
             *(*_LEARNT, StackSettings, TransformerSettings),
-            *("patch", "pooling", "class_tokens", "norm_eps", "two_scores"),
+            *("patch", "pooling", "class_tokens", "norm_eps", "two_scores", "init", TuningSettings),
         ),
     ),
 )

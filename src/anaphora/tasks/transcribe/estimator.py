@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
+from torch import Tensor
+
 from anaphora.data.audio.frames import Ear, make_features, normalised
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
@@ -18,13 +20,15 @@ from anaphora.data.audio.recordings_readers import (
     reopen_training_recordings,
 )
 from anaphora.data.pooled import HeldBatches
+from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError
+from anaphora.errors import DataError, SettingsError
 from anaphora.files.schemas import checked
 from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.own import Part
+from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
@@ -45,6 +49,7 @@ from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
+from anaphora.training.weights import snapshot
 
 FORMAT = 1
 MOST_WORDS = 200_000
@@ -68,6 +73,8 @@ class Transcriber(Estimator):
     tokenizer_: Tokenizer
     ear_: Ear
     words_: list[str]
+    begun_parts = ("encoder.", "decoder.")
+    _donor: Any = None
 
     def __init__(
         self, model: TranscriberModel | str | None = None, **settings: Unpack[TranscriberKeywords]
@@ -79,6 +86,7 @@ class Transcriber(Estimator):
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Recordings, Recordings]:
+        self._begin()
         s = self.settings_
         return open_training_recordings(
             data,
@@ -98,12 +106,54 @@ class Transcriber(Estimator):
             raise DataError(
                 f"the preset {s.model} hears sound, but the data are frames; choose another preset, or give recordings."
             )
-        self.tokenizer_ = learn_tokenizer(s, data.transcripts)
+        self.tokenizer_ = self._symbols_of(data)
         counts: dict[str, int] = {}
         for text in data.transcripts:
             for word in self.tokenizer_.normalized(text).split():
                 counts[word] = counts.get(word, 0) + 1
         self.words_ = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
+
+    def _begin(self) -> None:
+        """Take over the sizes of the model that ``init`` names."""
+        s = self.settings_
+        self._donor = sense_donor(s.init) if s.init else None
+        if not s.init:
+            return
+        if self._donor is None:
+            raise SettingsError(
+                [
+                    f"init = {s.init!r} holds no recogniser: give wav2vec2, hubert or whisper, or a run of such."
+                ]
+            )
+        of_task(self._donor, self.task(), s.init)
+        own = {"freeze": "encoder.front.convolutions"} if self._donor.settings_.model == "wav2vec2" else {}
+        busy = any(self._given.get(key) for key in ("lora", "unfreeze"))
+        self.settings_ = adopt_sense(self.task(), self._given, self._donor, s.init, {} if busy else own)
+
+    def _symbols_of(self, data: Recordings) -> Tokenizer:
+        """The symbols of the model that ``init`` names, unless it has none; else those of the transcripts."""
+        if self._donor is None or getattr(self._donor, "bare", False):
+            return learn_tokenizer(self.settings_, data.transcripts)
+        known: Tokenizer = self._donor.tokenizer_
+        texts = list(data.transcripts)
+        unknown = sum(UNK in ids for ids in known.encode_batch(texts))
+        if unknown:
+            warnings.warn(
+                f"{unknown} of {len(texts)} transcripts have characters that the model of init does not write; they become <unk>",
+                stacklevel=5,
+            )
+        return known
+
+    def _inherited(self) -> dict[str, Tensor]:
+        donor = self._donor if self._donor is not None else sense_donor(self.settings_.init)
+        if donor is None:
+            return {}
+        bare = getattr(donor, "bare", False)
+        return {
+            name: value
+            for name, value in snapshot(donor.model_).items()
+            if not bare or name.startswith("encoder.")
+        }
 
     def _symbols(self, data: Recordings) -> float:
         return float(data.lengths.sum())

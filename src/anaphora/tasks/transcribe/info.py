@@ -10,12 +10,14 @@ from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
     HoldoutSettings,
+    InitSettings,
     NetworkSettings,
     RecurrentSettings,
     StackSettings,
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
@@ -97,6 +99,8 @@ class TranscriberSettings(
     NetworkSettings,
     ForcingSettings,
     SmoothingSettings,
+    InitSettings,
+    TuningSettings,
     HoldoutSettings,
     TrainingSettings,
 ):
@@ -202,7 +206,7 @@ _PRESETS = (
         "bilstm-ctc",
         "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
         {**_TRAINED, "cell": "lstm"},
-        (*_ALWAYS, *_RECURRENT),
+        (*_ALWAYS, *_RECURRENT, InitSettings, TuningSettings),  # init names another preset
     ),
     Preset(
         "conv-ctc",
@@ -242,7 +246,7 @@ _PRESETS = (
         },
         (
             *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
-            *(TransformerSettings, WaveSettings, "norm_eps", "embedding_norm"),
+            *(TransformerSettings, WaveSettings, "norm_eps", "embedding_norm", InitSettings, TuningSettings),
         ),
     ),
     Preset(
@@ -270,6 +274,7 @@ _PRESETS = (
         (
             *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
             *(TransformerSettings, PromptSettings, "order_weight", "label_smoothing"),
+            *(InitSettings, TuningSettings),
         ),
     ),
     Preset(
