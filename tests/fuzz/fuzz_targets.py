@@ -24,7 +24,7 @@ SLOW = "run, "
 
 def targets() -> dict[str, Target]:
     """Name → (seeds, reader)."""
-    return {**tables(), **arrays(), **senses(), **runs(), **whole_runs(), **models()}
+    return {**tables(), **arrays(), **senses(), **runs(), **whole_runs(), **models(), **foreign()}
 
 
 def seeds(*names: str) -> list[Path]:
@@ -295,3 +295,31 @@ def models() -> dict[str, Target]:
         ),
         "vectors": (seeds("vectors.txt", "vectors.bin"), lambda path: words(WordVectors.read(path))),
     }
+
+
+def foreign() -> dict[str, Target]:
+    """Files of weights of other libraries; what opens is run."""
+    import torch
+
+    from anaphora.tasks.load import load
+
+    def opened(path: Path) -> Any:
+        found = load(path, device="cpu")
+        with torch.no_grad():
+            return found(torch.zeros(1, 3, 2))
+
+    def written(path: Path) -> Any:
+        with torch.no_grad():
+            return load(path, device="cpu")(torch.zeros(1, 3, dtype=torch.long))
+
+    found = {
+        "state dict": (seeds("gru.pt"), opened),
+        "gru npz": (seeds("gru.npz"), opened),
+        "onnx": (seeds("gru.onnx"), opened),
+        "json tensors": (seeds("tensors.json"), written),
+    }
+    try:
+        import h5py  # noqa: F401
+    except ImportError:
+        return found
+    return {**found, "h5": (seeds("keras.h5"), opened), "keras": (seeds("model.keras"), opened)}

@@ -34,7 +34,7 @@ def kind_of(path: Path) -> str:
             head = file.read(_HEAD)
             if head[:4] == b"PK\x03\x04":
                 return _archive(file)
-    except (zipfile.BadZipFile, ValueError) as error:
+    except (zipfile.BadZipFile, ValueError, RuntimeError, LookupError) as error:
         raise unreadable(path, error) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {clause(error)}; check the path.") from None
@@ -90,7 +90,15 @@ def read_weights(path: Path, *, part: str = "") -> Weights:
 def _npz(path: Path) -> dict[str, torch.Tensor]:
     try:
         found = {name: _tensor(name, one) for name, one in load_npz(path).items()}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        RuntimeError,
+        LookupError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise unreadable(path, error) from None
     if not found:
         raise RunError(f"{path} holds no arrays; check that it is the right file.")
