@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from typing import Any
@@ -167,4 +168,72 @@ WRONG["1.3"] = (
     lambda rows, lengths: rows.mean(1),
     lambda rows, lengths: mean(rows, lengths).sum(),
     lambda rows, lengths: rows[:, 0],
+)
+
+# ---------------------------------------------------------------- 11: CTC
+SOLUTIONS["11.1"] = lambda path, blank: [s for s, _ in itertools.groupby(path) if s != blank]
+WRONG["11.1"] = (
+    lambda path, blank: [s for s, _ in itertools.groupby([s for s in path if s != blank])],
+    lambda path, blank: [s for s in path if s != blank],
+    lambda path, blank: path,
+)
+SOLUTIONS["11.2"] = 13  # OO, KK and EE
+WRONG["11.2"] = (10, 12, 20)
+SOLUTIONS["11.3"] = 15
+WRONG["11.3"] = (6, 16, 81)
+
+# ---------------------------------------------------------------- 12: the Transformer
+SOLUTIONS["12.1"] = 64
+WRONG["12.1"] = (8, 1, 4096)
+
+
+def attention(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, causal: bool) -> torch.Tensor:
+    scores = Q @ K.T / Q.shape[1] ** 0.5
+    if causal:
+        scores = scores + torch.full_like(scores, -math.inf).triu(1)
+    return scores.softmax(-1) @ V
+
+
+SOLUTIONS["12.2"] = attention
+WRONG["12.2"] = (
+    lambda Q, K, V, causal: attention(Q, K, V, False),
+    lambda Q, K, V, causal: (Q @ K.T).softmax(-1) @ V,
+    lambda Q, K, V, causal: (Q @ K.T / Q.shape[1] ** 0.5).softmax(0) @ V,
+)
+SOLUTIONS["12.3"] = lambda code, omega, k: (
+    code[0] * math.cos(omega * k) + code[1] * math.sin(omega * k),
+    code[1] * math.cos(omega * k) - code[0] * math.sin(omega * k),
+)
+WRONG["12.3"] = (
+    lambda code, omega, k: code,
+    lambda code, omega, k: (math.sin(omega * k), math.cos(omega * k)),
+)
+
+# ---------------------------------------------------------------- 7: words as vectors
+SOLUTIONS["7.1"] = (3, 2)
+WRONG["7.1"] = ((5, 2), (3, 0), (1, 2, 3), 5)
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+
+
+SOLUTIONS["7.2"] = cosine
+WRONG["7.2"] = (
+    lambda a, b: sum(x * y for x, y in zip(a, b, strict=True)),
+    lambda a, b: cosine(a, b) ** 2,
+    lambda a, b: math.dist(a, b),
+)
+
+
+def near(words: list[str], window: int) -> list[tuple[str, str]]:
+    places = [(i, j) for i in range(len(words)) for j in range(len(words)) if 0 < abs(i - j) <= window]
+    return [(words[i], words[j]) for i, j in places]
+
+
+SOLUTIONS["7.3"] = near
+WRONG["7.3"] = (
+    lambda words, window: near(words, window)[::2],
+    lambda words, window: near(words, window + 1),
+    lambda words, window: sorted(set(near(words, window))) + [("x", "x")],
 )
