@@ -235,5 +235,33 @@ SOLUTIONS["7.3"] = near
 WRONG["7.3"] = (
     lambda words, window: near(words, window)[::2],
     lambda words, window: near(words, window + 1),
-    lambda words, window: sorted(set(near(words, window))) + [("x", "x")],
+    lambda words, window: [*sorted(set(near(words, window))), ("x", "x")],
+)
+
+# ---------------------------------------------------------------- 8: tagging
+SOLUTIONS["8.1"] = 9**20
+WRONG["8.1"] = (180, 20**9, 9)
+SOLUTIONS["8.2"] = lambda before, tag: tag[0] != "I" or (before[0] in "BI" and before[2:] == tag[2:])
+WRONG["8.2"] = (
+    lambda before, tag: True,
+    lambda before, tag: tag[0] != "I" or before[0] == "B",
+    lambda before, tag: tag[0] != "I" or before != "O",
+)
+
+
+def spans(tags: list[str]) -> list[tuple[str, int, int]]:
+    found: list[tuple[str, int, int]] = []
+    for place, tag in enumerate(tags):
+        if tag[0] == "B":
+            found.append((tag[2:], place, place + 1))
+        elif tag[0] == "I":
+            found[-1] = (*found[-1][:2], place + 1)
+    return found
+
+
+SOLUTIONS["8.3"] = spans
+WRONG["8.3"] = (
+    lambda tags: [],
+    lambda tags: spans(tags)[:1],
+    lambda tags: [(k, a, b - 1) for k, a, b in spans(tags)],
 )
