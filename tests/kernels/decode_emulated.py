@@ -24,7 +24,6 @@ _CHANGED = REPLACED | {
     "IN uint4 load_past(": "IN uint4 load_past(const void*p){uint4 v;memcpy(&v,p,16);return v;}",
     "IN void publish(": "IN void publish(u64*p,float v,u32 epoch){*p=(u64)epoch<<32|__float_as_uint(v);}",
     "IN void peek(": "IN void peek(const u64*p,u64&a,u64&b){yield_();a=p[0];b=p[1];}",
-    "IN void touch(": "IN void touch(const void*p,int bytes){volatile char c=*((const char*)p+bytes-1);}",
     "IN float load_vector(": "IN float load_vector(const float*p){return *p;}",
 }
 _LAUNCH = r"""

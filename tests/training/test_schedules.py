@@ -48,6 +48,15 @@ def test_one_cycle_goes_up_for_three_tenths_and_then_down():
     assert values[14] == pytest.approx(0.8 * (1 / 25 + (24 / 25) / 2))
 
 
+def test_wsd_is_stable_until_its_last_fifth_and_falls_to_nothing():
+    change = {"schedule": "wsd", "warmup": 10, "steps": 99}
+    assert [lr(n, **change) for n in (5, 10, 40, 79)] == pytest.approx([0.4, 0.8, 0.8, 0.8])
+    values = [lr(n, **change) for n in range(79, 100)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(0.8 * (1 - math.sqrt(20 / 21)))
+    assert lr(120, **change) == 0.0  # a run that was made longer must not rise again
+
+
 def test_plateau_halves_after_two_evaluations_without_a_gain():
     progress = Progress()
     halvings = []
@@ -60,7 +69,7 @@ def test_plateau_halves_after_two_evaluations_without_a_gain():
     assert [learning_rate(settings, 9, h) for h in (0, 1, 3)] == pytest.approx([0.8, 0.4, 0.1])
 
 
-@pytest.mark.parametrize("schedule", ["constant", "noam", "cosine", "plateau", "one-cycle"])
+@pytest.mark.parametrize("schedule", ["constant", "noam", "cosine", "plateau", "one-cycle", "wsd"])
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (1, 5), (3, 3), (10, 100)])
 def test_short_runs_have_a_learning_rate_too(schedule, steps, warmup):
     values = [lr(n, schedule=schedule, steps=steps, warmup=warmup) for n in range(1, steps + 1)]

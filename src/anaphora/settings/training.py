@@ -57,11 +57,11 @@ class TrainingSettings(Settings):
         0.0, ge=0, allow_inf_nan=False, description="Shrinks weight matrices each step (not biases or norms)."
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of sgd; ignored by adam and adamw.")
-    schedule: Annotated[Literal["constant", "noam", "cosine", "plateau", "one-cycle"], Own()] = Field(
+    schedule: Annotated[Literal["constant", "noam", "cosine", "plateau", "one-cycle", "wsd"], Own()] = Field(
         "cosine",
         description="How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau "
-        "(halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise "
-        "linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr.",
+        "(halved when the dev metric stops improving); one-cycle (up, then down); wsd (warm-up, stable, and down to 0 over "
+        "the last fifth). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr.",
     )
     warmup: int = Field(0, ge=0, description="Steps over which lr rises from 0 to its peak.")
     clip: float = Field(

@@ -76,8 +76,8 @@ class TrainingKeywords(TypedDict, total=False):
     """Shrinks weight matrices each step (not biases or norms). Default: 0.0."""
     momentum: float
     """Momentum of sgd; ignored by adam and adamw. Default: 0.0."""
-    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle"] | Callable[..., Any]
-    """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr. Default: 'cosine'."""
+    schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle", "wsd"] | Callable[..., Any]
+    """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down); wsd (warm-up, stable, and down to 0 over the last fifth). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr. Default: 'cosine'."""
     warmup: int
     """Steps over which lr rises from 0 to its peak. Default: 0."""
     clip: float

@@ -6,6 +6,7 @@ noam              η·min(n/w, √(w/n)), so that η is reached at n = w (Vaswan
 cosine            η·n/w up to w, then η·(0.01 + 0.99·(1 + cos πp)/2) with p = (n − w)/(N − w)
 plateau           η·min(1, n/w)·½ʰ, h = how often the dev metric did not improve for 2 evaluations
 one-cycle         with u = ⌈0.3·N⌉: η/25 → η up to u, then η → η/1000, both along half a cosine
+wsd               η·min(1, n/w) up to d = ⌊0.8·N⌋, then η·(1 − √p) with p = (n − d)/(N + 1 − d)
 ================  =====================================================================================
 
 An own schedule gives the factor f(n, N) of η; warm-up is then its own business. Without warm-up (w = 0) the factor min(1, n/w) is 1, and noam takes w = 1.
@@ -22,6 +23,7 @@ from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 
 FLOOR = 0.01  # where cosine ends, as a share of the peak
+STABLE = 0.8  # share of the steps after which wsd falls
 PATIENCE = 2  # evaluations without improvement after which plateau halves
 
 
@@ -57,6 +59,10 @@ def learning_rate(settings: TrainingSettings, step: int, halvings: int = 0) -> f
         return peak * rise
     if settings.schedule == "plateau":
         return peak * rise * 0.5**halvings
+    if settings.schedule == "wsd":
+        before = math.floor(STABLE * last)
+        fallen = min(1.0, max(0, step - before) / (last + 1 - before))
+        return peak * rise * (1 - math.sqrt(fallen))
     if settings.schedule == "noam":
         top = max(1, warmup)
         return peak * min(step / top, math.sqrt(top / step))

@@ -31,8 +31,6 @@ class Tuning:
     out: int
     down: int
     warps: int = WARPS
-    head: int = 64
-    """Rows of the output layer that each block asks the L2 cache for while the last layer is at work."""
 
 
 def tuned(parts: Parts, grid: int, vector: int) -> Tuning:
@@ -66,7 +64,7 @@ def source(parts: Parts, kind: torch.dtype, tuning: Tuning, capacity: int) -> st
         "KEPT": parts.kept_heads, "DH": parts.width // parts.heads, "LAYERS": len(parts.layers),
         "VOCAB": parts.output.weight.shape[0], "CAP": capacity, "SO": tuning.out, "SD": tuning.down,
         "GATED": int(parts.gated), "ACT": ACTIVATIONS.index(parts.activation), "RMS": int(parts.end.shift is None),
-        "ROTATED": parts.rotated, "BIAS": int(_biased(parts)), "HEAD_AHEAD": tuning.head, "EPS": f"{parts.eps:.9g}f", "SCALE": f"{parts.scale:.9g}f",
+        "ROTATED": parts.rotated, "BIAS": int(_biased(parts)), "EPS": f"{parts.eps:.9g}f", "SCALE": f"{parts.scale:.9g}f",
     }  # fmt: skip
     head = "".join(f"#define {name} {_literal(value)}\n" for name, value in defined.items())
     return head + NUMBERS.read_text() + SOURCE.read_text()

@@ -5,14 +5,14 @@
 // carry this step's epoch. So no fence, flag or barrier is needed, and nothing has to be cleared. Every block keeps the whole
 // residual stream x in shared memory and adds what the others publish in the same order: all have the same bits.
 //
-// A weight does not depend on what was computed before it: each warp loads its first rows into registers before it waits, and
-// asks the L2 cache for its rows of the next layer after it has published. The memory is busy while the blocks wait.
+// A weight does not depend on what was computed before it: each warp loads its first rows into registers before it waits. (To ask
+// the L2 cache for the rows of the next layer as well made it slower on an H200: the requests stand before those that poll.)
 //
 // Gain and shift of a norm are folded into the matrix that follows it, and biases are added by the block that has the row.
 // A layer is five exchanges: N(x) -> q, k, v; attention, a block per head; W^O; N(x) -> f(W₁ …); W₂. W^O and W₂ are split
 // along their depth into SO and SD slices, whose sums the readers add.
 //
-// Defined before: WARPS GRID D F HEADS KEPT DH LAYERS VOCAB CAP SO SD GATED ACT RMS ROTATED BIAS HEAD_AHEAD, and EPS and SCALE as floats.
+// Defined before: WARPS GRID D F HEADS KEPT DH LAYERS VOCAB CAP SO SD GATED ACT RMS ROTATED BIAS, and EPS and SCALE as floats.
 typedef unsigned long long u64;
 #define THREADS (WARPS*32)
 #define VEC ((int)(16/sizeof(elem)))
@@ -26,7 +26,6 @@ IN uint4 load_weights(const void*p){uint4 v;asm volatile("ld.global.nc.L1::no_al
 IN uint4 load_past(const void*p){uint4 v;asm volatile("ld.global.v4.u32 {%0,%1,%2,%3},[%4];":"=r"(v.x),"=r"(v.y),"=r"(v.z),"=r"(v.w):"l"(p):"memory");return v;}
 IN void publish(u64*p,float v,u32 epoch){asm volatile("st.relaxed.gpu.global.u64 [%0],%1;"::"l"(p),"l"((u64)epoch<<32|__float_as_uint(v)):"memory");}
 IN void peek(const u64*p,u64&a,u64&b){asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1},[%2];":"=l"(a),"=l"(b):"l"(p):"memory");}
-IN void touch(const void*p,int bytes){asm volatile("cp.async.bulk.prefetch.L2.global [%0],%1;"::"l"(p),"r"(bytes):"memory");}
 IN float load_vector(const float*p){float v;asm volatile("ld.global.nc.f32 %0,[%1];":"=f"(v):"l"(p));return v;}
 
 #if KIND==0
@@ -110,12 +109,6 @@ template<int N,int K,int S,int ROWS> struct Work{
       UNROLL for(int r=0;r<ROWS;r++)sum[r]=warp_sum(sum[r]);
       if(lane==0)put(item,sum,own);
     }
-  }
-  // Ask the L2 cache for this block's rows of another matrix, of the first `most` items.
-  IN void ahead(const elem*m,int most){
-    const int count=min(end-first,most);
-    if(S==1){if(threadIdx.x==0&&count>0)touch(at(m,first,0),count*ROWS*K*BYTES);}
-    else for(int i=threadIdx.x;i<count;i+=THREADS)touch(at(m,first+i,0),KS*BYTES);
   }
 };
 
@@ -264,7 +257,6 @@ extern "C" __global__ void __launch_bounds__(THREADS,1) whole_step(const elem*ma
   inward.share();outward.share();up.share();down.share();last.share();
   const float*b=biases;
   inward.begin(matrices+M_QKV,BIAS_OF(B_QKV));
-  outward.ahead(matrices+M_OUT,1<<20);up.ahead(matrices+M_UP,1<<20);down.ahead(matrices+M_DOWN,1<<20);
   const int place=state[0];const u32 epoch=(u32)state[1];
   const int token=tokens[place],next=tokens[place+1];
   for(int i=tid;i<D;i+=THREADS)x[i]=tof(table[(L)token*D+i])*SCALE+(places?places[(L)place*D+i]:0.f);
@@ -281,14 +273,12 @@ extern "C" __global__ void __launch_bounds__(THREADS,1) whole_step(const elem*ma
     normalise(x,y);
     inward.run(m+M_QKV,BIAS_OF(B_QKV),y,[&](int i,const float*s,float own){publish(w+X_QKV+i,s[0]+own,epoch);});
     outward.begin(m+M_OUT,BIAS_OF(B_OUT));
-    if(more)inward.ahead(after+M_QKV,1<<20);
     if(blockIdx.x<HEADS)attend(blockIdx.x,layer,place,past,w,angles,w+X_SEEN,room,epoch,wait);
     __syncthreads();  // y is read no more
     gather<D,1>(w+X_SEEN,epoch,wait,[&](int i,float u){y[i]=u;});
     __syncthreads();
     outward.run(m+M_OUT,BIAS_OF(B_OUT),y,[&](int i,const float*s,float own){publish(w+X_OUT+i,s[0]+own,epoch);});
     up.begin(m+M_UP,BIAS_OF(B_UP));
-    if(more)outward.ahead(after+M_OUT,1<<20);else if(next<0)last.ahead(head,HEAD_AHEAD);
     gather<D,SO>(w+X_OUT,epoch,wait,[&](int i,float u){x[i]+=u;});
     __syncthreads();
     normalise(x,y);
@@ -300,14 +290,13 @@ extern "C" __global__ void __launch_bounds__(THREADS,1) whole_step(const elem*ma
 #endif
     });
     down.begin(m+M_DOWN,BIAS_OF(B_DOWN));
-    if(more)up.ahead(after+M_UP,1<<20);
     __syncthreads();  // y is read no more
     for(int s=down.first/D;s<SD&&s*D<down.end;s++)gather<F/SD,1>(w+X_UP+s*(F/SD),epoch,wait,[&](int i,float u){y[s*(F/SD)+i]=u;});
     __syncthreads();
     down.run(m+M_DOWN,BIAS_OF(B_DOWN),y,[&](int i,const float*s,float own){publish(w+X_DOWN+i,s[0]+own,epoch);});
     if(more){
       b=biases+(L)(layer+1)*B_LAYER;
-      inward.begin(after+M_QKV,BIAS_OF(B_QKV));down.ahead(after+M_DOWN,1<<20);
+      inward.begin(after+M_QKV,BIAS_OF(B_QKV));
     }
   }
   Best best=NOTHING;
