@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from anaphora.kernels.matrix_scan.parts import (
+    across_chunks,
     between,
     log_decays,
     narrow,
@@ -70,21 +71,7 @@ def keys(
     d = (block * BD + tl.arange(0, BD))[None, :]
     DY = start_of(DY, b, first, n, yb, yt, yn)
     V = start_of(V, b, first, n, vb, vt, vn)
-    S += place * D * E + tl.trans(d) * E
-    DS += place * D * E + tl.trans(d) * E
-    dr = tl.zeros((C, BD), tl.float32)
-    dk = tl.zeros((C, BD), tl.float32)
-    through = tl.zeros((BD,), tl.float32)  # Σ_e of the state before times the gradient of the state after
-    for e0 in range(0, E, BE):
-        e = (e0 + tl.arange(0, BE))[None, :]
-        inside = tl.trans(d < D) & (e < E)
-        dy = narrow(tl.load(DY + i * yt + e, mask=real & (e < E), other=0.0), HALF)
-        v = narrow(tl.load(V + i * vt + e, mask=real & (e < E), other=0.0), HALF)
-        before = narrow(tl.load(S + e, mask=inside, other=0.0), HALF)
-        after = narrow(tl.load(DS + e, mask=inside, other=0.0), HALF)
-        dr = tl.dot(dy, tl.trans(before), dr, input_precision="tf32x3")
-        dk = tl.dot(v, tl.trans(after), dk, input_precision="tf32x3")
-        through += tl.sum(before.to(tl.float32) * after.to(tl.float32), 1)
+    dr, dk, through = across_chunks(DY, V, S, DS, i, real, d, place, yt, vt, D, E, C, BD, BE, HALF)
     live = real & (d < D)
     r = narrow(tl.load(start_of(R, b, first, n, rb, rt, rn) + i * rt + d, mask=live, other=0.0), HALF)
     k = narrow(tl.load(start_of(K, b, first, n, kb, kt, kn) + i * kt + d, mask=live, other=0.0), HALF)

@@ -142,3 +142,28 @@ def between(log_w, C: tl.constexpr, HALF: tl.constexpr):
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     ones = tl.where(j <= i, 1.0, 0.0)
     return tl.where(i >= j, decays(ones, tl.where(i > j, log_w[:, None], 0.0), HALF), 0.0)
+
+
+@triton.jit
+def across_chunks(
+    DY, V, S, DS, i, real, d, place, yt, vt, D, E,
+    C: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """What a chunk's gradients have from other chunks, before decays: dr = dy Sᵀ and dk = v dSᵀ ``(C, BD)``, and Σ_e S ∘ dS
+    ``(BD,)``. S is the state before the chunk, dS the gradient of the state after it; ``d`` are the block's channels."""
+    dr = tl.zeros((C, BD), tl.float32)
+    dk = tl.zeros((C, BD), tl.float32)
+    through = tl.zeros((BD,), tl.float32)
+    S += place * D * E + tl.trans(d) * E
+    DS += place * D * E + tl.trans(d) * E
+    for e0 in range(0, E, BE):
+        e = (e0 + tl.arange(0, BE))[None, :]
+        inside = tl.trans(d < D) & (e < E)
+        dy = narrow(tl.load(DY + i * yt + e, mask=real & (e < E), other=0.0), HALF)
+        v = narrow(tl.load(V + i * vt + e, mask=real & (e < E), other=0.0), HALF)
+        before = narrow(tl.load(S + e, mask=inside, other=0.0), HALF)
+        after = narrow(tl.load(DS + e, mask=inside, other=0.0), HALF)
+        dr = tl.dot(dy, tl.trans(before), dr, input_precision="tf32x3")
+        dk = tl.dot(v, tl.trans(after), dk, input_precision="tf32x3")
+        through += tl.sum(before.to(tl.float32) * after.to(tl.float32), 1)
+    return dr, dk, through

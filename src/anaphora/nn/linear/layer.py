@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -101,19 +102,32 @@ class LinearLayer(nn.Module, ABC):
                 if value is not None:
                     inside.note(self, name, value)
         if scanning():
-            return _looped((r, k, v, log_w) if a is None or b is None else (r, k, v, log_w, a, b), state)
+            if a is None or b is None:
+                return _looped(_decayed, (r, k, v, log_w), state)
+            return _looped(_corrected, (r, k, v, log_w, a, b), state)
         return matrix_scan(r, k, v, log_w, a, b, state)
 
 
-def _looped(given: States, state: Tensor) -> tuple[Tensor, Tensor]:
+Step = Callable[[States, States], tuple[States, Tensor]]
+
+
+def _looped(step: Step, given: States, state: Tensor) -> tuple[Tensor, Tensor]:
     """One step after the other, as an exported graph has it: chunks would fix its length."""
-
-    def step(states: States, here: States) -> tuple[States, Tensor]:
-        y, new = matrix_step(*here, state=states[0])
-        return (new,), y
-
     (last,), y = loop(step, (state,), tuple([x.to(state.dtype).transpose(0, 1) for x in given]))
     return y.transpose(0, 1).to(given[2].dtype), last
+
+
+# Two functions: torch compiles each for one number of tensors.
+def _decayed(states: States, here: States) -> tuple[States, Tensor]:
+    r, k, v, log_w = here
+    y, new = matrix_step(r, k, v, log_w, state=states[0])
+    return (new,), y
+
+
+def _corrected(states: States, here: States) -> tuple[States, Tensor]:
+    r, k, v, log_w, a, b = here
+    y, new = matrix_step(r, k, v, log_w, a, b, state=states[0])
+    return (new,), y
 
 
 class ShortConvolution(nn.Module):
