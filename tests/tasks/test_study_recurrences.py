@@ -121,6 +121,23 @@ def test_a_budget_of_time(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == found
 
 
+def test_the_picture_of_budgets_leaves_the_first_losses_out():
+    row = {
+        "seconds": [2.0, 6.0, 10.0],
+        "losses": [9.0, 3.0, 2.0],
+        "best": 2.0,
+        "steps": 3,
+        "pace": 0.1,
+        "parameters": 1,
+    }
+    found = {"models": {str(n): row for n in range(10)}, "corpus": "x", "characters": 1, "seconds": 10.0}
+    (chart,) = budget.budget(found).charts
+    assert all(line.y == [9.0, 3.0, 2.0][line.x[0] > 2 :] for line in chart.lines)
+    late = budget.budget(found | {"seconds": 20.0}).charts[0].lines
+    assert [line.y for line in late] == [[3.0, 2.0]] * 10
+    assert [line.dashed for line in late] == [False] * 8 + [True] * 2
+
+
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(AnaphoraError, match="makes its own data"):
         study.run("tracking", tmp_path, corpus="python")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anaphora.views.colour import SERIES
 from anaphora.views.lines import Line, Lines
 from anaphora.views.panels import Panels
 from anaphora.views.picture import Picture
@@ -27,7 +28,10 @@ def picture(found: Mapping[str, Any]) -> Picture:
 def budget(found: Mapping[str, Any]) -> Panels:
     """Loss against time, and a line for each model, the best first."""
     order = sorted(found["models"].items(), key=lambda item: item[1]["best"])
-    lines = [Line(model, row["seconds"], row["losses"]) for model, row in order]
+    lines = [
+        Line(model, *_late(row, found["seconds"]), dashed=number >= SERIES)  # colours repeat
+        for number, (model, row) in enumerate(order)
+    ]
     notes = [
         f"{model}: {row['best']:.3f} nats a character after {row['steps']:,} steps of {1000 * row['pace']:.1f} ms, "
         f"{row['parameters']:,} parameters"
@@ -35,10 +39,18 @@ def budget(found: Mapping[str, Any]) -> Panels:
     ]
     chart = Lines(
         title="Loss against training time",
-        subtitle="dev loss in nats per character",
+        subtitle="dev loss in nats per character, after the first fifth of the time",
         x_title="seconds of training",
         y_title="dev loss",
         lines=lines,
     )
     subtitle = f"{found['corpus']} · {found['characters']:,} characters · {found['seconds']:g} seconds each"
     return Panels("Loss at equal time", subtitle, [chart], notes=notes, reading=READING, caution=CAUTION)
+
+
+def _late(row: Mapping[str, Any], seconds: float) -> tuple[list[float], list[float]]:
+    """The evaluations after a fifth of the time, or all where there are none: the first losses are so high that they would
+    press all others together."""
+    points = list(zip(row["seconds"], row["losses"], strict=True))
+    late = [point for point in points if point[0] >= seconds / 5] or points
+    return [x for x, _ in late], [y for _, y in late]
