@@ -53,7 +53,7 @@ def heads() -> dict[str, Any]:
     weights = np.random.default_rng(0).dirichlet(np.full(256, 0.05), size=(12, 12, 256)).astype(np.float32)
     names = [str(i) for i in range(256)]
     trace = Trace({"time": names}, {"attention": Array(("layer", "head", "query", "key"), weights)}, {})
-    drawn = Pictures()._json(picture(trace, "heads"), "run")
+    drawn = Pictures().json(picture(trace, "heads"), "run")
     return {"view": "heads", "pictures": [drawn], "missing": {}}
 
 

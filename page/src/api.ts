@@ -30,6 +30,8 @@ export interface View {
   options: Option[];
   /** Whether the input can be typed; otherwise it is named as a dev example of the run, such as `#3`. */
   typed: boolean;
+  /** The question it helps to answer: a key of `About.questions`, or `compare`. */
+  question: string;
 }
 
 export interface Shape {
@@ -47,7 +49,10 @@ export interface Shape {
   bold?: boolean;
   points?: [number, number][];
   filled?: boolean;
+  dashed?: boolean;
   opacity?: number;
+  /** Parts of a text, each with a role of its own. */
+  spans?: [string, string][];
   title?: string;
   data?: Record<string, string>;
   /** An image's pixels as a PNG in base 64; `dark` where they differ in the dark theme. */
@@ -106,6 +111,52 @@ export interface About {
   version: string;
   light: Colours;
   dark: Colours;
+  questions: Record<string, string>;
+}
+
+export interface Answer {
+  kind: 'classes' | 'tags' | 'text' | 'transcript' | 'next' | 'forecast' | 'number' | 'none';
+  names?: string[];
+  probabilities?: number[];
+  tags?: { place: string; tag: string; p: number }[];
+  text?: string;
+  pieces?: { piece: string; p: number }[];
+  log_p?: number;
+  outputs?: { text: string; score: number; log_p: number }[];
+  words?: { word: string; start: number; end: number; confidence: number | null }[];
+  history?: (number | null)[][];
+  mean?: (number | null)[][];
+  low?: (number | null)[][];
+  high?: (number | null)[][];
+}
+
+/** What the answer rests on; `tokens` is null where the input is no row of symbols. */
+export interface Rests {
+  tokens: string[] | null;
+  methods: Record<string, number[]>;
+  outputs?: boolean;
+  output?: number | null;
+  of?: string;
+  without?: string;
+  value?: number;
+  baseline?: number;
+  error?: number;
+}
+
+export interface Explanation {
+  run: string;
+  text: string;
+  kind: 'text' | 'numbers' | 'file';
+  example: number | null;
+  examples: number | null;
+  reference: string;
+  answer: Answer;
+  input: Rests | null;
+  code: string;
+  difference: number | null;
+  picture: Picture | null;
+  view: string;
+  drawn: Picture | null;
 }
 
 /** A sentence from the server about what cannot be done. */

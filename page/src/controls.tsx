@@ -1,53 +1,66 @@
-// Which view, of which text, with which options.
+// Which question, which view, of which text, with which options.
 import type { Option, View } from './api';
 import { go, place } from './state';
+import { Fold, Tabs } from './tabs';
 
-const GROUPS: [string, View['of']][] = [
-  ['Training', 'history'],
-  ['One input', 'probe'],
-  ['Symbols', 'vectors'],
-  ['Runs', 'compare'],
-];
+export type Able = Record<string, string | null>;
 
-export function Controls({ views, missing }: { views: View[]; missing: Record<string, string> }) {
+/** The views that help with a question and that the run can give; those it cannot give are named with the reason below. */
+export function Controls({ views, questions, able }: { views: View[]; questions: Record<string, string>; able: Able | null }) {
   const at = place.value;
   const view = views.find((one) => one.name === at.view);
+  const can = (one: View) => !able || !able[one.name] || one.question === 'compare';
+  const question = at.view === 'explain' ? 'explain' : (view?.question ?? 'explain');
+  const groups = Object.entries({ ...questions, compare: 'How do runs compare?' }).filter(
+    ([name]) => name === 'explain' || views.some((one) => one.question === name && (can(one) || one.name === at.view)),
+  );
+  const here = views.filter((one) => one.question === question);
+  const shown = here.filter((one) => can(one) || one.name === at.view);
+  const absent = able ? views.filter((one) => able[one.name] && one.question !== 'compare') : [];
+  const names = [...(question === 'explain' ? [{ name: 'explain', title: 'Explain' }] : []), ...shown.map((one) => ({ name: one.name, title: one.title, hint: one.name }))];
   return (
     <>
-      <div class="views" role="tablist" aria-label="Views">
-        {GROUPS.flatMap(([title, of]) =>
-          views
-            .filter((one) => one.of === of)
-            .map((one) => (
-              <button
-                type="button"
-                role="tab"
-                key={one.name}
-                aria-selected={one.name === at.view}
-                class={missing[one.name] ? 'dim' : ''}
-                title={missing[one.name] ?? `${title}: ${one.title}`}
-                onClick={() => go({ view: one.name, text: at.text || (one.typed ? '' : '#1'), options: probeOnly(at.options) })}
-              >
-                {one.name}
-              </button>
-            )),
-        )}
-      </div>
+      <Tabs
+        label="Questions"
+        tabs={groups.map(([name, title]) => ({ name, title }))}
+        chosen={question}
+        choose={(name) => open(name === 'explain' ? 'explain' : (views.find((one) => one.question === name && can(one))?.name ?? 'explain'))}
+      />
+      {names.length > 1 && <Tabs small label="Views" tabs={names} chosen={at.view} choose={open} />}
       {view && (
         <form onSubmit={(event) => event.preventDefault()}>
           {view.of === 'probe' && <Texts typed={view.typed} />}
-          {view.of === 'probe' && <Field name="p.beam" label="beam" kind="int" hint="5" />}
+          {view.of === 'probe' && ['beam', 'alignment', 'captions'].includes(view.name) && <Field name="p.beam" label="beam" kind="int" hint="5" />}
           {view.options.map((option) => (
             <Choice key={option.name} option={option} />
           ))}
         </form>
       )}
+      {absent.length > 0 && (
+        <Fold title={`Why not? ${absent.length} views this run cannot give`}>
+          <dl class="absent">
+            {absent.map((one) => (
+              <div key={one.name}>
+                <dt>{one.name}</dt>
+                <dd>{able![one.name]}</dd>
+              </div>
+            ))}
+          </dl>
+        </Fold>
+      )}
     </>
   );
 }
 
-function probeOnly(options: Record<string, string>): Record<string, string> {
-  return Object.fromEntries(Object.entries(options).filter(([key]) => key.startsWith('p.')));
+function open(name: string): void {
+  go({ view: name });
+}
+
+/** Enter sends, Shift and Enter begin a new line. */
+export function sends(event: KeyboardEvent, send: (value: string) => void): void {
+  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  send((event.currentTarget as HTMLTextAreaElement).value);
 }
 
 function Texts({ typed }: { typed: boolean }) {
@@ -55,27 +68,42 @@ function Texts({ typed }: { typed: boolean }) {
   const example = /^\s*#(\d+)/.exec(at.text);
   return (
     <>
-      {example && <Steps number={Number(example[1])} />}
+      {example && <Steps number={Number(example[1])} step={(number) => go({ text: `#${number}` })} />}
       <label class="wide">
-        {typed ? 'text to look at (of sounds, pictures and vectors: #3, a dev example)' : 'dev example to look at, such as #3'}
-        <textarea rows={1} value={at.text} onChange={(event) => go({ text: event.currentTarget.value })} />
+        {typed ? 'text to look at (of sounds, pictures and series: #3, a dev example)' : 'dev example to look at, such as #3'}
+        <textarea
+          rows={1}
+          value={at.text}
+          onChange={(event) => go({ text: event.currentTarget.value })}
+          onKeyDown={(event) => sends(event, (text) => go({ text }))}
+        />
       </label>
       <label class="wide">
         output to force (empty: the model's own)
-        <textarea rows={1} value={at.target} onChange={(event) => go({ target: event.currentTarget.value })} />
+        <textarea
+          rows={1}
+          value={at.target}
+          onChange={(event) => go({ target: event.currentTarget.value })}
+          onKeyDown={(event) => sends(event, (target) => go({ target }))}
+        />
       </label>
     </>
   );
 }
 
-/** The dev example before and after this one; words beside the number belong to it alone. */
-function Steps({ number }: { number: number }) {
+/** The dev example before and after this one. */
+export function Steps({ number, of, step }: { number: number; of?: number | null; step: (number: number) => void }) {
   return (
     <span class="steps">
-      <button type="button" aria-label="example before" disabled={number < 2} onClick={() => go({ text: `#${number - 1}` })}>
+      <button type="button" aria-label="example before" disabled={number < 2} onClick={() => step(number - 1)}>
         ‹
       </button>
-      <button type="button" aria-label="next example" onClick={() => go({ text: `#${number + 1}` })}>
+      {of ? (
+        <span class="muted">
+          example {number} of {of.toLocaleString('en')}
+        </span>
+      ) : null}
+      <button type="button" aria-label="next example" disabled={!!of && number >= of} onClick={() => step(number + 1)}>
         ›
       </button>
     </span>
@@ -99,7 +127,7 @@ function Choice({ option }: { option: Option }) {
   return <Field name={key} label={option.name} kind={option.kind} hint={hint} />;
 }
 
-function Field({ name, label, kind, hint }: { name: string; label: string; kind: string; hint: string }) {
+export function Field({ name, label, kind, hint }: { name: string; label: string; kind: string; hint: string }) {
   const numeric = kind === 'int' || kind === 'float';
   return (
     <label>
@@ -116,6 +144,6 @@ function Field({ name, label, kind, hint }: { name: string; label: string; kind:
   );
 }
 
-function set(key: string, value: string): void {
+export function set(key: string, value: string): void {
   go({ options: { ...place.value.options, [key]: value } });
 }

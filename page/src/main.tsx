@@ -1,9 +1,10 @@
-// The page: runs at the left, views on top, pictures below; all of it follows from the address.
+// The page: runs at the left, questions on top, answers and pictures below; all of it follows from the address.
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type About, type Drawn, Gone, type Run, type View, get, useToken, watch } from './api';
 import { Compared } from './compare';
-import { Controls } from './controls';
+import { type Able, Controls } from './controls';
+import { Explain } from './explain';
 import { Drawing } from './picture';
 import { Sidebar } from './sidebar';
 import { go, place, query } from './state';
@@ -17,14 +18,35 @@ function Page() {
   const [views, setViews] = useState<View[]>([]);
   const [runs, setRuns] = useState<Run[]>([]);
   const [drawn, setDrawn] = useState<Drawn | null>(null);
+  const [able, setAble] = useState<Able | null>(null);
   const [problem, setProblem] = useState('');
+  const [hint, setHint] = useState('');
   const [lost, setLost] = useState(false);
   const [busy, setBusy] = useState(false);
   const [tick, setTick] = useState(0);
+  const [width, setWidth] = useState(0);
   const help = useRef<HTMLDialogElement>(null);
+  const main = useRef<HTMLElement>(null);
 
   const dark = at.theme ? at.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
   useEffect(() => void (document.documentElement.dataset['theme'] = dark ? 'dark' : 'light'), [dark]);
+
+  // pictures are asked for as wide as there is room, in steps, so that a window's last pixels change nothing
+  useEffect(() => {
+    let timer = 0;
+    const measure = () => {
+      const style = getComputedStyle(main.current!);
+      const inner = main.current!.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 4;
+      setWidth(Math.max(280, Math.floor(inner / 20) * 20));
+    };
+    measure();
+    const watcher = new ResizeObserver(() => {
+      clearTimeout(timer);
+      timer = window.setTimeout(measure, 150);
+    });
+    watcher.observe(main.current!);
+    return () => watcher.disconnect();
+  }, []);
 
   // what there is, again and again until the server answers; then a stream that says what changed
   useEffect(() => {
@@ -54,25 +76,45 @@ function Page() {
     get<Run[]>('/api/runs').then(setRuns, () => undefined);
   }, [tick]);
 
+  // which views the first run can give
+  const first = at.runs[0];
+  useEffect(() => {
+    setAble(null);
+    if (!first || !runs.length) return;
+    const stop = new AbortController();
+    get<Able>(`/api/able?run=${first}`, stop.signal).then(setAble, () => undefined);
+    return () => stop.abort();
+  }, [first, runs.length === 0]);
+
   const view = views.find((one) => one.name === at.view);
   const live = view?.of === 'history' ? tick : 0;
-  const asked = query(at);
+  const asked = query(at, view, width);
   useEffect(() => {
-    if (!view) return;
+    setHint('');
     if (!at.runs.length) {
       setDrawn(null);
-      setProblem(runs.length ? 'Choose a run at the left.' : '');
+      setHint(runs.length ? 'Choose a run at the left.' : '');
       return;
     }
+    if (!view || !width) return;
     if (view.of === 'compare' && at.runs.length < 2) {
       setDrawn(null);
-      setProblem('Choose two or more runs of one task at the left.');
+      setHint('Choose two or more runs of one task at the left: tick their boxes.');
       return;
     }
     if (view.of === 'probe' && !at.text.trim()) {
-      setDrawn(null);
-      setProblem(view.typed ? 'Type a text to look at.' : 'Name a dev example to look at, such as #1.');
-      return;
+      // nothing was typed yet: the first dev example stands in the box
+      const stop = new AbortController();
+      get<{ text: string }>(`/api/example?run=${first}&example=${at.example || 1}`, stop.signal).then(
+        (found) => go({ text: found.text }),
+        (error: Error) => {
+          if (stop.signal.aborted) return;
+          setDrawn(null);
+          setHint(view.typed ? 'Type a text to look at.' : 'Name a dev example to look at, such as #1.');
+          if (!(error instanceof Gone)) setProblem(error.message);
+        },
+      );
+      return () => stop.abort();
     }
     const stop = new AbortController();
     setBusy(true);
@@ -92,28 +134,38 @@ function Page() {
       })
       .finally(() => stop.signal.aborted || setBusy(false));
     return () => stop.abort();
-  }, [asked, view?.name, live, runs.length === 0]);
+  }, [asked, view?.name, live, runs.length === 0, width === 0]);
+  useEffect(() => setProblem(''), [at.view, first]);
 
-  // with one run there is nothing to choose
+  // with one run, or with none chosen, the first that can be read is looked at
   useEffect(() => {
-    if (!place.value.runs.length && runs.length === 1) go({ runs: [runs[0]!.id] });
+    if (place.value.runs.length || !runs.length) return;
+    const one = [...runs].sort((a, b) => b.changed - a.changed).find((run) => run.trained && !run.broken) ?? (runs.length === 1 ? runs[0] : undefined);
+    if (one) go({ runs: [one.id] });
   }, [runs]);
 
   useEffect(() => {
     function keys(event: KeyboardEvent): void {
-      if (event.key === '?' && !(event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement))
-        help.current?.showModal();
+      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLSelectElement;
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === '?') help.current?.showModal();
+      const goal = { '/': '#search', i: '#input, main textarea' }[event.key];
+      const found = goal && document.querySelector<HTMLElement>(goal);
+      if (!found) return;
+      event.preventDefault();
+      found.focus();
     }
     addEventListener('keydown', keys);
     return () => removeEventListener('keydown', keys);
   }, []);
 
   const colours = about ? (dark ? about.dark : about.light) : null;
+  const run = runs.find((one) => one.id === first);
   return (
     <>
       <header>
         <h1>Anaphora studio</h1>
-        <span class="muted">{about?.version}</span>
+        <span class="muted where">{run ? [run.name, run.task, run.model].filter(Boolean).join(' · ') : about?.version}</span>
         <span class="space" />
         <span class="muted" role="status">
           {busy ? 'drawing …' : ''}
@@ -131,13 +183,20 @@ function Page() {
         </div>
       )}
       <Sidebar runs={runs} />
-      <main aria-busy={busy}>
-        <Controls views={views} missing={drawn?.missing ?? {}} />
+      <main aria-busy={busy} ref={main}>
+        {about && runs.length === 0 && !problem && <Welcome />}
+        {about && runs.length > 0 && <Controls views={views} questions={about.questions} able={able} />}
+        {hint && (
+          <p class="muted" role="status">
+            {hint}
+          </p>
+        )}
         {problem && (
           <p class="problem" role="status">
             {problem}
           </p>
         )}
+        {colours && first && at.view === 'explain' && <Explain key={first} colours={colours} width={width} />}
         {view && drawn?.view === at.view && drawn.comparison && <Compared found={drawn.comparison} view={view} />}
         {colours &&
           drawn?.view === at.view &&
@@ -148,21 +207,33 @@ function Page() {
                 <p class="problem">{picture.error}</p>
               </section>
             ) : (
-              <Drawing key={picture.run} picture={picture} colours={colours} number={i} several={drawn.pictures.length > 1} />
+              <Drawing key={picture.run} picture={picture} colours={colours} number={i} several={drawn.pictures.length > 1} asked={asked} view={at.view} />
             ),
           )}
       </main>
       <dialog ref={help} aria-label="Keys">
         <h2>Keys</h2>
         <p>
-          <kbd>Tab</kbd> moves to a picture; <kbd>←</kbd> <kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> move from value to value in it;{' '}
-          <kbd>Esc</kbd> leaves it. <kbd>?</kbd> shows this. The address holds everything that is seen: keep it to come back.
+          <kbd>Tab</kbd> moves to a picture; <kbd>←</kbd> <kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> move from value to value in it, and from tab to
+          tab or run to run; <kbd>Enter</kbd> opens what can be opened and sends a text; <kbd>Esc</kbd> leaves a picture. <kbd>/</kbd> searches
+          runs, <kbd>i</kbd> goes to the input, <kbd>?</kbd> shows this. The address holds everything that is seen: keep it to come back.
         </p>
         <form method="dialog">
           <button type="submit">Close</button>
         </form>
       </dialog>
     </>
+  );
+}
+
+function Welcome() {
+  return (
+    <section class="welcome">
+      <h2>There is no run here yet</h2>
+      <p>Two minutes make one, and it appears here by itself:</p>
+      <pre tabIndex={0}>anaphora demo</pre>
+      <p class="muted">Or train on your own data: `anaphora train classify reviews.csv -o runs/reviews`.</p>
+    </section>
   );
 }
 

@@ -2,11 +2,25 @@
 import { useState } from 'preact/hooks';
 import { type Colours, type Picture, download } from './api';
 import { Scene } from './scene';
-import { place, query } from './state';
 
 const FORMS = ['svg', 'png', 'csv', 'html'];
 
-export function Drawing({ picture, colours, number, several }: { picture: Picture; colours: Colours; number: number; several: boolean }) {
+export function Drawing({
+  picture,
+  colours,
+  number,
+  several,
+  asked,
+  view,
+}: {
+  picture: Picture;
+  colours: Colours;
+  number: number;
+  several: boolean;
+  /** The question it answers, as the server takes it, and the view it is of. */
+  asked: string;
+  view: string;
+}) {
   const [open, setOpen] = useState('');
   const [problem, setProblem] = useState('');
   const toggle = (what: string) => setOpen(open === what ? '' : what);
@@ -14,7 +28,7 @@ export function Drawing({ picture, colours, number, several }: { picture: Pictur
   async function save(form: string): Promise<void> {
     try {
       setProblem('');
-      await download(`/api/save?${query(place.value)}&form=${form}&number=${number}`, `${place.value.view}.${form}`);
+      await download(`/api/save?${asked}&form=${form}&number=${number}`, `${view}.${form}`);
     } catch (error) {
       setProblem((error as Error).message);
     }

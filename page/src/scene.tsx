@@ -1,6 +1,7 @@
 // A picture's shapes on the screen: as SVG, or on a canvas where there are too many for it.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Colours, Picture, Shape } from './api';
+import { go, place } from './state';
 
 const MOST_SVG = 5000;
 const FONT = "system-ui, 'Segoe UI', 'Noto Sans', sans-serif";
@@ -46,6 +47,21 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
     if (next >= 0 && next < marks.length) setAt(next);
   }
 
+  /** A mark may open a view of itself: its options are those of the picture. */
+  function open(shape: Shape | undefined): void {
+    const given = shape?.data?.['o'];
+    if (!given) return;
+    const options = { ...place.value.options };
+    for (const [key, value] of new URLSearchParams(given)) options[`o.${key}`] = value;
+    go({ options, ...(place.value.view === 'explain' ? { view: 'heads' } : {}) });
+  }
+
+  const [spot, setSpot] = useState<{ x: number; y: number } | null>(null);
+  const figure = useRef<HTMLDivElement>(null);
+  function follow(event: PointerEvent): void {
+    const box = figure.current!.getBoundingClientRect();
+    setSpot({ x: event.clientX - box.left, y: event.clientY - box.top });
+  }
   const images = useImages(picture, colours);
   const many = picture.shapes.length > MOST_SVG;
   return (
@@ -55,12 +71,24 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
         tabIndex={0}
         role="group"
         aria-label={`${picture.title}; arrow keys move from value to value`}
-        onKeyDown={move}
+        onKeyDown={(event) => (event.key === 'Enter' && current ? open(current) : move(event))}
+        ref={figure}
+        onPointerMove={follow}
+        onPointerLeave={() => {
+          setSpot(null);
+          setAt(-1);
+        }}
+        onClick={() => open(current)}
       >
         {many ? (
           <Canvas picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} />
         ) : (
           <Svg picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} />
+        )}
+        {current && spot && (
+          <div class="tip" style={{ left: `${Math.min(spot.x + 14, (figure.current?.clientWidth ?? 0) - 180)}px`, top: `${spot.y + 16}px` }} aria-hidden="true">
+            {describe(current, picture)}
+          </div>
         )}
       </div>
       <output aria-live="polite" data-value={current?.data?.['v'] ?? ''}>
@@ -80,7 +108,11 @@ interface Drawing {
 }
 
 function Svg({ picture, colours, images, marks, current, point }: Drawing) {
-  const numbers = useMemo(() => new Map(marks.map((shape, i) => [shape, i])), [marks]);
+  // the shapes are the same whatever is pointed at: only the outline of the mark changes
+  const body = useMemo(() => {
+    const numbers = new Map(marks.map((shape, i) => [shape, i]));
+    return picture.shapes.map((shape, i) => element(shape, i, colours, numbers.get(shape), images.get(shape)));
+  }, [picture, marks, colours, images]);
   return (
     <svg
       width={picture.width}
@@ -91,23 +123,24 @@ function Svg({ picture, colours, images, marks, current, point }: Drawing) {
       font-family={FONT}
       onPointerMove={(event) => {
         const mark = (event.target as Element).getAttribute('data-n');
-        if (mark !== null) point(Number(mark));
+        point(mark === null ? -1 : Number(mark));
       }}
       onPointerLeave={() => point(-1)}
     >
       <rect width={picture.width} height={picture.height} fill={colours['page']} />
-      {picture.shapes.map((shape, i) => element(shape, i, colours, numbers.get(shape), shape === current, images.get(shape)))}
+      {body}
+      {current?.kind === 'rect' && <rect class="hot" x={current.x} y={current.y} width={current.width} height={current.height} rx={current.radius} fill="none" />}
+      {current?.kind === 'dot' && <circle class="hot" cx={current.x} cy={current.y} r={(current.radius ?? 2) + 2} fill="none" />}
     </svg>
   );
 }
 
-function element(shape: Shape, key: number, colours: Colours, mark: number | undefined, hot: boolean, url?: string) {
+function element(shape: Shape, key: number, colours: Colours, mark: number | undefined, url?: string) {
   const colour = colours[shape.role];
   const named = mark === undefined ? {} : { 'data-n': mark, 'data-v': shape.data!['v'] };
-  const marked = hot ? { class: 'hot' } : {};
   if (shape.kind === 'rect')
     return (
-      <rect key={key} x={shape.x} y={shape.y} width={shape.width} height={shape.height} rx={shape.radius} fill={colour} {...named} {...marked} />
+      <rect key={key} x={shape.x} y={shape.y} width={shape.width} height={shape.height} rx={shape.radius} fill={colour} {...named} />
     );
   if (shape.kind === 'image')
     return (
@@ -122,13 +155,13 @@ function element(shape: Shape, key: number, colours: Colours, mark: number | und
         image-rendering="pixelated"
       />
     );
-  if (shape.kind === 'dot') return <circle key={key} cx={shape.x} cy={shape.y} r={shape.radius} fill={colour} {...named} {...marked} />;
+  if (shape.kind === 'dot') return <circle key={key} cx={shape.x} cy={shape.y} r={shape.radius} fill={colour} {...named} />;
   if (shape.kind === 'path') {
     const points = shape.points!.map(([x, y]) => `${x},${y}`).join(' ');
     return shape.filled ? (
       <polygon key={key} points={points} fill={colour} fill-opacity={shape.opacity ?? 1} />
     ) : (
-      <polyline key={key} points={points} fill="none" stroke={colour} stroke-width={shape.width} stroke-linejoin="round" stroke-linecap="round" />
+      <polyline key={key} points={points} fill="none" stroke={colour} stroke-width={shape.width} stroke-linejoin="round" stroke-linecap="round" stroke-dasharray={shape.dashed ? '5 4' : undefined} />
     );
   }
   return (
@@ -142,7 +175,7 @@ function element(shape: Shape, key: number, colours: Colours, mark: number | und
       text-anchor={shape.anchor ?? 'start'}
       transform={shape.angle ? `rotate(${shape.angle} ${shape.x} ${shape.y})` : undefined}
     >
-      {shape.text}
+      {shape.spans ? shape.spans.map(([part, role], i) => <tspan key={i} fill={colours[role]}>{part}</tspan>) : shape.text}
     </text>
   );
 }
@@ -216,7 +249,9 @@ function paint(pen: CanvasRenderingContext2D, shape: Shape, colours: Colours, im
     if (shape.filled) pen.fill();
     else {
       pen.lineWidth = shape.width ?? 1;
+      pen.setLineDash(shape.dashed ? [5, 4] : []);
       pen.stroke();
+      pen.setLineDash([]);
     }
     pen.globalAlpha = 1;
   } else {
@@ -225,7 +260,13 @@ function paint(pen: CanvasRenderingContext2D, shape: Shape, colours: Colours, im
     pen.rotate(((shape.angle ?? 0) * Math.PI) / 180);
     pen.font = `${shape.bold ? 600 : 400} ${shape.size ?? 12}px ${FONT}`;
     pen.textAlign = shape.anchor === 'middle' ? 'center' : (shape.anchor ?? 'start');
-    pen.fillText(shape.text ?? '', 0, 0);
+    if (!shape.spans) pen.fillText(shape.text ?? '', 0, 0);
+    let x = 0;
+    for (const [part, role] of shape.spans ?? []) {
+      pen.fillStyle = colours[role]!;
+      pen.fillText(part, x, 0);
+      x += pen.measureText(part).width;
+    }
     pen.restore();
   }
 }

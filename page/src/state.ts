@@ -1,14 +1,17 @@
 // Everything that can be seen follows from the address: its fragment holds the whole state and the token.
 import { signal } from '@preact/signals';
+import type { View } from './api';
 
 export interface Place {
   token: string;
   runs: string[];
   view: string;
   text: string;
+  /** The dev example that is shown while no text was typed. */
+  example: string;
   target: string;
   theme: string;
-  /** Options of the view (`o.…`) and of the probe (`p.…`) as they were typed. */
+  /** Options of views (`o.…`) and of the probe (`p.…`) as they were typed; all are kept when another view is chosen. */
   options: Record<string, string>;
 }
 
@@ -19,8 +22,9 @@ function read(): Place {
   return {
     token: words.get('token') ?? '',
     runs: (words.get('runs') ?? '').split(',').filter(Boolean),
-    view: words.get('view') ?? 'curves',
+    view: words.get('view') ?? 'explain',
     text: words.get('text') ?? '',
+    example: words.get('example') ?? '',
     target: words.get('target') ?? '',
     theme: words.get('theme') ?? '',
     options,
@@ -31,7 +35,7 @@ function write(place: Place): string {
   const words = new URLSearchParams();
   const plain = { token: place.token, runs: place.runs.join(','), view: place.view };
   for (const [key, value] of Object.entries(plain)) if (value) words.set(key, value);
-  for (const key of ['text', 'target', 'theme'] as const) if (place[key]) words.set(key, place[key]);
+  for (const key of ['text', 'example', 'target', 'theme'] as const) if (place[key]) words.set(key, place[key]);
   for (const [key, value] of Object.entries(place.options)) if (value !== '') words.set(key, value);
   return `#${words}`;
 }
@@ -49,12 +53,25 @@ export function go(change: Partial<Place>): void {
 addEventListener('hashchange', () => (place.value = read()));
 addEventListener('popstate', () => (place.value = read()));
 
-/** The question a picture answers, as the server takes it. */
-export function query(at: Place): string {
+/** The question a picture answers, as the server takes it: of the options those that the view has. */
+export function query(at: Place, view: View | undefined, width: number): string {
   const words = new URLSearchParams({ view: at.view });
   for (const run of at.runs) words.append('run', run);
   if (at.text) words.set('text', at.text);
   if (at.target) words.set('target', at.target);
-  for (const [key, value] of Object.entries(at.options)) if (value !== '') words.set(key, value);
+  if (width) words.set('w', String(width));
+  const known = new Set((view?.options ?? []).map((option) => `o.${option.name}`));
+  for (const [key, value] of Object.entries(at.options)) if (value !== '' && (key.startsWith('p.') || known.has(key))) words.set(key, value);
+  return words.toString();
+}
+
+/** The same for an explanation of the first run. */
+export function explainQuery(at: Place, width: number): string {
+  const words = new URLSearchParams({ run: at.runs[0] ?? '' });
+  if (at.text.trim()) words.set('text', at.text);
+  else if (at.example) words.set('example', at.example);
+  if (at.target) words.set('target', at.target);
+  if (width) words.set('w', String(width));
+  for (const key of ['o.output', 'p.beam']) if (at.options[key]) words.set(key, at.options[key]!);
   return words.toString();
 }

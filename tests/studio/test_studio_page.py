@@ -24,7 +24,7 @@ def opened(page, server, **words):
     """The page at that state, with its picture drawn or a sentence said."""
     page.goto(address(server, **words))
     page.reload()  # a changed fragment alone does not load the page anew
-    page.wait_for_selector(".picture .figure *, .problem", timeout=30_000)
+    page.wait_for_selector(".picture .figure *, .problem, .answer", timeout=30_000)
     return page
 
 
@@ -154,13 +154,128 @@ def test_names_and_texts_are_shown_and_never_run(page, server, ids):
     assert page.troubles == []
 
 
-def test_what_a_model_cannot_show_is_dimmed_with_the_reason(page, server, ids):
+def test_what_a_model_cannot_show_is_named_with_the_reason(page, server, ids):
     opened(page, server, view="states", runs=ids[BAD_NAME], text=TEXT)
-    page.wait_for_selector("button.dim:text-is('alignment')")
-    assert "no attention" in page.get_attribute("button.dim:text-is('alignment')", "title")
-    page.click("button.dim:text-is('alignment')")
-    page.wait_for_selector(".problem")
-    assert "no attention" in page.inner_text(".problem")
+    page.wait_for_selector(".fold summary:has-text('Why not?')")
+    page.click(".fold summary:has-text('Why not?')")
+    reason = page.locator(".absent div", has=page.locator("dt:text-is('alignment')")).inner_text()
+    assert "no attention" in reason
+    assert page.locator("[data-tab=alignment]").count() == 0  # no tab leads to it
+
+
+def test_the_landing_page_explains_an_example_and_follows_edits(page, server, ids, runs):
+    import anaphora as an
+
+    page.goto(address(server, runs=ids["attentive"]))
+    page.reload()
+    page.wait_for_selector(".answer .said")
+    model = an.load(runs / "attentive")
+    shown = page.input_value("#input")
+    assert shown  # a dev example stands in the box
+    trace = model.probe(shown, what=("attribution",))
+    assert page.get_attribute(".said", "data-text") == model.predict([shown])[0]
+    read = "marks => marks.map(mark => Number(mark.dataset.v))"
+    sums = trace.array("integrated_gradients", "target", "source").sum(0)
+    assert page.eval_on_selector_all(".rests .token", read) == pytest.approx(sums.tolist(), abs=2e-5)
+    page.click("button:text-is('occlusion')")
+    falls = trace.array("occlusion", "target", "source").sum(0)
+    assert page.eval_on_selector_all(".rests .token", read) == pytest.approx(falls.tolist(), abs=2e-5)
+    page.fill("#input", TEXT)
+    until(page, lambda: page.get_attribute(".said", "data-text") == model.predict([TEXT])[0])
+    until(page, lambda: page.locator(".rests .token").count() == len(TEXT) + 1)
+    page.click(".rests button.token >> nth=0")  # leave the first symbol out
+    until(page, lambda: page.input_value("#input") == TEXT[1:])
+    until(page, lambda: page.locator(".rests .token").count() == len(TEXT))
+    page.click(".tags button.piece >> nth=1")  # one output symbol alone
+    until(page, lambda: "o.output=2" in page.url)
+    row = model.probe(TEXT[1:], what=("attribution",)).array("integrated_gradients", "target", "source")[1]
+    until(
+        page,
+        lambda: (
+            page.get_attribute(".piece >> nth=1", "aria-pressed") == "true"
+            and page.eval_on_selector_all(".rests .token", read) != []
+        ),
+    )
+    page.click("button:text-is('integrated gradients')")
+    until(
+        page,
+        lambda: page.eval_on_selector_all(".rests .token", read) == pytest.approx(row.tolist(), abs=2e-5),
+    )
+    assert page.troubles == []
+
+
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [("language", "next"), ("markov", "tags"), ("kalman", "forecast"), ("vectors", "classes")],
+)
+def test_every_kind_of_answer_is_shown(page, server, ids, run, kind):
+    page.goto(address(server, runs=ids[run]))
+    page.reload()
+    page.wait_for_selector(f".answer[data-kind={kind}]", timeout=30_000)
+    assert page.locator(".answer .said, .answer .piece, .answer .shares tr, .answer .ahead").count() >= 1
+    assert page.locator(".problem").count() == 0
+    assert page.troubles == []
+
+
+def test_enter_sends_and_options_outlive_a_change_of_view(page, server, ids):
+    opened(page, server, view="states", runs=ids["attentive"], text=TEXT)
+    page.fill("label:has-text('layer') input", "1")
+    page.keyboard.press("Enter")
+    page.fill("main textarea >> nth=0", "abc")
+    page.keyboard.press("Enter")
+    until(page, lambda: "text=abc&" in page.url + "&")
+    page.click("[data-tab=gates]")
+    page.wait_for_selector(".picture[aria-label='Gate regimes']")
+    assert page.input_value("label:has-text('layer') input") == "1"
+    assert "text=abc&" in page.url + "&"
+
+
+def test_arrow_keys_walk_through_tabs_and_runs(page, server, ids):
+    opened(page, server, runs=ids["attentive"])
+    page.wait_for_selector(".fold summary")
+    page.focus("[data-tab=explain][aria-selected=true]")
+    page.keyboard.press("ArrowRight")
+    until(page, lambda: page.evaluate("document.activeElement.dataset.tab") == "learning")
+    page.wait_for_selector(".picture[aria-label='Training curves']")
+    page.keyboard.press("/")
+    page.keyboard.type("lang")
+    assert page.locator(".run").count() == 1
+    page.focus("button.name")
+    page.keyboard.press("Enter")
+    until(page, lambda: f"runs={ids['language']}" in page.url)
+
+
+def test_text_never_hides_a_value_and_leaving_clears_it(page, server, ids):
+    opened(page, server, view="beam", runs=ids["attentive"], text=TEXT)
+    mark = page.locator(".figure [data-v]").first
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + 14, box["y"] + box["height"] / 2)  # on the text over the mark
+    until(page, lambda: page.get_attribute(".picture output", "data-value") == mark.get_attribute("data-v"))
+    assert page.locator(".tip").count() == 1
+    page.mouse.move(3, 3)
+    until(page, lambda: page.get_attribute(".picture output", "data-value") == "")
+    assert page.locator(".tip").count() == 0
+
+
+def test_a_head_is_opened_large_by_a_click(page, server, ids):
+    opened(page, server, view="heads", runs=ids["deep/transformer"], text=TEXT)
+    page.locator(".figure [data-v]").first.click()
+    page.wait_for_selector(".picture[aria-label='Head 1 of layer 1']")
+    assert "o.layer=1" in page.url
+
+
+def test_the_code_that_is_shown_runs(page, server, ids, runs, tmp_path, monkeypatch):
+    for view, text in (("alignment", TEXT), ("curves", ""), ("embeddings", "")):
+        opened(page, server, view=view, runs=ids["attentive"], text=text)
+        page.click("button:has-text('Code')")
+        code = page.inner_text("pre")
+        monkeypatch.chdir(runs)
+        try:
+            exec(compile(code, view, "exec"), {})
+            assert (runs / f"{view}.html").stat().st_size > 1000
+        finally:
+            (runs / f"{view}.html").unlink(missing_ok=True)
 
 
 def test_pictures_can_be_kept_and_have_their_code(page, server, ids):

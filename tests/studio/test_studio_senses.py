@@ -155,7 +155,7 @@ def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
 
 def test_examples_are_gone_through_by_buttons(page, studio, runs_of):
     opened(page, studio, view="curves", runs=runs_of["captioner"])
-    page.click("button[role=tab]:text-is('captions')")
+    page.click("[data-tab=captions]")
     page.wait_for_selector(".figure svg image")
     assert page.input_value("textarea >> nth=0") == "#1"
     assert page.locator("button[aria-label='example before']").is_disabled()

@@ -95,9 +95,12 @@ def add_next_symbols(
 
 @torch.no_grad()
 def ablation(
-    model: nn.Module, call: Callable[[], Tensor], losses: Callable[[Tensor], Tensor]
+    model: nn.Module,
+    call: Callable[[], Tensor],
+    losses: Callable[[Tensor], Tensor],
+    layers: Sequence[MultiHead] | None = None,
 ) -> list[dict[str, Any]]:
-    """For each head of each `MultiHead` layer, the mean loss without it minus the mean loss with it.
+    """For each head of each `MultiHead` layer (of all, or of ``layers``), the mean loss without it minus the mean loss with it.
 
     A head is silenced by taking its columns out of the output projection W_O, which is what it speaks through.
     """
@@ -105,7 +108,8 @@ def ablation(
     model.eval()
     try:
         usual = float(losses(call()).mean())
-        layers = [module for module in model.modules() if isinstance(module, MultiHead)]
+        if layers is None:
+            layers = [module for module in model.modules() if isinstance(module, MultiHead)]
         rows = []
         for layer, module in enumerate(layers, start=1):
             for head in range(module.heads):

@@ -15,12 +15,13 @@ from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
+from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.inside import Note
 from anaphora.probe.attribution import attribute_symbols, attribution_arrays
 from anaphora.probe.gradients import pair_gradients
 from anaphora.probe.noted import GATES, STATES, as_numpy, weights_hash
-from anaphora.probe.reading import position_arrays
+from anaphora.probe.reading import ablation, position_arrays
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import BeamNode, NBest
 
@@ -102,6 +103,8 @@ def probe_seq2seq(
     }
     spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
     tables = {"top": _top_table(top.indices, top.values, spell)}
+    if "ablation" in what:
+        tables["ablation"] = _ablation(model, inputs, _ids(target_ids, device))
     if nbest is not None:
         tables |= search_tables(nbest, spell)
     return Trace(tokens, arrays, {**known, **(facts or {})}, tables)
@@ -145,6 +148,29 @@ def _gradients(model: Seq2Seq, inputs: tuple[Tensor, ...], wanted: Tensor) -> di
         "source_gradients": Array(("target", "source"), found[0]),
         "target_gradients": Array(("step", "time"), found[1]),
     }
+
+
+def _ablation(model: Seq2Seq, inputs: tuple[Tensor, ...], wanted: Tensor) -> list[dict[str, Any]]:
+    """For each head of each kind of attention, the mean loss of the target without it minus the mean loss with it."""
+    cross = set(model.decoder.attentions)
+    groups: dict[str, list[MultiHead]] = {
+        "cross_attention": [],
+        "self_attention": [],
+        "encoder_attention": [],
+    }
+    for path, module in model.named_modules():
+        if isinstance(module, MultiHead):
+            side = "self_attention" if path.startswith("decoder") else "encoder_attention"
+            groups["cross_attention" if module in cross else side].append(module)
+
+    def losses(logits: Tensor) -> Tensor:
+        return -logits[0].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0]
+
+    return [
+        {**row, "kind": kind}
+        for kind, modules in groups.items()
+        for row in ablation(model, lambda: model(*inputs), losses, modules)
+    ]
 
 
 def _attributed(

@@ -19,17 +19,21 @@ from starlette.routing import Route
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
 from anaphora.studio import comparing
+from anaphora.studio.explaining import able, example_text, explained
 from anaphora.studio.guard import Guard
 from anaphora.studio.pictures import Pictures, all_views, read_wanted
 from anaphora.studio.runs import Runs, Stamp
 from anaphora.studio.worker import Worker
 from anaphora.training.journal import plain
-from anaphora.views.colour import DARK, LIGHT
+from anaphora.views.colour import DARK, LEVELS, LIGHT, SERIES
+from anaphora.views.view import QUESTIONS
 from anaphora.web.answers import shortened
 
 WAITING = 12
 """Requests for pictures that may wait; one is drawn at a time."""
 WATCHERS = 8
+MOST_ABLE = 256
+"""Runs of which it is kept what can be drawn of them."""
 TICK = 0.5
 """Seconds between looks at the journals."""
 SEARCH = 5.0
@@ -56,6 +60,7 @@ class Studio:
         self._listing = Worker("runs", LONGEST_WORK)
         self.comparisons = comparing.Comparisons()
         self._comparing = Worker("comparisons", comparing.LONGEST_WORK, self._forget_comparisons)
+        self._able: dict[tuple[str, int], dict[str, str | None]] = {}
         self._waiting = 0
         self._watching = 0
 
@@ -68,6 +73,9 @@ class Studio:
             Route("/api/runs", self.list_runs),
             Route("/api/views", self.list_views),
             Route("/api/picture", self.picture),
+            Route("/api/explain", self.explain),
+            Route("/api/able", self.able),
+            Route("/api/example", self.example),
             Route("/api/compare", self.compare),
             Route("/api/save", self.save),
             Route("/api/watch", self.watch),
@@ -76,10 +84,18 @@ class Studio:
     async def about(self, request: Request) -> Response:
         def colours(theme: Any) -> dict[str, str]:
             roles = ["name", "page", "text", "muted", "grid", "clear"]
-            roles += [f"{kind}{i}" for kind in "cd" for i in range(33)] + [f"s{i}" for i in range(7)]
+            roles += [f"{kind}{i}" for kind in "cd" for i in range(LEVELS)]
+            roles += [f"{kind}{i}" for kind in "sp" for i in range(SERIES)]
             return {role: theme.colour(role) for role in roles}
 
-        return JSONResponse({"version": __version__, "light": colours(LIGHT), "dark": colours(DARK)})
+        return JSONResponse(
+            {
+                "version": __version__,
+                "light": colours(LIGHT),
+                "dark": colours(DARK),
+                "questions": QUESTIONS,
+            }
+        )
 
     async def list_runs(self, request: Request) -> Response:
         return await self._work(self.runs.list, self._listing)
@@ -96,6 +112,37 @@ class Studio:
                 read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
             )
         )
+
+    async def explain(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        return await self._work(lambda: explained(self.pictures, self.runs.get(query.get("run", "")), query))
+
+    async def example(self, request: Request) -> Response:
+        """What stands in the page's box for a dev example of a run."""
+        query = request.query_params
+
+        def found() -> dict[str, Any]:
+            asked, _ = self.pictures.model_of(self.runs.get(query.get("run", "")))
+            text, number, _ = example_text(asked, query.get("example", "1"))
+            return {"text": text, "example": number}
+
+        return await self._work(found)
+
+    async def able(self, request: Request) -> Response:
+        """Which views the run can give, and why not the others; kept until it writes other weights."""
+        key = request.query_params.get("run", "")
+
+        def look() -> dict[str, str | None]:
+            run = self.runs.get(key)
+            weights = run.path / "model.safetensors"
+            stamp = (key, weights.stat().st_mtime_ns if weights.is_file() else 0)
+            if stamp not in self._able:
+                if len(self._able) >= MOST_ABLE:
+                    self._able.clear()
+                self._able[stamp] = able(self.pictures, run)
+            return self._able[stamp]
+
+        return await self._work(look)
 
     async def compare(self, request: Request) -> Response:
         query = request.query_params

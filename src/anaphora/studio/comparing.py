@@ -27,6 +27,7 @@ VIEW: dict[str, Any] = {
         {"name": "seed", "kind": "int", "default": 1},
     ],
     "typed": True,
+    "question": "compare",
 }
 """How the page lists it among the views; it is drawn as a table."""
 LONGEST_WORK = 600.0

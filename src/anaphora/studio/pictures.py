@@ -16,6 +16,7 @@ from anaphora.views.code import code_for
 from anaphora.views.colour import DARK, LIGHT
 from anaphora.views.raster import encoded, painted
 from anaphora.views.registry import VIEWS, picture, view
+from anaphora.views.room import fitted
 from anaphora.views.scene import Dot, Image, Label, Path, Rect, Shape
 from anaphora.views.view import View
 
@@ -37,6 +38,8 @@ class Wanted:
     options: tuple[tuple[str, Any], ...] = ()
     search: tuple[tuple[str, Any], ...] = ()
     """What ``probe`` is given besides the text, such as the beam's width."""
+    width: float | None = None
+    """How wide pictures may be."""
 
 
 def read_wanted(name: str, runs: Sequence[Run], query: Mapping[str, str]) -> Wanted:
@@ -54,7 +57,9 @@ def read_wanted(name: str, runs: Sequence[Run], query: Mapping[str, str]) -> Wan
     for key, value in search:
         if key == "beam" and not (isinstance(value, int) and 1 <= value <= 100):
             raise DataError("beam must be a whole number from 1 to 100.")
-    return Wanted(chosen, tuple(runs), text, target, options, search)
+    width = query.get("w", "")
+    fits = float(width) if re.fullmatch("[0-9]{2,4}", width) else None
+    return Wanted(chosen, tuple(runs), text, target, options, search, fits)
 
 
 def option_values(query: Mapping[str, str], prefix: str, known: Sequence[str]) -> tuple[tuple[str, Any], ...]:
@@ -97,6 +102,7 @@ def all_views() -> list[dict[str, Any]]:
             "caution": v.caution,
             "options": view_options(v),
             "typed": v.typed,
+            "question": v.question,
         }
         for v in VIEWS.values()
         if v.of != "examples"
@@ -112,10 +118,13 @@ class Pictures:
 
     def draw(self, wanted: Wanted) -> dict[str, Any]:
         """One picture for each run (or one of all of them together), as JSON."""
-        drawn = [
-            {"run": name, "error": str(made)} if isinstance(made, AnaphoraError) else self._json(made, name)
-            for name, made in self.made(wanted)
-        ]
+        with fitted(wanted.width):
+            drawn = [
+                {"run": name, "error": str(made)}
+                if isinstance(made, AnaphoraError)
+                else self.json(made, name)
+                for name, made in self.made(wanted)
+            ]
         return {"view": wanted.view.name, "pictures": drawn, "missing": self._missing(wanted)}
 
     def made(self, wanted: Wanted) -> list[tuple[str, Any]]:
@@ -132,9 +141,9 @@ class Pictures:
         found: list[tuple[str, Any]] = []
         for run in wanted.runs:
             try:
-                made = picture(self._trace(wanted, run), wanted.view.name, **options)
-                model = self._model(run)[0].model
-                given = self._given(wanted, model)
+                made = picture(self.trace(wanted, run), wanted.view.name, **options)
+                model = self.model_of(run)[0].model
+                given = self.given(wanted, model)
                 given_text = wanted.text if wanted.view.of != "vectors" or model.embeds_inputs else ""
                 made.code = code_for(wanted.view, options, runs=[run.name], text=given_text, given=given)
                 found.append((run.name, made))
@@ -149,7 +158,7 @@ class Pictures:
         if wanted.view.of != "probe":
             return {}
         try:
-            trace = self._trace(wanted, wanted.runs[0])
+            trace = self.trace(wanted, wanted.runs[0])
         except AnaphoraError:
             return {}
         # gradients and ablations are only looked at when they are asked for, so their absence says nothing yet
@@ -157,15 +166,15 @@ class Pictures:
         reasons = {v.name: v.missing(trace) for v in shown}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def _trace(self, wanted: Wanted, run: Run) -> Any:
-        asked, stamp = self._model(run)
+    def trace(self, wanted: Wanted, run: Run) -> Any:
+        asked, stamp = self.model_of(run)
         model = asked.model
         key = (run.id, stamp, wanted.view.of, wanted.text, wanted.target, wanted.search, wanted.view.what)
         if key not in self._traces:
             if wanted.view.of == "vectors":
                 made = asked.vectors(asked.typed(wanted.text) if model.embeds_inputs else None)
             else:
-                given = self._given(wanted, model)
+                given = self.given(wanted, model)
                 probe = _asked(model, "probe", run)
                 if wanted.view.what:
                     given["what"] = wanted.view.what
@@ -178,7 +187,7 @@ class Pictures:
             self._traces.popitem(last=False)
         return self._traces[key]
 
-    def _given(self, wanted: Wanted, model: Any) -> dict[str, Any]:
+    def given(self, wanted: Wanted, model: Any) -> dict[str, Any]:
         """What ``probe`` of this model is given besides the input, of that which the page asks for."""
         given = dict(wanted.search) | ({"target": wanted.target} if wanted.target else {})
         taken = {"target"} | ({"beam"} & model.task().predicting.model_fields.keys())
@@ -186,7 +195,7 @@ class Pictures:
             taken = set()
         return {name: value for name, value in given.items() if name in taken}
 
-    def _model(self, run: Run) -> tuple[Any, float]:
+    def model_of(self, run: Run) -> tuple[Any, float]:
         """The run's model in an `Asked`, which finds the inputs it is asked about, and when it was written."""
         from anaphora.tasks.load import load
         from anaphora.tasks.looking import Asked
@@ -206,7 +215,7 @@ class Pictures:
             self._models.popitem(last=False)
         return self._models[key], stamp
 
-    def _json(self, made: Any, run: str) -> dict[str, Any]:
+    def json(self, made: Any, run: str) -> dict[str, Any]:
         chart = made.chart
         scene = chart.scene()
         head, rows = chart.table()
@@ -241,7 +250,7 @@ def _shape(shape: Shape) -> dict[str, Any]:
     if isinstance(shape, Image):
         return _image(shape)
     usual = {"radius": 0.0, "title": "", "data": (), "size": 12.0, "anchor": "start", "angle": 0.0}
-    usual |= {"bold": False, "filled": False, "opacity": 1.0}
+    usual |= {"bold": False, "filled": False, "opacity": 1.0, "dashed": False, "spans": ()}
     fields = {key: value for key, value in asdict(shape).items() if usual.get(key, ...) != value}
     fields = {key: round(v, 2) if isinstance(v, float) else v for key, v in fields.items()}
     if isinstance(shape, Path):

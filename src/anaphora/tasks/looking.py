@@ -124,6 +124,17 @@ class Asked:
         dev = self._examples()
         return [self.model._example(dev, i)[0] for i in range(min(self.model._count(dev), MAPPED))]
 
+    def count(self) -> int:
+        """How many dev examples the run has."""
+        return int(self.model._count(self._examples()))
+
+    def example(self, number: int) -> tuple[Any, Any]:
+        """Dev example ``number`` (from 1) as ``probe`` takes it, and what is asked for; also of models that read text."""
+        count = self.count()
+        if not 1 <= number <= count:
+            raise DataError(f"the run has dev examples #1 to #{count}; there is no #{number}.")
+        return self.model._example(self._examples(), number - 1)  # type: ignore[no-any-return]
+
     def first(self) -> Any:
         """The run's first dev example, as ``probe`` takes it."""
         return self.model._example(self._examples(), 0)[0]

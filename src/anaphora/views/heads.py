@@ -43,13 +43,17 @@ def heads(
             raise AnaphoraError(f"This model has {what}s 1 to {most}; asked for {asked}.")
     if layer is not None and head is not None:
         return _one(trace, name, values[layer - 1, head - 1], layer, head)
-    ablated = {(r["layer"], r["head"]): float(r["loss"]) for r in trace.tables.get("ablation", [])}
+    ablated = {
+        (r["layer"], r["head"]): float(r["loss"])
+        for r in trace.tables.get("ablation", [])
+        if r.get("kind", "attention") == name
+    }
     chosen = range(1, layers + 1) if layer is None else [layer]
     items = []
     for row in chosen:
         for column in range(1, count + 1):
             words = habit(values[row - 1, column - 1])
-            if (row, column) in ablated and name == "attention":
+            if (row, column) in ablated:
                 words += f", Δloss {ablated[row, column]:+.3f}"
             items.append(
                 Thumbnail(f"{row}.{column}", words, values[row - 1, column - 1], f"layer={row}&head={column}")

@@ -244,9 +244,9 @@ VIEWS = {
     )
 }
 FIRST = (
-    "alignment",
     "captions",
     "glimpses",
+    "alignment",
     "ctc",
     "hmm",
     "kalman",

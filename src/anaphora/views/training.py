@@ -34,6 +34,7 @@ AXES = {"step": "step", "symbols": "symbols", "seconds": "seconds"}
 
 def curves(trace: Trace, *, x: str = "step", log: bool = False) -> Panels:
     """Loss and every dev measure against ``x``: step, symbols or seconds."""
+    trace = replace(trace, tables={**trace.tables, "dev": _told(trace)})
     places = _places(trace, x)
     train = [
         Line(name, *_along(places, rows, "loss"), smooth=True)
@@ -52,7 +53,7 @@ def curves(trace: Trace, *, x: str = "step", log: bool = False) -> Panels:
             _panel("Loss", "loss per symbol", x, [*_named(train, " train"), *dev], trace, places, log)
         )
     for measure in measures:
-        if measure != "loss" and not (measure == "bleu" and _without_bleu(trace)):
+        if measure != "loss":
             lines = _dev_lines(trace, places, measure, "")
             panels.append(_panel(measure, f"{measure} on dev data", x, lines, trace, places, False))
     if not panels:
@@ -146,13 +147,19 @@ def _dev_lines(trace: Trace, places: Places, measure: str, suffix: str) -> list[
     return lines
 
 
-def _without_bleu(trace: Trace) -> bool:
-    """Whether BLEU says nothing: it is 0 throughout although outputs are right, since these have fewer than four words."""
-    values = {"bleu": 0.0, "exact_match": 0.0}
+def _told(trace: Trace) -> list[dict[str, Any]]:
+    """The dev measures, without the BLEU of runs where it says nothing: it is 0 throughout although outputs are right, since
+    these have fewer than four words."""
+    greatest: dict[tuple[str, str], float] = {}
     for row in trace.tables["dev"]:
-        if row["measure"] in values:
-            values[row["measure"]] = max(values[row["measure"]], float(row["value"]))
-    return values["bleu"] == 0.0 < values["exact_match"]
+        key = (str(row["run"]), str(row["measure"]))
+        greatest[key] = max(greatest.get(key, 0.0), float(row["value"]))
+    empty = {
+        run
+        for (run, measure), value in greatest.items()
+        if measure == "bleu" and value == 0.0 < greatest.get((run, "exact_match"), 0.0)
+    }
+    return [row for row in trace.tables["dev"] if row["measure"] != "bleu" or str(row["run"]) not in empty]
 
 
 def _named(lines: list[Line], suffix: str) -> list[Line]:

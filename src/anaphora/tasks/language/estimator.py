@@ -49,6 +49,9 @@ from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import derive, seed_everything
 
+MOST_EXAMPLES = 1000
+"""Lines of the dev text that can be named by their number."""
+
 
 class LanguageModel(Estimator):
     """What comes next: p(x₁ … x_T) = ∏_t p(x_t | x_<t).
@@ -202,6 +205,10 @@ class LanguageModel(Estimator):
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Text, Text]:
         return reopen_texts(config.data, spill=run.path / "data")
+
+    def _count(self, dev: Text) -> int:
+        lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
+        return sum(1 for _ in islice(lines, MOST_EXAMPLES))
 
     def _example(self, dev: Text, number: int) -> tuple[str, str]:
         """Line ``number`` of the dev text that is not empty."""

@@ -96,7 +96,14 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         shares = _spread(pieces, shares, len(places))
     arrays = {**trace.arrays, "probabilities": Array(("time", "symbol"), shares)}
     tokens = {**trace.tokens, "symbol": list(targets.names)}
-    return replace(trace, tokens=tokens, arrays=arrays, tables={**trace.tables, "top": _top(targets, shares)})
+    tagged = {**trace.facts, "tags": own} if len(own) == len(places) else trace.facts
+    return replace(
+        trace,
+        tokens=tokens,
+        arrays=arrays,
+        facts=tagged,
+        tables={**trace.tables, "top": _top(targets, shares)},
+    )
 
 
 def _pieces(m: Tagger, encoded: Any) -> list[str]:

@@ -178,7 +178,7 @@ class Translator(Writer):
         self, text: str, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:
         """What happens inside while ``text`` becomes the best output, or the ``target`` given."""
-        only_what(self, what, ("gradients", "attribution"))
+        only_what(self, what, ("gradients", "attribution", "ablation"))
         (source,) = self._encode([text])
         return probe_translator(self, text, source, target, beam=beam, what=what)
 
