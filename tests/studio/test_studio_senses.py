@@ -155,6 +155,7 @@ def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
 
 def test_examples_are_gone_through_by_buttons(page, studio, runs_of):
     opened(page, studio, view="curves", runs=runs_of["captioner"])
+    page.click("[data-tab=attention]")
     page.click("[data-tab=captions]")
     page.wait_for_selector(".figure svg image")
     assert page.input_value("textarea >> nth=0") == "#1"

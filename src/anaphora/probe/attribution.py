@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,15 @@ def through(module: nn.Module, run: Callable[[int], Tensor]) -> Score:
     return score
 
 
+def usual_vector(module: nn.Module, like: Tensor) -> Tensor:
+    """The mean of the vectors of all symbols, which stands for no symbol in particular ``(width,)``; where ``module`` makes vectors
+    in another way, the mean of those of the input. A zero vector would do for both, but norms of it are not smooth."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or weight.shape[1] != like.shape[-1]:
+        return like.mean((0, 1))
+    return weight.detach().mean(0) * float(getattr(module, "scale", 1.0))
+
+
 def attribution_arrays(
     found: Integrated, occlusion: NDArray[Any], axes: tuple[str, ...], *, of: str, without: str
 ) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -190,19 +199,23 @@ def attribute_symbols(
 
     ``run(n)`` runs the model on the input n times over and returns scores ``(n, outputs)``. Places ``kept`` (marks of the
     beginning and the end) stay as they are. ``left_out(k)`` is the score ``(outputs,)`` of the input without place k; where it
-    is None, the vector of a place becomes zero instead. Raises an `AnaphoraError` where the model looks up other places.
+    is None, the vector of a place becomes that of no symbol in particular instead. Raises an `AnaphoraError` where the model looks up other places.
     """
     x = looked_up(module, lambda: run(1))
-    if x.dim() != 3 or x.shape[:2] != (1, places):
+    before = x.shape[1] - places if x.dim() == 3 else -1  # what fills a window before the first symbol
+    if before < 0 or x.shape[0] != 1:
         raise AnaphoraError("the model does not look up one vector for each symbol of its input.")
-    baseline = torch.zeros_like(x)
-    baseline[:, list(kept)] = x[:, list(kept)]
+    baseline = usual_vector(module, x).expand_as(x).clone()
+    same = [*range(before), *(before + k for k in kept)]
+    baseline[:, same] = x[:, same]
     score = through(module, run)
     found = integrated_gradients(score, x, baseline, each=each)
+    found = replace(found, values=found.values[:, before:])
     free = [k for k in range(places) if k not in set(kept)]
     with torch.no_grad():
         if left_out is None:
-            falls = occluded(score, x, baseline, [slice(k, k + 1) for k in free], like=(places,))
+            groups = [slice(before + k, before + k + 1) for k in free]
+            falls = occluded(score, x, baseline, groups, like=(before + places,))[:, before:]
         else:
             whole = run(1)[0].double()
             falls = np.zeros((len(whole), places))

@@ -155,7 +155,7 @@ def _attributed(m: Tagger, t: Any, truth: Tensor, read: list[str]) -> tuple[dict
             kept=[] if len(read) == places else [k for k, one in enumerate(read) if one in ("<s>", "</s>")],
             each=each,
         )
-        without = "made unknown (its vector set to zero)"
+        without = "made no word in particular (its vector the mean of others)"
     return attribution_arrays(found, falls, ("step", "time") if each else ("time",), of=of, without=without)
 
 
