@@ -44,9 +44,25 @@ def drawn_case(
     return layer, x, lengths, initial
 
 
-@settings(deadline=None, max_examples=25)
-@given(recipes(False), st.integers(2, 37), st.booleans(), st.booleans(), st.integers(0, 10**6))
+CASE = (recipes(False), st.integers(2, 37), st.booleans(), st.booleans(), st.integers(0, 10**6))
+
+
+@settings(deadline=None, max_examples=12)
+@given(*CASE)
 def test_a_scan_equals_the_loop(recipe: Recipe, time: int, both: bool, ragged: bool, seed: int) -> None:
+    check_scan(recipe, time, both, ragged, seed)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=200)
+@given(*CASE)
+def test_two_hundred_scans_equal_the_loop(
+    recipe: Recipe, time: int, both: bool, ragged: bool, seed: int
+) -> None:
+    check_scan(recipe, time, both, ragged, seed)
+
+
+def check_scan(recipe: Recipe, time: int, both: bool, ragged: bool, seed: int) -> None:
     """Outputs, last states and all gradients; a padded step is never read."""
     layer, x, lengths, initial = drawn_case(recipe, time, both, ragged, seed)
     with force("reference"):
@@ -217,6 +233,11 @@ def test_an_estimator_takes_such_a_cell(tmp_path: Path) -> None:
     m.save(tmp_path / "m")
     again = an.load(tmp_path / "m", cell=Delta)
     assert (again.predict_proba(["a good film"]) == m.predict_proba(["a good film"])).all()  # type: ignore[attr-defined]
+    text = [("a b", "b a"), ("b b a", "a b b")] * 4
+    translator = an.Translator("lstm-attention", cell=Delta, **tiny).fit(
+        text, valid=text
+    )  # a bridge to the decoder
+    assert len(translator.predict(["a b"])) == 1
     lm = an.LanguageModel("lstm", cell=Delta, **tiny).fit(["abab", "baba"] * 8, valid=["abab"])
     assert len(lm.sample("ab", length=5, seed=0)[0]) >= 1
 

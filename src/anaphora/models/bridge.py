@@ -44,8 +44,8 @@ class Bridge(nn.Module):
 
         h_0 = tanh(W [→h_S; ←h_1] + b),    further states (the LSTM's c): W [→c_S; ←c_1] + b
 
-    for every decoder layer, counted from the top; where the encoder has fewer layers or states, from its
-    lowest layer or its first state.
+    for every decoder layer, counted from the top; where the encoder has fewer layers or states, or its state is a
+    matrix, from its lowest layer or its first state.
     """
 
     def __init__(self, encoder: FinalStates, decoder: Recurrent):
@@ -53,8 +53,9 @@ class Bridge(nn.Module):
         self.directions = 2 if encoder.bidirectional else 1
         self.source_layers, self.target_layers = encoder.layers, decoder.layers
         self.states = len(decoder.state)
+        self.hidden = encoder.hidden
         width = self.directions * encoder.hidden
-        maps = [nn.Linear(width, decoder.hidden) for _ in range(self.states * self.target_layers)]
+        maps = [nn.Linear(width, out) for out in decoder.widths for _ in range(self.target_layers)]
         for part in maps:
             nn.init.xavier_uniform_(part.weight)
             nn.init.zeros_(part.bias)
@@ -64,7 +65,8 @@ class Bridge(nn.Module):
         """A tuple with one ``(layers, batch, hidden)`` per decoder state."""
         first = []
         for state in range(self.states):
-            last = memory.last[state if state < len(memory.last) else 0].unbind(0)
+            same = state < len(memory.last) and memory.last[state].shape[-1] == self.hidden
+            last = memory.last[state if same else 0].unbind(0)
             layers = []
             for layer in range(self.target_layers):
                 below = max(0, layer + self.source_layers - self.target_layers) * self.directions
@@ -80,8 +82,8 @@ class LearntStart(nn.Module):
 
     def __init__(self, decoder: Recurrent):
         super().__init__()
-        shape = (decoder.layers, decoder.hidden)
-        self.first = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for _ in decoder.state)
+        shapes = [(decoder.layers, width) for width in decoder.widths]
+        self.first = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in shapes)
 
     def forward(self, memory: Memory) -> tuple[Tensor, ...]:
         """A tuple with one ``(layers, batch, hidden)`` per decoder state."""
@@ -91,8 +93,8 @@ class LearntStart(nn.Module):
 
 def fits(encoder: Recurrent, decoder: Recurrent) -> bool:
     """Whether the encoder's final states can be the decoder's first ones as they are."""
-    return not encoder.bidirectional and (encoder.state, encoder.layers, encoder.hidden) == (
+    return not encoder.bidirectional and (encoder.state, encoder.layers, encoder.widths) == (
         decoder.state,
         decoder.layers,
-        decoder.hidden,
+        decoder.widths,
     )
