@@ -14,7 +14,7 @@ class InitSettings(Settings):
 
     init: str = Field(
         "",
-        description="Run folder of a language model, or folder of a model of transformers, whose symbols, sizes and weights the model begins with "
+        description="Run folder of a language model (of a translator: another translator's), or folder of a model of transformers, whose symbols, sizes and weights the model begins with "
         "(Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo).",
     )
 

@@ -336,6 +336,13 @@ class EncoderKeywords(TypedDict, total=False):
     """What reads the sequence: the preset's network, or your own: a function of a spec that makes a module with forward(x, lengths) from (batch, time, spec.inputs) to (batch, time, width). Default: 'auto'."""
 
 
+class InitKeywords(TypedDict, total=False):
+    """Init; a preset may change the defaults."""
+
+    init: str
+    """Run folder of a language model (of a translator: another translator's), or folder of a model of transformers, whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
+
+
 class TuningKeywords(TypedDict, total=False):
     """Tuning; a preset may change the defaults."""
 
@@ -353,13 +360,6 @@ class TuningKeywords(TypedDict, total=False):
     """How much a low-rank change counts: it is multiplied by alpha/rank; 0 = twice the rank. Default: 0.0."""
     lora_targets: str
     """Names of the parts whose matrices get a low-rank change, separated by commas; empty = every attention and every feed-forward layer. Default: ''."""
-
-
-class InitKeywords(TypedDict, total=False):
-    """Init; a preset may change the defaults."""
-
-    init: str
-    """Run folder of a language model, or folder of a model of transformers, whose symbols, sizes and weights the model begins with (Dai & Le 2015, GPT, BERT); several, separated by commas, give contextual vectors instead (ELMo). Default: ''."""
 
 
 class PretrainedKeywords(TypedDict, total=False):
@@ -563,7 +563,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, InitKeywords, TuningKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str

@@ -110,7 +110,11 @@ def _adapt(model: nn.Module, s: TuningSettings, found: Mapping[str, Depth], seed
     if not targets:
         _refuse(s, "it has no attention and no feed-forward layer; lora is for a Transformer")
     seed_everything(seed, "lora")
-    base = {name: one.detach() for name, one in model.named_parameters() if name in found}
+    kept = {id(one) for name, one in model.named_parameters() if name in found}
+    every = model.named_parameters(
+        remove_duplicate=False
+    )  # a table that both sides of a translator share has two names
+    base = {name: one.detach() for name, one in every if id(one) in kept}
     adapt(model, sorted(targets), rank=s.lora, scale=s.lora_scale, frozen=set(found))
     return base
 

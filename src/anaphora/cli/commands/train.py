@@ -43,7 +43,7 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("batch-tokens", int, "Symbols in a batch."),
     ("tokens", str, "char, word or bpe."),
     ("vocab-size", int, "Most symbols in the vocabulary."),
-    ("init", str, "Run of a language model to begin with."),
+    ("init", str, "Run, or folder of transformers, to begin with."),
     ("embeddings", str, "Word vectors to begin with."),
     ("device", str, "auto, cpu, cuda …"),
     ("precision", str, "auto, fp32, bf16 or fp16."),

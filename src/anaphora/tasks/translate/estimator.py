@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from torch import Tensor
+
 from anaphora.data.batching import PairBatches
 from anaphora.data.sources.holdout import open_training, reopen_training
 from anaphora.data.sources.opening import open_source
@@ -15,6 +17,7 @@ from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.settings.search import most_symbols
+from anaphora.tasks.begun.translate import begin, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_texts, named_when_not_finite
@@ -58,6 +61,7 @@ class Translator(Writer):
     settings_: TranslatorSettings
     model_: Seq2Seq
     tokenizer_: PairTokenizer
+    begun_parts = ("",)
 
     def __init__(
         self, model: TranslatorModel | str | None = None, **settings: Unpack[TranslatorKeywords]
@@ -69,13 +73,19 @@ class Translator(Writer):
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Source, Source]:
+        if self.settings_.init:
+            begin(self)
         s, named = self.settings_, dict[str, Any](fields)
         return open_training(
             data, valid, seed=s.seed, holdout=s.holdout, bad_rows=s.bad_rows, spill=spill, **named
         )
 
     def _learn(self, data: Source) -> None:
-        self.tokenizer_ = learn_sides(self.settings_, data)
+        if not self.settings_.init:
+            self.tokenizer_ = learn_sides(self.settings_, data)
+
+    def _inherited(self) -> dict[str, Tensor]:
+        return first_weights(self) if self.settings_.init else {}
 
     def _symbols(self, data: Source) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))

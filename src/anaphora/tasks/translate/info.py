@@ -11,12 +11,14 @@ from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
     HoldoutSettings,
+    InitSettings,
     RecurrentSettings,
     SearchSettings,
     Seq2SeqSettings,
     StackSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
     VariantSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
@@ -29,7 +31,14 @@ from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class TranslatorSettings(
-    EncoderSettings, SidesSettings, Seq2SeqSettings, HoldoutSettings, TrainingSettings, SearchSettings
+    TuningSettings,
+    InitSettings,
+    EncoderSettings,
+    SidesSettings,
+    Seq2SeqSettings,
+    HoldoutSettings,
+    TrainingSettings,
+    SearchSettings,
 ):
     model: Annotated[str, Own()] = Field(
         "lstm-attention", description="The preset: `anaphora models` lists them."
@@ -74,7 +83,7 @@ class TranslateOptions(SearchSettings, OwnSearchSettings, SeveralOutputs, InputC
 _SEARCH = tuple(SearchSettings.model_fields.keys() - {"coverage"})
 _ALWAYS: Uses = (
     EncoderSettings,
-    *(SidesSettings, TrainingSettings, StackSettings),
+    *(SidesSettings, TrainingSettings, StackSettings, InitSettings, TuningSettings),
     *_SEARCH,
     *("tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "valid_examples"),
