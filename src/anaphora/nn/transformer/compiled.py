@@ -142,6 +142,8 @@ def _plain_layer(layer: EncoderLayer, first: EncoderLayer) -> bool:
         type(own.inward) is nn.Linear
         and type(own.outward) is nn.Linear
         and own.window is None
+        and own.scale is None
+        and own.inner == own.width
         and (inside_it is None or type(inside_it) is Rotary)
         and (own.heads, own.kv_heads) == (like.heads, like.kv_heads)
         and type(inside_it) is type(like.positions)
