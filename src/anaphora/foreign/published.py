@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
 
+from anaphora.data.around import Around
 from anaphora.data.numbering import Numbering
 from anaphora.errors import RunError
 from anaphora.foreign.hows import Sizes
@@ -54,6 +55,11 @@ class PublishedTranslator:
     silent: tuple[str, ...] = ()
     prefix: str = ""
     needs: tuple[str, ...] = ()
+    accepts: Callable[[Mapping[str, Tensor]], bool] = lambda _: True
+    """Whether tensors of these names are those of this one."""
+    lowercase: bool = True
+    """Whether a text is read in small letters."""
+    around: Around = field(default_factory=Around)
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ def published(known: Sequence[Published], given: Weights) -> tuple[Published, We
                 for name, tensor in given.tensors.items()
                 if name.startswith(one.prefix)
             }
-            return one, replace(given, tensors=own)
+            if not isinstance(one, PublishedTranslator) or one.accepts(own):
+                return one, replace(given, tensors=own)
     return None
 
 

@@ -88,7 +88,10 @@ def _built(one: PublishedModule, given: Weights) -> nn.Module:
 def _translator(one: PublishedTranslator, given: Weights, device: str) -> Any:
     m = estimator("translate").again(dict(one.settings))
     m.tokenizer_ = PairTokenizer(
-        _tokenizer(one.source, "char", lowercase=True), _tokenizer(one.target, "word"), joint=False
+        _tokenizer(one.source, "char", lowercase=one.lowercase),
+        _tokenizer(one.target, "word"),
+        joint=False,
+        around=one.around,
     )
     m.model_ = m._fresh_model()
     sizes = Sizes({}, _numbering(one.source), _numbering(one.target))

@@ -1,5 +1,6 @@
 """Models that are published as one file of tensors."""
 
+from anaphora.foreign.architectures.anarcii import ANARCII
 from anaphora.foreign.architectures.beatnet import BEATNET
 from anaphora.foreign.architectures.chars2vec import CHARS2VEC
 from anaphora.foreign.architectures.g2p_en import G2P_EN
@@ -16,6 +17,7 @@ PUBLISHED: tuple[Published, ...] = (
     RESEMBLYZER,
     BEATNET,
     G2P_EN,
+    *ANARCII,
     CHARS2VEC,
     TEXTGENRNN,
     MIN_GPT,
