@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from test_senses_in_use import scenes, sounds, vit, wav2vec2, whisper
+from foreign_tiny import stirred
+from test_senses_in_use import TINY, scenes, sounds, vit, wav2vec2, whisper
 
 import anaphora as an
 from anaphora.cli import main
@@ -99,12 +102,17 @@ def test_the_command_takes_the_folder(folders: Path, tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     rows = []
     for i, x in enumerate(scenes(8)):
-        image.fromarray(x).save(tmp_path / f"{i}.png")
+        image.fromarray(x[: 8 - i % 2]).save(tmp_path / f"{i}.png")  # of different sizes
         rows.append(f"{i}.png\t{'xy'[i % 2]}")
     (tmp_path / "list.tsv").write_text("\n".join(rows) + "\n")
-    order = ["train", "classify", str(tmp_path / "list.tsv"), "--init", str(folders / "vit"), "--steps", "1"]
+    shutil.copytree(folders / "vit", tmp_path / "vit")
+    file = tmp_path / "vit" / "preprocessor_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "do_resize": True, "resample": 2}))
+    order = ["train", "classify", str(tmp_path / "list.tsv"), "--init", str(tmp_path / "vit"), "--steps", "1"]
     assert main.run([*order, "-o", str(tmp_path / "run")]) == 0
-    assert an.load(tmp_path / "run", device="cpu").settings_.model == "vit"
+    m = an.load(tmp_path / "run", device="cpu")
+    assert m.settings_.model == "vit"
+    assert m.score(str(tmp_path / "list.tsv"))["examples"] == 8
 
 
 def test_what_does_not_fit_is_named(folders: Path) -> None:
@@ -152,3 +160,42 @@ def test_a_model_without_a_last_layer_gets_one(kind: str, tmp_path: Path) -> Non
     torch.testing.assert_close(ours, found, rtol=0, atol=1e-5)
     with pytest.raises(AnaphoraError, match=f"holds a {kind}, which is not read"):
         an.load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def square(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A vit that sees squares of eight pixels."""
+    place = tmp_path_factory.mktemp("square") / "vit"
+    data = [(x[:, :8], "abc"[i % 3]) for i, x in enumerate(scenes(9))]
+    m = an.Classifier("vit", pooling="first", patch=4, **TINY).fit(data, valid=data[:2], verbose=False)
+    stirred(m).export(place, to="hf")
+    return str(place)
+
+
+@pytest.mark.parametrize("preset", ["lstm-attention", "transformer"])
+@pytest.mark.parametrize("task", [an.Captioner, an.Answerer])
+def test_a_vit_sees_for_captions_and_answers(task: Any, preset: str, square: str, tmp_path: Path) -> None:
+    donor = an.load(square, device="cpu")
+    pictures = [x[:, :8] for x in scenes(8)]
+    if task is an.Captioner:
+        data: list[Any] = [(x, ["a red one", "blue"][i % 2]) for i, x in enumerate(pictures)]
+    else:
+        data = [(x, "is it red ?", ["yes", "no"][i % 2]) for i, x in enumerate(pictures)]
+    sizes = {"hidden": 8, **({"heads": 2, "feedforward": 8, "layers": 1} if preset == "transformer" else {})}
+    m = task(preset, init=square, **sizes, **STEPS).fit(
+        data, valid=data[:2], out=tmp_path / "run", verbose=False
+    )
+    eye = m.model_.encoder if task is an.Captioner else m.model_.pictures
+    assert (m.settings_.picture_size, m.settings_.freeze, eye.grid) == (8, True, (2, 2))
+    held = donor.model_.encoder.state_dict()
+    assert all(torch.equal(value, held[name]) for name, value in eye.network.state_dict().items())
+    with torch.no_grad():
+        seen = eye(torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255)
+        states = donor.model_.encoder(torch.from_numpy(np.stack(donor._encode(pictures))), torch.empty(0))
+        torch.testing.assert_close(seen.annotations, eye.map(states.annotations[:, 1:]), rtol=0, atol=1e-4)
+    again = an.load(tmp_path / "run", device="cpu")
+    asked = pictures[:2] if task is an.Captioner else [(x, "is it red ?") for x in pictures[:2]]
+    assert again.predict(asked) == m.predict(asked)
+    m.probe(*([pictures[0]] if task is an.Captioner else [(pictures[0], "is it red ?")]))
+    with pytest.raises(AnaphoraError, match="picture_size = 32 differs from 8"):
+        task(preset, init=square, picture_size=32, **sizes, **STEPS).fit(data, valid=data[:2])

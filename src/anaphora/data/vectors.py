@@ -12,6 +12,8 @@ import numpy as np
 
 from anaphora.errors import DataError
 
+ANY_SIZE = "pictures"
+"""How pictures are read that a model brings to one size itself: as ``picture``, but they may differ in it."""
 Array = np.ndarray[Any, np.dtype[np.float32]]
 """One sequence, ``(time, features)``, or one picture, ``(rows, columns, channels)``."""
 
@@ -86,7 +88,8 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
             x = x.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"{where} does not hold numbers in equal rows; give one vector per step.") from None
-    if scan == "picture" and (x.ndim not in (2, 3) or 0 in x.shape):
+    picture = scan in ("picture", ANY_SIZE)
+    if picture and (x.ndim not in (2, 3) or 0 in x.shape):
         raise DataError(
             f"{where} has the shape {x.shape}; a picture has (rows, columns) or (rows, columns, channels)."
         )
@@ -96,9 +99,9 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
         )
     if not np.isfinite(x).all():
         step = int(np.argwhere(~np.isfinite(x))[0][0]) + 1
-        place = "row" if scan == "picture" else "step"
+        place = "row" if picture else "step"
         raise DataError(f"{where} holds NaN or infinity ({place} {step}); clean the data.")
-    if scan == "picture":
+    if picture:
         return x if x.ndim == 3 else x[:, :, None]
     if x.ndim == 1:
         x = x[:, None]
@@ -122,6 +125,8 @@ def gather(
     """
     if not sequences:
         raise DataError(f"{where} holds no sequence; give at least one.")
+    if facts.get("scan") == ANY_SIZE:
+        return VectorRows(sequences, labels, facts)
     shapes = [x.shape if x.ndim == 3 else x.shape[1:] for x in sequences]
     usual = Counter(shapes).most_common(1)[0][0] if names else shapes[0]
     odd = [place for place, shape in enumerate(shapes) if shape != usual]

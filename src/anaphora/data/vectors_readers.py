@@ -18,7 +18,7 @@ from anaphora.data.sources.roles import label_text, text_problem
 from anaphora.data.sources.source import Source
 from anaphora.data.sources.table import Table
 from anaphora.data.spilling import save_arrays
-from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
+from anaphora.data.vectors import ANY_SIZE, Array, VectorRows, as_sequence, gather
 from anaphora.data.vectors_files import ENDINGS, read_array, read_arrays, read_numbers
 from anaphora.errors import DataError
 
@@ -155,13 +155,13 @@ def hold_vectors(examples: Iterable[Any], role: str, spill: Path | None, *, scan
     if spill is None:
         return rows
     path = spill / f"{role}.npz"
-    if scan == "picture":
+    if scan in ("picture", ANY_SIZE):
         save_arrays(path, X=np.stack(sequences), y=np.array(labels))
     else:
         lengths = np.array([len(x) for x in sequences])
         save_arrays(path, X=np.concatenate(sequences), y=np.array(labels), lengths=lengths)
     # However the images were read, every step is a row by now.
-    return read_npz(path, scan="picture" if scan == "picture" else "rows")
+    return read_npz(path, scan=scan if scan in ("picture", ANY_SIZE) else "rows")
 
 
 def generate_vectors(

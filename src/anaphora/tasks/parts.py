@@ -306,9 +306,13 @@ def picture_encoder(
     patches: bool = False,
     stack: transformer.TransformerEncoder | None = None,
     gain: float = 1.0,
+    eye: Any = None,
 ) -> PictureEncoder:
     """Pictures to annotations ``(batch, places, width)`` by a residual network (for ``gain`` see `ResidualBlock`), or by a
-    map of patches."""
+    map of patches; ``eye`` is a published model that sees in their place."""
+    if eye is not None:
+        made_of: PictureEncoder = eye.build(width)
+        return made_of
     network: ResidualCNN | Patches
     if patches:
         network = Patches(width, 2**s.halvings)

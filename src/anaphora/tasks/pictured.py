@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from torch import Tensor
+
 from anaphora.data.pictures import Size
 from anaphora.data.pictures_augment import Augmentation
 from anaphora.data.pictures_list import PictureList
@@ -15,15 +17,23 @@ from anaphora.data.pictures_readers import (
     reopen_dev_pictures,
     reopen_training_pictures,
 )
+from anaphora.tasks.begin_senses import sense_donor
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.eye import Eye, begin_seeing
 from anaphora.training.run import RunFolder
+from anaphora.training.weights import snapshot
 
 
 class PictureEstimator(Estimator):
     """How pictures are opened, found again and changed while training; ``texts``: what is said about them."""
 
     texts: ClassVar[Kind]
+    seeing: ClassVar[str]
+    """What the names of the part that sees begin with."""
+    _eye: Eye | None = None
+    """The published model that sees, where there is one."""
+    _donor: Any = None
 
     @property
     def size(self) -> Size:
@@ -33,6 +43,7 @@ class PictureEstimator(Estimator):
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[PictureList, PictureList]:
+        self.settings_, self._eye, self._donor = begin_seeing(self.task(), self._given, self.settings_)
         s = self.settings_
         read: dict[str, Any] = {
             "size": self.size,
@@ -41,6 +52,12 @@ class PictureEstimator(Estimator):
             "spill": spill,
         }
         return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read, **fields)
+
+    def _public_weights(self) -> dict[str, Tensor]:
+        """Those of the model that ``init`` names, under the names that they have here."""
+        donor = self._donor if self._donor is not None else sense_donor(self.settings_.init)
+        held = {} if donor is None else snapshot(donor.model_.encoder)
+        return {f"{self.seeing}network.{name}": value for name, value in held.items()}
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> PictureList:
         bad_rows = bad_rows or self.settings_.bad_rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from anaphora.models.answerer import CrossReader, Looks, PictureAnswerer, QuestionOnly, Reader
@@ -20,7 +22,7 @@ from anaphora.tasks.parts import (
 )
 
 
-def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> PictureAnswerer:
+def build_answerer(s: AnswererSettings, *, symbols: int, answers: int, eye: Any = None) -> PictureAnswerer:
     """The model a preset names, with fresh weights, for a vocabulary of ``symbols`` and so many ``answers``."""
     encoder: nn.Module
     reader: Reader
@@ -45,5 +47,5 @@ def build_answerer(s: AnswererSettings, *, symbols: int, answers: int) -> Pictur
     )
     # gain 0: the eye begins with the blurred colours of each place, the first that a question can be answered by
     blind = s.model == "question-only"
-    pictures = None if blind else picture_encoder(s, s.hidden, stack=stack, gain=0.0)
+    pictures = None if blind else picture_encoder(s, s.hidden, stack=stack, gain=0.0, eye=eye)
     return PictureAnswerer(encoder, pictures, reader, hidden=2 * s.hidden, answers=answers, dropout=s.dropout)

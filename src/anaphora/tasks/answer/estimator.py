@@ -34,6 +34,7 @@ from anaphora.tasks.answer.objective import (
 )
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.estimator import whatever_the_batch
+from anaphora.tasks.eye import Eye
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
@@ -62,6 +63,8 @@ class Answerer(PictureEstimator):
 
     command = "answer"
     texts = "questions"
+    seeing = "pictures."
+    begun_parts = ("pictures.network.",)
     settings_: AnswererSettings
     model_: PictureAnswerer
     tokenizer_: Tokenizer
@@ -102,10 +105,14 @@ class Answerer(PictureEstimator):
         )
         if own is not None:
             return OwnAnswers(own, len(self.answers_))
-        return build_answerer(self.settings_, symbols=self.tokenizer_.size, answers=len(self.answers_))
+        return build_answerer(
+            self.settings_, symbols=self.tokenizer_.size, answers=len(self.answers_), eye=self._eye
+        )
 
     def _inherited(self) -> dict[str, Tensor]:
         path, pictures = self.settings_.picture_weights, self.model_.pictures
+        if self._eye is not None and pictures is not None:
+            return self._public_weights()
         if not path or pictures is None:
             return {}
         return read_picture_weights(path, pictures.network, prefix="pictures.network.")
@@ -157,11 +164,13 @@ class Answerer(PictureEstimator):
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
-        write_learnt(run, FORMAT, {"answers": self.answers_})
+        eye = {} if self._eye is None else {"eye": self._eye.to_json()}
+        write_learnt(run, FORMAT, {"answers": self.answers_, **eye})
 
     def _read_learnt(self, run: RunFolder) -> None:
         with reading_learnt(run, FORMAT) as learnt:
             self.answers_ = checked(list[str], learnt["answers"])
+            self._eye = Eye.from_json(learnt["eye"]) if "eye" in learnt else None
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from anaphora.settings import (
     DirectionSettings,
     EmbeddingSettings,
     HoldoutSettings,
+    InitSettings,
     NetworkSettings,
     PictureSettings,
     RecurrentSettings,
@@ -18,12 +19,21 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
 )
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
-class AnswererSettings(TextSettings, NetworkSettings, PictureSettings, HoldoutSettings, TrainingSettings):
+class AnswererSettings(
+    TextSettings,
+    NetworkSettings,
+    PictureSettings,
+    InitSettings,
+    TuningSettings,
+    HoldoutSettings,
+    TrainingSettings,
+):
     model: Annotated[str, Own()] = Field(
         "lstm-attention", description="The preset: `anaphora models` lists them."
     )
@@ -108,14 +118,14 @@ _PRESETS = (
         "lstm-attention",
         "LSTM over the question in both directions, which looks at several places of the picture side by side.",
         _TRAINED,
-        (*_ALWAYS, *_RECURRENT, PictureSettings, "looks"),
+        (*_ALWAYS, *_RECURRENT, PictureSettings, "looks", InitSettings, TuningSettings),
     ),
     Preset(
         "transformer",
         "Self-attention over the picture's places and over the question's words, which also attend to the places.",
         {key: value for key, value in _TRAINED.items() if key != "embedding"}
         | {"layers": 2, "feedforward": 192, "lr": 1e-3},
-        (*_ALWAYS, TransformerSettings, PictureSettings),
+        (*_ALWAYS, TransformerSettings, PictureSettings, InitSettings, TuningSettings),
     ),
     Preset(
         "question-only",

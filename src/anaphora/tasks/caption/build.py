@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from anaphora.models.bridge import LearntStart
@@ -25,13 +27,13 @@ GAIN = 0.25
 """Where there is attention: with 1 the places see one another from the start, and objects are found much later."""
 
 
-def build_captioner(s: CaptionerSettings, symbols: int) -> Seq2Seq:
-    """The model a preset names, with fresh weights, for a vocabulary of this size."""
+def build_captioner(s: CaptionerSettings, symbols: int, eye: Any = None) -> Seq2Seq:
+    """The model a preset names, with fresh weights, for a vocabulary of this size; ``eye``: a published model that sees."""
     if s.model == "transformer":
-        return _transformer(s, symbols)
+        return _transformer(s, symbols, eye)
     embedding = Embedding(symbols, s.embedding, scaled=True)
     output = Output(s.embedding if s.tie else s.hidden, symbols, tied=embedding if s.tie else None)
-    encoder = picture_encoder(s, s.embedding, gain=1.0 if s.model == "lstm" else GAIN)
+    encoder = picture_encoder(s, s.embedding, gain=1.0 if s.model == "lstm" else GAIN, eye=eye)
     layer = make_recurrent(s, s.embedding + encoder.width, bidirectional=False)
     start = LearntStart(layer)
     if s.model == "lstm":
@@ -60,11 +62,11 @@ def _attention(s: CaptionerSettings, annotations: int) -> Attention:
     return Additive(s.hidden, annotations, max(1, s.hidden // 4))
 
 
-def _transformer(s: CaptionerSettings, symbols: int) -> Seq2Seq:
+def _transformer(s: CaptionerSettings, symbols: int, eye: Any = None) -> Seq2Seq:
     embedding = Embedding(symbols, s.hidden, scaled=True)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
     reader = transformer.TransformerEncoder(encoder_layer(s, grid=True), s.layers)
-    encoder: nn.Module = picture_encoder(s, s.hidden, patches=True, stack=reader)
+    encoder: nn.Module = picture_encoder(s, s.hidden, patches=True, stack=reader, eye=eye)
     decoder = TransformerDecoder(
         embedding,
         decoder_stack(s),

@@ -25,10 +25,11 @@ from anaphora.tasks.caption.metrics import caption_scores, captions_judged, name
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
+from anaphora.tasks.eye import Eye
 from anaphora.tasks.given import named_when_not_finite
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
-from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
+from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
@@ -45,6 +46,8 @@ from anaphora.training.own import own_measures
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
+FORMAT = 1
+
 
 class Captioner(PictureEstimator, Writer):
     """Say what is in a picture: p(y | picture) = ∏_τ p(y_τ | y_<τ, picture).
@@ -59,6 +62,8 @@ class Captioner(PictureEstimator, Writer):
 
     command = "caption"
     texts = "captions"
+    seeing = "encoder."
+    begun_parts = ("encoder.network.",)
     settings_: CaptionerSettings
     model_: Seq2Seq
     tokenizer_: Tokenizer
@@ -83,10 +88,12 @@ class Captioner(PictureEstimator, Writer):
         own = own_model(self.command, self.settings_, inputs=3, outputs=symbols, vocabulary=self.tokenizer_)
         if own is not None:
             return own_seq2seq(own, symbols, pictures=True)
-        return build_captioner(self.settings_, symbols)
+        return build_captioner(self.settings_, symbols, self._eye)
 
     def _inherited(self) -> dict[str, Tensor]:
         path = self.settings_.picture_weights
+        if self._eye is not None:
+            return self._public_weights()
         if not path:
             return {}
         network = picture_encoder_of(self.model_).network
@@ -118,9 +125,14 @@ class Captioner(PictureEstimator, Writer):
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        if self._eye is not None:
+            write_learnt(run, FORMAT, {"eye": self._eye.to_json()})
 
     def _read_learnt(self, run: RunFolder) -> None:
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
+        if run.learnt.is_file():
+            with reading_learnt(run, FORMAT) as learnt:
+                self._eye = Eye.from_json(learnt["eye"])
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}

@@ -10,6 +10,7 @@ from anaphora.settings import (
     AttentionSettings,
     DecoderSettings,
     HoldoutSettings,
+    InitSettings,
     PictureSettings,
     RecurrentSettings,
     SearchSettings,
@@ -17,6 +18,7 @@ from anaphora.settings import (
     TextSettings,
     TrainingSettings,
     TransformerSettings,
+    TuningSettings,
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
@@ -34,6 +36,8 @@ class CaptionerSettings(
     DecoderSettings,
     TransformerStack,
     RecurrentStack,
+    InitSettings,
+    TuningSettings,
     HoldoutSettings,
     TrainingSettings,
     SearchSettings,
@@ -88,7 +92,7 @@ class CaptionOptions(SearchSettings, OwnSearchSettings, SeveralOutputs, BadInput
 _EYE = ("picture_size", "halvings", "augment", "mirror", "picture_weights")
 _SEARCH = tuple(SearchSettings.model_fields)
 _ALWAYS: Uses = (
-    *(TextSettings, TrainingSettings, StackSettings),
+    *(TextSettings, TrainingSettings, StackSettings, InitSettings, TuningSettings),
     *_EYE,
     *_SEARCH,
     *("tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),

@@ -18,7 +18,7 @@ from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
-from anaphora.data.vectors import VectorRows
+from anaphora.data.vectors import ANY_SIZE, VectorRows
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
@@ -105,7 +105,7 @@ class Classifier(SequenceReader):
             holdout=s.holdout,
             spill=spill,
             bad_rows=s.bad_rows,
-            scan=s.scan,
+            scan=ANY_SIZE if self._donor is not None else s.scan,
             **fields,
         )
 
@@ -317,7 +317,7 @@ class Classifier(SequenceReader):
             data,
             role="test",
             bad_rows=bad_rows or self.settings_.bad_rows,
-            scan=self.settings_.scan,
+            scan=ANY_SIZE if getattr(self.inputs_, "fit", None) else self.settings_.scan,
             learnt=self._trained_on,
             **fields,
         )
