@@ -10,6 +10,8 @@ import torch
 from decode_emulated import EmulatedWriter
 from persistent_emulated import COMPILER
 
+import anaphora as an
+from anaphora.errors import AnaphoraError
 from anaphora.kernels.decode.cuda import Tuning
 from anaphora.models.whole import parts_of
 from anaphora.tasks.language.build import build_language
@@ -79,3 +81,30 @@ def test_whole_steps_are_those_of_the_model(
     assert torch.allclose(torch.tensor(log_probs), torch.tensor(probs), atol=near)
     assert torch.allclose(writer.logits.log_softmax(-1), last[0], atol=4 * near)
     assert writer.write(prompt, 1, least=LEAST)[0] == found[:1]  # from the first place again
+
+
+def test_it_tells_what_it_writes_and_stops_behind_the_end(tmp_path: Path) -> None:
+    model = made("llama")
+    parts = parts_of(model)
+    assert parts is not None
+    writer = EmulatedWriter(parts, torch.float32, tmp_path, capacity=12, tuning=Tuning(2, 1, 1, warps=2))
+    found, _, _ = stepped(model, [5, 17, 9], 3)
+    writer.stride = 1
+    writer.advance = lambda steps, least: [writer._launch(least) for _ in range(steps)]  # type: ignore[assignment, misc]
+    heard: list[int] = []
+    symbols, log_probs = writer.write([5, 17, 9], 6, least=LEAST, end=found[1], heard=heard.extend)
+    stop = found.index(found[1]) + 1
+    assert symbols == heard == found[:stop]
+    assert len(log_probs) == stop
+    with pytest.raises(AnaphoraError, match="has no room"):
+        writer.write([5] * 8, 5)
+
+
+def test_precision_is_refused_where_it_means_nothing() -> None:
+    m = an.LanguageModel("transformer", hidden=16, layers=1, heads=2, steps=1, context=8, valid_symbols=5)
+    m.fit(["abc abd"] * 4, verbose=False)
+    with pytest.raises(AnaphoraError, match="temperature = 0 and n = 1"):
+        m.sample("a", precision="bf16", temperature=0.5)
+    if next(m.model_.parameters()).device.type == "cpu":
+        with pytest.raises(AnaphoraError, match="needs an NVIDIA GPU"):
+            m.sample("a", precision="bf16", temperature=0, length=3)

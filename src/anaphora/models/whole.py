@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
-from typing import cast
+from threading import RLock
+from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.decode import cuda
 from anaphora.kernels.decode.parts import Map, Parts
+from anaphora.kernels.gpu.kernel import serves
 from anaphora.models.language import Language, TransformerBody
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
 from anaphora.nn.transformer.compiled import layers_of, norm_kind, norm_of_module
+
+
+class _Made(NamedTuple):
+    """A writer, and what the weights were when it was made: where they lie, how often they were written to, and their sums."""
+
+    writer: cuda.Writer
+    places: tuple[tuple[int, int], ...]
+    sums: Tensor
+
+
+_made: WeakKeyDictionary[nn.Module, _Made] = WeakKeyDictionary()
+_lock = RLock()
+
+
+def greedy_writer(model: nn.Module, places: int) -> cuda.Writer | None:
+    """What writes with ``model`` in bfloat16 by one kernel a step, for texts of so many places; None where nothing does.
+
+    It is made at the first call, and again when weights have changed or longer texts are asked for.
+    """
+    weights: list[Tensor] = list(model.parameters())
+    if not weights or not serves(*weights) or torch.cuda.get_device_capability(weights[0].device)[0] < 8:
+        return None
+    with _lock, torch.no_grad():
+        where = tuple((weight.data_ptr(), weight._version) for weight in weights)
+        sums = torch.stack(torch._foreach_norm(weights, 1))
+        made = _made.get(model)
+        if (
+            made is None
+            or made.places != where
+            or made.writer.capacity < places
+            or not torch.equal(made.sums, sums)
+        ):
+            parts = parts_of(model)
+            room = -(-places // 256) * 256
+            if parts is None or places > parts.context or not cuda.fits(parts, torch.bfloat16, room):
+                return None
+            _made[model] = made = _Made(cuda.Writer(parts, torch.bfloat16, capacity=room), where, sums)
+        return made.writer
 
 
 def parts_of(model: nn.Module) -> Parts | None:

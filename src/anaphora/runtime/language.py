@@ -79,6 +79,10 @@ class LanguageModel:
         asked = build(
             SampleOptions, {**self._usual, "prompt": prompt, **options}, owner="sample"
         ).model_dump()
+        if asked["precision"] != "full":
+            raise AnaphoraError(
+                "precision is chosen when a model is exported; leave it out, or sample from the run itself."
+            )
         begun = [self.begin, *self.tokenizer.encode(asked["prompt"])]
         state = self.start(1)
         for symbol in begun[:-1]:

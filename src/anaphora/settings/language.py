@@ -33,6 +33,19 @@ class SampleOptions(SampleSettings):
     prompt: str = Field("", description="Text to go on from.")
     seed: int = Field(1, ge=0, lt=2**63, description="The same seed draws the same text.")
     n: int = Field(1, ge=1, le=10_000, description="Samples to draw.")
+    precision: Literal["full", "bf16"] = Field(
+        "full",
+        description="Numbers of the weights while text is written. bf16: a Transformer on an NVIDIA GPU writes one text with "
+        "temperature = 0 several times as fast, each step as one kernel; a close decision may fall otherwise than in full precision.",
+    )
+
+    @model_validator(mode="after")
+    def _check_precision(self) -> SampleOptions:
+        if self.precision == "bf16" and (self.temperature != 0 or self.n != 1):
+            raise ValueError(
+                "precision = 'bf16' writes one text of the most probable symbols: set temperature = 0 and n = 1"
+            )
+        return self
 
 
 class ReadOptions(Settings):

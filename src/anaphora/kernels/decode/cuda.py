@@ -3,6 +3,7 @@ other as CUDA graphs, and the host only reads what was chosen."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from anaphora.kernels.toolchain.driver import Loaded, check_report, watch
 
 SOURCE = Path(__file__).with_name("step.cu")
 WARPS = 16  # of a block
+MOST_MEMORY = 160 << 10  # bytes of shared memory that a block may need
 STRIDE = 16  # steps of a graph: the host reads what they chose while the next ones run
 
 
@@ -45,9 +47,9 @@ def tuned(parts: Parts, grid: int, vector: int) -> Tuning:
     return Tuning(grid, slices(width), slices(inner))
 
 
-def fits(parts: Parts, kind: torch.dtype) -> bool:
-    """Whether the kernel has these sizes."""
-    if kind not in KINDS:
+def fits(parts: Parts, kind: torch.dtype, places: int = 0) -> bool:
+    """Whether the kernel has these sizes, and a block's shared memory room for so many places."""
+    if kind not in KINDS or 4 * (3 * parts.width + 2 * parts.inner + places) > MOST_MEMORY:
         return False
     vector = 16 // kind.itemsize
     head = parts.width // parts.heads
@@ -171,10 +173,16 @@ class Writer:
             self._launch(least)
 
     def write(
-        self, prompt: list[int], length: int, *, least: int = 0, end: int | None = None
+        self,
+        prompt: list[int],
+        length: int,
+        *,
+        least: int = 0,
+        end: int | None = None,
+        heard: Callable[[list[int]], None] | None = None,
     ) -> tuple[list[int], list[float]]:
         """The ``length`` most probable symbols after ``prompt``, one after the other, none below ``least``, and log p of each; it
-        stops behind the symbol ``end``.
+        stops behind the symbol ``end``. ``heard`` is called with the new ones, some at a time.
 
         Raises `AnaphoraError` where the prompt and what is asked for have no room.
         """
@@ -189,10 +197,15 @@ class Writer:
         while done < length:
             steps = min(self.stride, length - done)
             self.advance(steps, least)
+            new = self.tokens[first + done : first + done + steps].tolist()
             done += steps
-            symbols = self.tokens[first : first + done].tolist()
-            if end is not None and end in symbols[-steps:]:
-                symbols = symbols[: symbols.index(end) + 1]
+            over = end is not None and end in new
+            if over:
+                new = new[: new.index(end) + 1]
+            symbols += new
+            if heard is not None:
+                heard(new)
+            if over:
                 break
         if self.device.type == "cuda":
             check_report(self.device.index or 0)

@@ -322,7 +322,7 @@ class LanguageModel(Estimator):
     @whatever_the_batch
     def sample(self, prompt: str = "", *, listen: Listen | None = None, **options: Any) -> list[str]:
         """New texts that go on from ``prompt``: ``length``, ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``
-        and ``n`` as in the settings. ``listen`` is called with each piece of the first one as it is drawn."""
+        and ``n`` as in the settings, and ``precision``. ``listen`` is called with each piece of the first one as it is drawn."""
         self._check_one_way("new text")
         if self.settings_.backward:
             raise AnaphoraError(
