@@ -10,6 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.tasks.own import as_written
 
 LINES = [
     "the good film was good",
@@ -335,3 +336,16 @@ def test_mistakes_are_told_in_a_sentence(runs, tmp_path):
     for make, kind, told in cases:
         with pytest.raises(kind, match=told):
             make()
+
+
+def test_other_processes_take_the_settings_that_the_first_one_wrote():
+    """Sizes that the first process learnt, say from a model of ``init``; own parts stay the objects they are."""
+    given = an.Classifier("lstm", hidden=8, metrics={"mine": _agreement}).settings_
+    first = an.Classifier("transformer", hidden=16, heads=2, metrics={"mine": _agreement}).settings_
+    found = as_written(given, first)
+    assert (found.model, found.hidden) == ("transformer", 16)
+    assert found.metrics["mine"] is given.metrics["mine"]
+
+
+def _agreement(truth, answers):
+    return float(truth == answers)

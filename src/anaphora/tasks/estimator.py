@@ -23,7 +23,7 @@ from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.learning import paired
-from anaphora.tasks.own import brought_back
+from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import Stored, as_told
@@ -149,8 +149,10 @@ class Estimator(Stored):
 
         group.on_main(prepare)
         if not group.main:
+            config = read_config(run.path)
+            self.settings_ = as_written(self.settings_, config.settings)
             self._read_learnt(run)
-            data.extend(self._reopen(run, read_config(run.path)))
+            data.extend(self._reopen(run, config))
         return data[0], data[1]
 
     def _prepare(self, run: RunFolder, opened: Callable[[RunFolder], tuple[Any, Any]]) -> tuple[Any, Any]:

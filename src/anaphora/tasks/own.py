@@ -106,3 +106,11 @@ def own_model(
             )
     spec = Spec(task, inputs, outputs, settings, vocabulary, tuple(labels))
     return made(settings.model, spec, "model")
+
+
+def as_written(settings: Any, written: Any) -> Any:
+    """``settings`` as the first process has written them, after it had learnt sizes from data or from a model of ``init``;
+    own parts, of which the folder has names only, stay as they were given."""
+    own = {place.partition(".")[0] for place in parts_of(settings)}
+    learnt = {key: getattr(written, key) for key in type(settings).model_fields if key not in own}
+    return settings.model_copy(update=learnt)
