@@ -5,7 +5,7 @@ import { Steps, sends, set } from './controls';
 import { Drawing } from './picture';
 import { explainQuery, go, place } from './state';
 
-const PAUSE = 120;
+const PAUSE = 60;
 const METHODS: Record<string, string> = { integrated_gradients: 'integrated gradients', occlusion: 'occlusion' };
 
 export function Explain({ colours, width }: { colours: Colours; width: number }) {
@@ -287,7 +287,7 @@ function Coloured({ rests, method, colours, edit }: { rests: Rests; method: stri
     return (spaced ? rest.join('').replaceAll('▁', ' ') : rest.every((token) => [...token].length === 1) ? rest.join('') : rest.join(' ')).trim();
   }
   return (
-    <div class="rests" role="group" aria-label="The input, coloured by what each symbol contributes">
+    <div class="rests" role="group" aria-label="The input, coloured by what each symbol contributes" data-tokens={tokens.join('')}>
       {tokens.map((token, i) => {
         const level = Math.round(16 + 16 * Math.max(-1, Math.min(1, values[i]! / most)));
         const strong = Math.abs(level - 16) > 9;

@@ -82,8 +82,12 @@ function Page() {
     setAble(null);
     if (!first || !runs.length) return;
     const stop = new AbortController();
-    get<Able>(`/api/able?run=${first}`, stop.signal).then(setAble, () => undefined);
-    return () => stop.abort();
+    // one question is answered at a time: what is looked at comes first
+    const timer = setTimeout(() => get<Able>(`/api/able?run=${first}`, stop.signal).then(setAble, () => undefined), 600);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
   }, [first, runs.length === 0]);
 
   const view = views.find((one) => one.name === at.view);

@@ -1,0 +1,80 @@
+"""Makes the pictures of docs/guides/studio.md: opens the studio in Chromium and takes screenshots.
+
+python docs/studio_gallery.py [RUNS]
+
+RUNS is a folder with the runs `numbers` (translate) and `reviews` (classify); without it both are trained first, some minutes on
+two cores. Needs Chromium (`make browser`), Playwright and Pillow, which the extra [dev] has.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+import anaphora as an
+
+PICTURES = Path(__file__).parent / "pictures"
+SHOTS: tuple[tuple[str, dict[str, str], tuple[int, int]], ...] = (
+    ("explain", {"search": "numbers", "text": "ninety-one thousand six"}, (1100, 800)),
+    ("narrow", {"search": "reviews", "text": "not a good film", "theme": "dark"}, (360, 760)),
+    ("memory", {"search": "reviews", "view": "gates", "text": "not a good film"}, (1100, 760)),
+)
+
+
+def trained(folder: Path) -> Path:
+    quiet: dict[str, Any] = {"device": "cpu", "threads": 1}
+    sizes = {"tokens": "bpe", "vocab_size": 120, "hidden": 64, "embedding": 48, "batch_tokens": 2000}
+    an.Translator(model="lstm-attention", steps=300, valid_every=100, lr=4e-3, **sizes, **quiet).fit(
+        "numbers", out=folder / "numbers"
+    )
+    an.Classifier(model="lstm", hidden=48, embedding=32, steps=300, valid_every=100, **quiet).fit(
+        "reviews", out=folder / "reviews"
+    )
+    return folder
+
+
+def shoot(folder: Path) -> None:
+    command = [sys.executable, "-m", "anaphora", "studio", str(folder), "--no-open"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    found = re.search(r"http\S+", server.stderr.readline())
+    assert found
+    try:
+        with sync_playwright() as tools:
+            browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            for name, words, (width, height) in SHOTS:
+                page = browser.new_page(viewport={"width": width, "height": height})
+                page.goto(
+                    f"{found[0]}&{urllib.parse.urlencode({k: v for k, v in words.items() if k != 'search'})}"
+                )
+                page.fill("#search", words["search"])
+                page.locator("button.name").first.click()
+                if page.locator("#input").count() or "view" not in words:
+                    page.wait_for_selector("#input")
+                    page.fill("#input", words["text"])
+                page.wait_for_timeout(4000)
+                image = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(48)
+                image.save(PICTURES / f"studio-{name}.png", optimize=True)
+                page.close()
+            browser.close()
+    finally:
+        server.kill()
+        server.communicate()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        shoot(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            shoot(trained(Path(place)))
