@@ -44,7 +44,7 @@ def drawn_case(
     return layer, x, lengths, initial
 
 
-CASE = (recipes(False), st.integers(2, 37), st.booleans(), st.booleans(), st.integers(0, 10**6))
+CASE = (recipes(False), st.integers(5, 37), st.booleans(), st.booleans(), st.integers(0, 10**6))
 
 
 @settings(deadline=None, max_examples=12)
@@ -145,6 +145,9 @@ def test_the_gated_delta_rule_is_found_and_explained() -> None:
     assert "matrix (the step once for all steps" in why
     assert "S: scan (matrix, delta rule, decay by head)" in why
     assert "h: map" in why
+    few = layer.explain(torch.randn(2, 4, 4)).choices[0]
+    assert few.backend == "reference"
+    assert "faster one after the other" in few.others["matrix"]
 
 
 def test_what_reads_the_matrix_as_a_whole_is_told_what_to_use() -> None:
@@ -244,7 +247,7 @@ def test_an_estimator_takes_such_a_cell(tmp_path: Path) -> None:
 
 def test_copies_second_derivatives_and_layers_around_it() -> None:
     layer = nn.Recurrent(Delta(4, 6)).double()
-    x = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(1, 5, 4, dtype=torch.float64, requires_grad=True)
     y = layer(x)[0]
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert torch.equal(other(x)[0], y)
