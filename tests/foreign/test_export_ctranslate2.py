@@ -9,6 +9,7 @@ import pytest
 from foreign_tiny import TEXTS, classifier, language, translator
 from tokenizers import Tokenizer
 
+import anaphora as an
 from anaphora.data.symbols import EOS
 from anaphora.errors import AnaphoraError
 
@@ -38,7 +39,13 @@ def test_a_language_model_goes_on_equally(settings: dict[str, Any], tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"norm_first": False}, {"joint": False, "source_tokens": "char", "positions": "learned"}]
+    "settings",
+    [
+        {},
+        {"norm_first": False},
+        {"norm_first": False, "embedding_norm": True},
+        {"joint": False, "source_tokens": "char", "positions": "learned"},
+    ],
 )
 def test_a_translator_translates_equally(settings: dict[str, Any], tmp_path: Path) -> None:
     m = translator(**settings)
@@ -51,6 +58,12 @@ def test_a_translator_translates_equally(settings: dict[str, Any], tmp_path: Pat
     spelled = {spelling: i for i, spelling in enumerate(m.tokenizer_.target.spellings)}
     written = [m.tokenizer_.target.decode([spelled[one] for one in row.hypotheses[0]]) for row in found]
     assert written == m.predict(TEXTS, beam=1, max_length=12)
+
+
+def test_a_translator_of_others_is_sent_to_their_converter(tmp_path: Path) -> None:
+    translator(norm_first=False, joint=True, tie=True).export(tmp_path / "hf", to="hf")
+    with pytest.raises(AnaphoraError, match="ct2-transformers-converter"):
+        an.load(tmp_path / "hf", device="cpu").export(tmp_path / "out", to="ctranslate2")
 
 
 def test_what_does_not_write_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from anaphora.data.symbols import BOS, EOS, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError
-from anaphora.tasks.exporting import hf
+from anaphora.tasks.exporting import hf, hf_translate
 
 NEEDED = ("ctranslate2", "transformers")
 _ROTARY_BASE = 10000.0
@@ -30,6 +30,11 @@ def write(m: Any, place: Path) -> None:
     if m.command not in ("language", "translate") or m.settings_.model == "masked":
         raise AnaphoraError(
             f"CTranslate2 writes texts, but a {type(m).__name__} ({m.settings_.model}) does not; export it to hf or onnx."
+        )
+    if m.command == "translate" and hf_translate.borrowed(m) is not None:
+        raise AnaphoraError(
+            "this translator has symbols and rules of others, which CTranslate2's own converter reads: export it to hf and run "
+            "`ct2-transformers-converter` on the folder."
         )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "hf"
@@ -75,7 +80,12 @@ def _specification(m: Any, folder: Path) -> Any:
         )
         spec.config.layer_norm_epsilon = m.settings_.norm_eps
         return spec
-    model.config.normalize_before, model.config.normalize_embedding = m.settings_.norm_first, False
+    if "T5" in kind:
+        raise AnaphoraError(
+            "CTranslate2 is given translators without distance_buckets only; export to hf or onnx."
+        )
+    model.config.normalize_before = m.settings_.norm_first
+    model.config.normalize_embedding = m.settings_.embedding_norm
     spec = theirs.BartLoader().get_model_spec(model)
     size = model.config.vocab_size
     spec.register_source_vocabulary(_filled(_spelled(m.tokenizer_.source), size))
