@@ -129,6 +129,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         "position_embedding_type = 'relative_key'",
     ),
     "no sizes": (config(hidden_size=None), "is not complete|cannot be used|must be"),
+    "vast sizes": (config(hidden_size=1 << 20, intermediate_size=1 << 24), "describes a model of .* numbers"),
     "oversized header": (oversized, "its header would have"),
     "cut off": (lambda f: (f / "model.safetensors").write_bytes(b"\x08"), "its header would have"),
     "pickled payload": (pickled, "holds more than tensors"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from anaphora.data.numbering import Numbering
@@ -15,6 +16,8 @@ from anaphora.foreign.sizes import sizes_of
 from anaphora.tasks.registry import TASKS, estimator
 from anaphora.training.precision import choose_device
 from anaphora.training.weights import first_not_finite
+
+_SMALL = 1 << 24
 
 
 def settings_of(
@@ -43,12 +46,25 @@ def filled(
     device: str,
 ) -> Any:
     """``m`` with its model, which has the weights of ``folder``; ``body``: what the names of a body begin with here."""
+    _check_size(m, folder)
     m.model_ = m._fresh_model()
     take_weights(m.model_, folder, architecture, name, s, words, body=body)
     m.model_.to(choose_device(device)).eval()
     m._foreign = architecture.model_type
     m.trusts, m._trained_with, m._trained_on = True, m.settings_, {}
     return m
+
+
+def _check_size(m: Any, folder: Path) -> None:
+    """A `RunError` for a config that asks for far more numbers than the weights have, before memory is taken for them."""
+    with torch.device("meta"):
+        wanted = sum(one.numel() for one in m._fresh_model().state_dict().values())
+    there = sum(one.stat().st_size for one in folder.iterdir() if one.suffix in (".safetensors", ".bin"))
+    if wanted > 2 * there + _SMALL:  # a number has half a byte at least
+        raise RunError(
+            f"{folder / 'config.json'} describes a model of {wanted:,} numbers, and the weights have {there:,} bytes; "
+            "download it again."
+        )
 
 
 def take_weights(
