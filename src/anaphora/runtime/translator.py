@@ -41,7 +41,7 @@ class Translator:
         """The ``n_best`` outputs for each text with their scores, best first."""
         asked = self._searching.asked(options)
         check_n_best(n_best)
-        encoded = self.tokenizer.source.encode_batch(given_texts(texts))
+        encoded = self.tokenizer.sources(given_texts(texts))
         long = sum(len(ids) > self._longest for ids in encoded)
         if long:
             warnings.warn(
