@@ -117,3 +117,10 @@ def test_threads_change_no_bit(threads: int) -> None:
             assert torch.equal(encoder(x[:1]), single)
         finally:
             torch.set_num_threads(before)
+
+
+def test_inputs_whose_numbers_lie_apart_in_memory_are_read() -> None:
+    encoder = stack()
+    x = torch.randn(1, WIDTH, 9).transpose(1, 2)  # as a convolution gives them: channels first
+    with torch.no_grad():
+        assert torch.equal(encoder(x), encoder(x.contiguous()))

@@ -55,7 +55,7 @@ def whole_stack(layers: nn.Module, x: Tensor, mask: Tensor | None, causal: bool)
             return None
         if int(lengths.min()) == time:
             mask = None
-    rows = x.reshape(-1, width).clone() if mask is None else x[mask]
+    rows = x.reshape(-1, width).clone(memory_format=torch.contiguous_format) if mask is None else x[mask]
     stack.whole(rows, lengths, causal=causal)
     if mask is None:
         return rows.view(batch, time, width)
