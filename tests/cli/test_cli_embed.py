@@ -96,7 +96,7 @@ def test_score_and_views(folder, capsys):
     )
     assert json.loads(capsys.readouterr().out)["tokens"]["symbol"] == ["a b c", "d e", "f g h a"]
     assert command(["inspect", run, "--view", "states", "--text", "a b"]) == 2
-    assert "no states" in capsys.readouterr().err
+    assert "keeps no state" in capsys.readouterr().err
 
 
 def test_series(tmp_path, capsys):

@@ -285,7 +285,9 @@ AROUND = {
     "data/pictures.py": {"Image.open"},
     "data/audio/files.py": {"soundfile.SoundFile"},
     "data/sources/formats/columnar.py": {".ParquetFile()"},
-    "foreign/reading.py": {"torch.load", "zipfile.ZipFile"},
+    "foreign/weights/torch_file.py": {"torch.load", "zipfile.ZipFile"},
+    "foreign/weights/kinds.py": {"zipfile.ZipFile"},
+    "foreign/weights/hdf5.py": {"zipfile.ZipFile"},
     # of nameless files and arrays that the program itself has just written
     "data/text_stream.py": {"np.memmap"},
     "models/classical/ngram/disk.py": {"np.memmap"},
@@ -296,6 +298,8 @@ AROUND = {
     "training/learner.py": {"json.loads"},
     "training/callbacks.py": {"json.loads"},
     "foreign/tokens.py": {"json.loads"},
+    "tasks/begun/language.py": {"json.loads"},
+    "kernels/packed/memory.py": {"mmap.mmap"},  # memory without a file
     "cli/writing.py": {"json.loads"},
     "tasks/bulk/outfile.py": {"json.loads"},
     "tasks/bulk/values.py": {"json.loads"},
@@ -308,6 +312,7 @@ AROUND = {
     # the package's own files
     "studio/app.py": {".read_bytes()"},
     "serving/pages.py": {".read_bytes()"},
+    "kernels/decode/cuda.py": {".read_text()"},
     "kernels/selective/gpu.py": {".read_text()"},
     "kernels/selective/native.py": {".read_text()"},
     "kernels/matrix_scan/native.py": {".read_text()"},

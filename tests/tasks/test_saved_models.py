@@ -210,7 +210,7 @@ def test_newer_tokenizer_and_weights_are_refused(broken):
 def test_a_folder_of_something_else_and_a_file_are_refused(tmp_path):
     assert "is not a run folder: it has no config.json" in refused(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
-    assert "is a file, not a run folder" in refused(tmp_path / "notes.txt")
+    assert "is no file of weights that is read here" in refused(tmp_path / "notes.txt")
     assert "does not exist" in refused(tmp_path / "nowhere")
 
 

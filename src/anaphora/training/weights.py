@@ -21,7 +21,7 @@ from safetensors.torch import save as write_safetensors
 from torch import Tensor, nn
 
 from anaphora.errors import RunError
-from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files import clause, parse_json, read_bytes, streamed
 from anaphora.files.schemas import problem
 from anaphora.training.durable import replace_file, writing
 from anaphora.training.schemas import Note, Schema
@@ -98,7 +98,7 @@ def check_facts(schema: type[Schema], facts: Mapping[str, Any], where: Path | st
 
 def seal(path: Path) -> str:
     """The sha256 that a file of weights says of its content, read without the content."""
-    with path.open("rb") as file:
+    with streamed(path, follow=False) as file:
         size = file.read(8)
         head = size + file.read(min(int.from_bytes(size, "little"), _LARGEST_HEADER))
     try:
