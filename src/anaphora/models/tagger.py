@@ -133,7 +133,7 @@ class Tagger(nn.Module):
         self.encoder, self.output, self.crf = encoder, output, crf
         self.dropout = nn.Dropout(dropout)
         for name, rule in zip(("start_rule", "move_rule", "end_rule"), rules, strict=True):
-            forbidden = torch.zeros(rule.shape).masked_fill(~rule, -torch.inf)
+            forbidden = torch.zeros(rule.shape, device=rule.device).masked_fill(~rule, -torch.inf)
             self.register_buffer(name, forbidden, persistent=False)
 
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
