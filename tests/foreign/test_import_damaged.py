@@ -166,3 +166,11 @@ def test_the_command_says_what_is_no_such_folder(tmp_path: Path, capsys: pytest.
     assert "is not a folder of `transformers`" in capsys.readouterr().err
     with pytest.raises(RunError, match="no config"):
         an.load(tmp_path)
+
+
+def test_nothing_and_an_empty_file_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.safetensors").touch()
+    for name, why in (("nowhere", "does not exist"), ("empty.safetensors", "is empty")):
+        assert main.run(["import", str(tmp_path / name), "-o", str(tmp_path / "run")]) == 2
+        assert why in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()

@@ -236,7 +236,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "cut off": (cut_off, "cannot be read"),
     "cut off onnx": (as_bytes(b"\x08\x07\x3a\xff\x7f", "w.onnx"), "ends too early"),
     "no onnx": (as_bytes(b"\xff" * 40, "w.onnx"), "cannot be read"),
-    "empty": (as_bytes(b"", "w.pt"), "no file of weights|cannot be read"),
+    "empty": (as_bytes(b"", "w.pt"), "is empty"),
     "header": (
         as_bytes((1 << 36).to_bytes(8, "little") + b"{}", "w.safetensors"),
         "cannot be read|no file of",

@@ -63,7 +63,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "damaged gz": (content("v.vec.gz", gzip.compress(b"2 3\nthe 1 2 3\n" * 99)[:40]), "damaged and cannot be unpacked"),
     "not gz": (content("v.vec.gz", b"plain"), "damaged|cannot be read"),
     "prose": (content("a.txt", b"It was the best of times.\n"), "no file of weights that is read here"),
-    "empty": (content("a.txt", b""), "no file of weights that is read here"),
+    "empty": (content("a.txt", b""), "is empty"),
 }  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def load(
         m = an.load("runs/reviews", cell=MGU)
 
     A folder of `transformers` opens as well (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral,
-    Qwen 2, T5, BART, Marian, mBART, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper), as the task that its class is for;
+    Qwen 2, T5, BART, Marian, mBART, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba), as the task that its class is for;
     ``anaphora import`` makes a run folder of it.
 
         m = an.load("all-MiniLM-L6-v2")              # an Embedder
@@ -128,16 +128,7 @@ def load(
     checkpoint.
     """
     if is_foreign(Path(folder)):
-        from anaphora.tasks.importing import open_foreign
-
-        if checkpoint is not None or parts:
-            raise RunError(
-                f"{folder} is a model of `transformers`, which has no checkpoints or own parts; leave them out."
-            )
-        found = open_foreign(Path(folder), device=device, trust=trust)
-        if kind is not None and not isinstance(found, kind):
-            raise RunError(f"{folder}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
-        return found
+        return _of_transformers(Path(folder), kind, checkpoint, parts, device=device, trust=trust)
     if into is not None or Path(folder).is_file():
         return _of_file(
             Path(folder),
@@ -157,6 +148,21 @@ def load(
     return estimator(config.task.command).from_folder(
         path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts
     )
+
+
+def _of_transformers(
+    path: Path, kind: type | None, checkpoint: int | None, parts: Mapping[str, Any], **options: Any
+) -> Any:
+    from anaphora.tasks.importing import open_foreign
+
+    if checkpoint is not None or parts:
+        raise RunError(
+            f"{path} is a model of `transformers`, which has no checkpoints or own parts; leave them out."
+        )
+    found = open_foreign(path, **options)
+    if kind is not None and not isinstance(found, kind):
+        raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
+    return found
 
 
 def _of_file(

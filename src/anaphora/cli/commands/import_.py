@@ -31,6 +31,8 @@ def command(path: str, out: str, force: bool, as_json: bool) -> None:
     from anaphora.errors import RunError
     from anaphora.foreign.reading import is_foreign
 
+    if not Path(path).exists():
+        raise RunError(f"{path} does not exist; check the path.")
     if not (is_foreign(Path(path)) or Path(path).is_file()):
         raise RunError(
             f"{path} is not a folder of `transformers`: it has no config.json that names a model_type."

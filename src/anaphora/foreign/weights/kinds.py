@@ -38,6 +38,8 @@ def kind_of(path: Path) -> str:
         raise unreadable(path, error) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {clause(error)}; check the path.") from None
+    if not head:
+        raise RunError(f"{path} is empty; download it again.")
     if head.startswith(_HDF5):
         return "h5"
     if head[8:9] == b"{" and head[5:8] == b"\0\0\0":
