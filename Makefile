@@ -67,7 +67,7 @@ format: $(READY) ## put the code into the house's form
 notebooks: $(READY) ## build a notebook of every lesson into build/notebooks
 	@$(BIN)/anaphora learn --write build/notebooks --force
 
-bench: $(READY)  ## the benchmarks a laptop can run; writes docs/benchmarks.md
+bench: $(READY)  ## the benchmarks a laptop can run; writes docs/measured/benchmarks.md
 	@$(BIN)/python benchmarks/run.py
 
 clean:           ## remove what the targets made

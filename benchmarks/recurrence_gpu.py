@@ -233,7 +233,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/engine.md")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/reference/engine.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
     parser.add_argument("--only", default="", help="rows whose name holds this text")
     parser.add_argument("--eager", action="store_true", help="rows for layers called as they are, too")

@@ -1,4 +1,4 @@
-"""Run the benchmarks a laptop can run and write docs/benchmarks.md. Run: python benchmarks/run.py [NAME …]
+"""Run the benchmarks a laptop can run and write docs/measured/benchmarks.md. Run: python benchmarks/run.py [NAME …]
 
 With names, only those run, and the others keep the figures that are on the page. Takes some minutes; the machine
 should have nothing else to do.
@@ -20,7 +20,7 @@ from typing import Any
 from rows import KEYS
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+PAGE = HERE.parent / "docs" / "measured" / "benchmarks.md"
 SECONDS = 1800  # for one benchmark
 BENCHMARKS = (
     "startup",

@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/inside.md: trains small models on embedded corpora and draws what is inside them.
+"""Makes the pictures of docs/guides/inside.md: trains small models on embedded corpora and draws what is inside them.
 
 python docs/gallery.py [FOLDER]        (a quarter of an hour on two cores; by default docs/pictures)
 """

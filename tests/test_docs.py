@@ -117,6 +117,20 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
             assert heading in headings(target), f"{page.name} points to #{heading}, which {target.name} lacks"
 
 
+def test_the_index_lists_every_page_by_its_title() -> None:
+    """The site makes its menu of this list."""
+    listed = dict(
+        re.findall(
+            r"^- \[(.+)\]\((.+?)\)", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
+    shelves = [page for page in PAGES if page.parent.parent == ROOT / "docs" and page.parent != LESSONS]
+    shelves = [page for page in shelves if not page.name.startswith("results-")]  # results.md lists them
+    titles = {page.read_text(encoding="utf-8").split("\n")[0].removeprefix("# "): page for page in shelves}
+    titles["Lessons"] = LESSONS / "README.md"
+    assert {title: ROOT / "docs" / path for title, path in listed.items()} == titles
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     found, ahead = set(), [ROOT / "README.md"]
     while ahead:

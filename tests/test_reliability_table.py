@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md: every promise has tests that name its id, and none can lose one without a word.
+"""The table of docs/reference/reliability.md: every promise has tests that name its id, and none can lose one without a word.
 
 A test names the ids it is for at the start of its own docstring, its file's, or in its name: ``"X6: …"``, ``"C7, C3: …"``,
 ``test_x6_…``. ``python tests/test_reliability_table.py`` writes the page anew.
@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "reference" / "reliability.md"
 IDS = re.compile(r"^((?:[A-Z]\d+)(?:, [A-Z]\d+)*):")
 NAMED = re.compile(r"^test_([a-z]\d+)_")
 ROW = re.compile(r"^\| ([A-Z]\d+) \| (.*?) \| (.*?) \| (\d+) \|$", re.MULTILINE)

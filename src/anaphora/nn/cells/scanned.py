@@ -1,6 +1,6 @@
 """Linear recurrences: cells whose memory is an affine function of itself, column by column, so that it can be scanned.
 
-Gates read the input only. Nothing has to be said for that: the engine finds it in the equations (docs/engine.md).
+Gates read the input only. Nothing has to be said for that: the engine finds it in the equations (docs/reference/engine.md).
 """
 
 from __future__ import annotations
