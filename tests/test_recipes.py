@@ -1,0 +1,149 @@
+"""``benchmarks/recipes.py``: how a default is chosen."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PLAN = """
+task = "classify"
+seeds = [1, 2]
+folds = 3
+[common]
+model = "ngrams"
+char_ngrams = 0
+[variants.base]
+[variants.stiff]
+penalty = 1000
+[corpora]
+small = {{ data = "{data}", rows = 24 }}
+"""
+
+
+@pytest.fixture(scope="module")
+def recipes():
+    path = ROOT / "benchmarks" / "recipes.py"
+    spec = importlib.util.spec_from_file_location("recipes", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["recipes"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def plan(tmp_path):
+    rows = [(f"good {i} film" if i % 2 else f"bad {i} film", "01"[i % 2]) for i in range(40)]
+    data = tmp_path / "train.tsv"
+    data.write_text("".join(f"{text}\t{label}\n" for text, label in rows), encoding="utf-8")
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.format(data=data), encoding="utf-8")
+    return path
+
+
+def line(recipes, trial, score, metric="accuracy"):
+    return {"key": trial.key, "score": score, "metric": metric, "seconds": 2.0}
+
+
+def trial(recipes, variant, corpus, seed):
+    return recipes.Trial(
+        "classify", variant, {"penalty": len(variant)}, corpus, {"data": corpus}, seed, 5, "accuracy"
+    )
+
+
+def test_the_mean_rank_chooses_and_not_the_best_corpus(recipes):
+    """b wins by much on one corpus and loses on two: by the mean score it would be first."""
+    trials = [trial(recipes, v, c, 1) for c in ("x", "y", "z") for v in ("a", "bb")]
+    scores = {
+        ("x", "a"): 50,
+        ("x", "bb"): 90,
+        ("y", "a"): 71,
+        ("y", "bb"): 70,
+        ("z", "a"): 81,
+        ("z", "bb"): 80,
+    }
+    lines = [line(recipes, t, scores[t.corpus, t.variant]) for t in trials]
+    first, second = recipes.standings(trials, lines)
+    assert (first.variant, first.rank) == ("a", pytest.approx(4 / 3))
+    assert (second.variant, second.rank) == ("bb", pytest.approx(5 / 3))
+    assert second.gain == pytest.approx((40 - 1 - 1) / 3)
+
+
+def test_only_what_all_variants_have_is_compared_and_less_may_be_better(recipes):
+    trials = [trial(recipes, v, "x", seed) for seed in (1, 2, 3) for v in ("a", "bb")]
+    known = [t for t in trials if (t.variant, t.seed) != ("bb", 3)]
+    lines = [line(recipes, t, {"a": 10.0, "bb": 8.0}[t.variant] + t.seed, "mse") for t in known]
+    first, second = recipes.standings(trials, lines)
+    assert (first.variant, first.rank, first.trials) == ("bb", 1.0, 2)
+    assert first.corpora["x"] == (pytest.approx(9.5), pytest.approx(0.5**0.5), 2)
+    assert (first.gain, first.spread) == (2.0, 0.0)
+    assert (second.rank, second.gain) == (2.0, 0.0)
+    assert "best on average: bb" in recipes.table([first, second])
+
+
+def test_equal_scores_share_their_rank(recipes):
+    trials = [trial(recipes, v, "x", 1) for v in ("a", "bb", "ccc")]
+    ranks = {s.variant: s.rank for s in recipes.standings(trials, [line(recipes, t, 5.0) for t in trials])}
+    assert ranks == {"a": 2.0, "bb": 2.0, "ccc": 2.0}
+
+
+def test_a_trial_is_judged_on_rows_it_has_not_learnt_from(recipes, plan, monkeypatch):
+    """Two seeds are judged on two parts; the part is neither training nor dev data."""
+    import anaphora as an
+
+    seen = []
+    fit, score = an.Classifier.fit, an.Classifier.score
+    monkeypatch.setattr(an.Classifier, "fit", lambda m, rows, **k: (seen.append(rows), fit(m, rows, **k))[1])
+    monkeypatch.setattr(an.Classifier, "score", lambda m, rows: (seen.append(rows), score(m, rows))[1])
+    trials = recipes.read_plan(plan)
+    assert [(t.seed, t.variant) for t in trials] == [(1, "base"), (1, "stiff"), (2, "base"), (2, "stiff")]
+    found = [recipes.judge(trials[0]), recipes.judge(trials[2])]
+    assert all(one["metric"] == "accuracy" and 0 <= one["score"] <= 100 for one in found)
+    learnt, judged, learnt_2, judged_2 = (set(map(tuple, rows)) for rows in seen)
+    assert (len(learnt), len(judged)) == (16, 8)
+    assert not learnt & judged
+    assert not judged & judged_2
+    assert learnt | judged == learnt_2 | judged_2
+
+
+def test_a_log_is_gone_on_with_and_a_cut_line_is_left_out(recipes, plan, monkeypatch, capsys):
+    trials = recipes.read_plan(plan)
+    log = plan.with_suffix(".jsonl")
+    whole = [{**line(recipes, t, 60.0 + t.seed), "variant": t.variant} for t in trials[:3]]
+    log.write_text("".join(json.dumps(x) + "\n" for x in whole) + '{"key": "cut', encoding="utf-8")
+    begun = []
+
+    class Pool:  # in this process
+        def __init__(self, *_, **__): ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+        def submit(self, function, trial):
+            from concurrent.futures import Future
+
+            begun.append(trial)
+            future = Future()
+            future.set_result(function(trial))
+            return future
+
+    monkeypatch.setattr(recipes, "ProcessPoolExecutor", Pool)
+    recipes.main([str(plan), "--json"])
+    assert begun == [trials[3]]
+    assert len(recipes.read_log(log)) == 4
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [one["trials"] for one in found] == [2, 2]
+
+
+def test_what_goes_wrong_is_logged_and_a_bad_plan_is_refused(recipes, plan, tmp_path):
+    bad = recipes.Trial("classify", "v", {"hiden": 3}, "c", {"data": "reviews"}, 1, 3, "accuracy")
+    assert "hiden is not a setting" in recipes.judge(bad)["error"]
+    plan.write_text("task = 'classify'\n[corpora]\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="variants and corpora"):
+        recipes.read_plan(plan)
+    with pytest.raises(SystemExit):
+        recipes.main([str(tmp_path / "none.toml")])
