@@ -12,6 +12,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import best_symbols, check_shape
 from anaphora.search._constraints import Constraints, Phrases
 from anaphora.search._coverage import Coverage
+from anaphora.search._greedy import best_path
 from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
 from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping, extend_all
 from anaphora.search._rows import row_index, select_rows
@@ -71,6 +72,10 @@ def beam(
         stopping, groups, diversity, keep_tree, coverage, refill,
     )  # fmt: skip
     rules = _rules(eos, limits, prefixes, forbid, require, no_repeat)
+    if plan.single and all(rule is None for rule in rules):
+        return best_path(
+            step, state, start=start, plan=plan, limits=limits, min_length=min_length, logits=logits
+        )
     items = [Item(plan, limit, of_item) for limit, of_item in zip(limits, rules, strict=True)]
     active, symbols = items, start
     seen = Coverage() if coverage else None

@@ -41,6 +41,11 @@ class Plan:
         """How many symbols of each row may find a place."""
         return self.width + self.refill
 
+    @property
+    def single(self) -> bool:
+        """Whether one path is all there is to keep: the best symbol at each step."""
+        return self.width == self.n_best == 1 and not (self.refill or self.keep_tree or self.coverage)
+
     def __post_init__(self) -> None:
         if self.width < 1 or self.n_best < 1:
             raise AnaphoraError(
