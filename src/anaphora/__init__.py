@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from anaphora.models.embeddings.vectors import WordVectors as WordVectors
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
+    from anaphora.probe.interventions import Attend as Attend
+    from anaphora.probe.interventions import Clamp as Clamp
+    from anaphora.probe.interventions import Noise as Noise
+    from anaphora.probe.interventions import Patch as Patch
+    from anaphora.probe.interventions import Silence as Silence
     from anaphora.tasks.answer.estimator import Answerer as Answerer
     from anaphora.tasks.caption.estimator import Captioner as Captioner
     from anaphora.tasks.classify.estimator import Classifier as Classifier
@@ -81,6 +86,7 @@ _HOMES = {
     "Transcriber": "anaphora.tasks.transcribe.estimator",
     "Translator": "anaphora.tasks.translate.estimator",
     "history": "anaphora.probe.history",
+    **dict.fromkeys(("Attend", "Clamp", "Noise", "Patch", "Silence"), "anaphora.probe.interventions"),
     "load": "anaphora.tasks.load",
 }
 _ROOMS = ("learn", "nn", "search")
@@ -91,8 +97,10 @@ __all__ = [
     "VAR",
     "AnaphoraError",
     "Answerer",
+    "Attend",
     "Callback",
     "Captioner",
+    "Clamp",
     "Classifier",
     "Embedder",
     "Forecaster",
@@ -101,8 +109,11 @@ __all__ = [
     "LanguageModel",
     "NGram",
     "NeuralLM",
+    "Noise",
+    "Patch",
     "Phrases",
     "RankingLM",
+    "Silence",
     "Tagger",
     "Transcriber",
     "Translator",

@@ -68,6 +68,7 @@ class WindowReader(Reader):
         states = torch.tanh(self.first(x))
         for layer in self.more:
             states = torch.tanh(layer(states))
+        states = inside.changed(self, "states", states)
         inside.note(self, "states", states)
         return states
 

@@ -71,6 +71,7 @@ class DilatedStack(nn.Module):
         """x ``(batch, time, width)``; mask ``(batch, time)``, True = real."""
         for layer in self.layers:
             x = x + self.dropout(F.relu(layer(x, mask)))
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
         return x
 

@@ -7,11 +7,16 @@
 A block calls :func:`note` wherever it has something to show. Without a recorder this is one look at a
 context variable, and blocks with a fast path that hides their internals ask :func:`recording` and take
 the explicit path only then.
+
+What a block then goes on with it takes from :func:`changed`, so that an intervention can put another value in its place:
+
+    with inside.changing(lambda module, name, value, place: 0 * value if name == "states" else value):
+        model(x)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -31,7 +36,14 @@ class Note:
     value: Tensor
 
 
+Place = int | Tensor | None
+"""Which step of a sequence a value of one step is, one for all rows or one for each ``(batch,)``; None: of all steps, or of the
+next one where a model is stepped through."""
+Change = Callable[[nn.Module, str, Tensor, Place], Tensor]
+"""From a block, the name of a value, the value and its place to what the block goes on with."""
+
 _notes: ContextVar[list[Note] | None] = ContextVar("anaphora_notes", default=None)
+_change: ContextVar[Change | None] = ContextVar("anaphora_change", default=None)
 
 
 @contextmanager
@@ -48,14 +60,37 @@ def record() -> Iterator[list[Note]]:
         _notes.reset(token)
 
 
+@contextmanager
+def changing(change: Change) -> Iterator[None]:
+    """Inside the ``with`` block blocks go on with what ``change`` makes of their values. The innermost one counts."""
+    token = _change.set(change)
+    try:
+        yield
+    finally:
+        _change.reset(token)
+
+
 def _compiled() -> bool:
     return torch.compiler.is_compiling() and not scanning()
 
 
 def recording() -> bool:
-    """Whether a recorder is on in this context. Inside code that torch compiles there is none; a graph that is exported may
-    give what was noted as an output."""
-    return not _compiled() and _notes.get() is not None
+    """Whether values are recorded or changed in this context, so that a block must have them. Inside code that torch compiles
+    they are not; a graph that is exported may give what was noted as an output."""
+    return not _compiled() and (_notes.get() is not None or _change.get() is not None)
+
+
+def intervened() -> bool:
+    """Whether values are changed in this context."""
+    return not _compiled() and _change.get() is not None
+
+
+def changed(module: nn.Module, name: str, value: Tensor, place: Place = None) -> Tensor:
+    """What the block goes on with: ``value``, or what an intervention puts in its place."""
+    if _compiled():
+        return value
+    change = _change.get()
+    return value if change is None else change(module, name, value, place)
 
 
 def note(module: nn.Module, name: str, value: Tensor) -> None:

@@ -188,6 +188,9 @@ def _with_noted(run: LayerRun) -> Result:
 
     def watched(params: Params, now: States, constant: States, states: States) -> States:
         new = run.step(params, now, constant, states)
+        if inside.intervened():
+            place = _place(run, len(every_step))
+            new = tuple(inside.changed(cell, name, s, place) for name, s in zip(cell.state, new, strict=True))
         every_step.append(new)
         return new
 
@@ -211,3 +214,10 @@ def _with_noted(run: LayerRun) -> Result:
     for group in named.values():
         inside.note(group[0].module, group[0].name, over_time([n.value for n in group]))
     return y, last
+
+
+def _place(run: LayerRun, read: int) -> inside.Place:
+    """Which step of the sequence comes after ``read`` others; a backward layer begins at each row's own end."""
+    if not run.reverse:
+        return read
+    return run.steps[0].shape[1] - 1 - read if run.lengths is None else run.lengths - 1 - read

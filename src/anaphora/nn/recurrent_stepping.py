@@ -88,6 +88,7 @@ class Stepping(Watched):
             )
             if any(self.zoneout):
                 new = self._zone_out(old, new)
+            new = tuple(inside.changed(cell, name, s) for name, s in zip(self.state, new, strict=True))
             for name, s in zip(self.state, new, strict=True):
                 inside.note(cell, name, s)
             last.append(new)

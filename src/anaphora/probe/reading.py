@@ -73,6 +73,8 @@ def probe_reading(
         "dtype": str(noted.output.dtype).removeprefix("torch."),
         "max_difference": noted.difference,
     }
+    if losses is not None:
+        known["loss"] = float(losses(noted.output).mean())
     return Trace({"time": list(places)}, arrays, known, tables), noted.output
 
 

@@ -22,6 +22,7 @@ from anaphora.tasks.bulk.values import predict_each, predict_to
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.guarding import whatever_the_batch
+from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
 from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
@@ -41,7 +42,7 @@ from anaphora.training.showing import reporter_for
 __all__ = ["Estimator", "whatever_the_batch"]
 
 
-class Estimator(Stored):
+class Estimator(Intervening, Stored):
     """Settings are keyword arguments; unknown ones are refused with a suggestion.
 
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.

@@ -57,5 +57,6 @@ class Attention(nn.Module):
         else:
             weights = masked_softmax(scores, mask)
         inside.note(self, "scores", scores)
+        weights = inside.changed(self, "weights", weights)
         inside.note(self, "weights", weights)
         return torch.matmul(weights, keys if values is None else values), weights

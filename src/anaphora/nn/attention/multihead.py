@@ -193,6 +193,8 @@ class MultiHead(nn.Module):
             scale=self.scale,
         )
         if alpha is not None:
+            if inside.intervened() and (other := inside.changed(self, "weights", alpha)) is not alpha:
+                alpha, context = other, torch.matmul(other, kv.values)
             inside.note(self, "weights", alpha)
         return self._join(context), alpha if weights else None
 

@@ -160,6 +160,7 @@ class LinearStack(nn.Module):
         after = []
         for block, state in zip(blocks, before, strict=True):
             x, state = block(x, lengths, state)
+            x = inside.changed(block, "states", x)
             inside.note(block, "states", x)
             after.append(state)
         return x, self._packed(after)

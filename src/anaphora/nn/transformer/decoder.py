@@ -58,6 +58,7 @@ class TransformerDecoder(nn.Module):
         """x ``(batch, time, width)``, memory ``(batch, S, width)``, memory_mask ``(batch, S)``, True = real."""
         for layer in self._layers():
             x = layer(x, memory, memory_mask, mask)
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
         return self.norm(x)  # type: ignore[no-any-return]
 
@@ -74,6 +75,7 @@ class TransformerDecoder(nn.Module):
         grown = []
         for layer, past, k, v in zip(self._layers(), cache.past, keys, values, strict=True):
             x, kv = layer.step(x, past, KeyValues(k, v), cache.memory.mask)
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
             grown.append(kv)
         out: Tensor = self.norm(x).squeeze(1)

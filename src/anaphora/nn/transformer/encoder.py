@@ -55,6 +55,7 @@ class TransformerEncoder(nn.Module):
             return self.norm(found)  # type: ignore[no-any-return]
         for layer in self._layers():
             x = layer(x, mask, causal=causal)
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
         return self.norm(x)  # type: ignore[no-any-return]
 
@@ -63,6 +64,7 @@ class TransformerEncoder(nn.Module):
         found = [self.norm(x)]
         for layer in self._layers():
             x = layer(x, mask, causal=causal)
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
             found.append(self.norm(x))
         return found
@@ -73,6 +75,7 @@ class TransformerEncoder(nn.Module):
         grown = []
         for number, layer in enumerate(self._layers()):
             x, kv = layer.step(x, None if past is None else past.layers[number])
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
             grown.append(kv)
         out: Tensor = self.norm(x).squeeze(1)
