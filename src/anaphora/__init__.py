@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
+    from anaphora.tasks.steering import steer as steer
     from anaphora.tasks.tag.estimator import Tagger as Tagger
     from anaphora.tasks.transcribe.estimator import Transcriber as Transcriber
     from anaphora.tasks.translate.estimator import Translator as Translator
@@ -88,6 +89,7 @@ _HOMES = {
     "history": "anaphora.probe.history",
     **dict.fromkeys(("Attend", "Clamp", "Noise", "Patch", "Silence"), "anaphora.probe.interventions"),
     "load": "anaphora.tasks.load",
+    "steer": "anaphora.tasks.steering",
 }
 _ROOMS = ("learn", "nn", "search")
 
@@ -127,6 +129,7 @@ __all__ = [
     "load",
     "nn",
     "search",
+    "steer",
     "view",
 ]
 

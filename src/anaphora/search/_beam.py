@@ -17,6 +17,7 @@ from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
 from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping, extend_all
 from anaphora.search._rows import row_index, select_rows
 from anaphora.search._ruled import add_wanted, constrained
+from anaphora.search._steering import Steering, no_way_on
 
 
 @torch.no_grad()
@@ -37,6 +38,7 @@ def beam(
     prefixes: Sequence[Sequence[int]] | None = None,
     forbid: Sequence[Phrases] | None = None,
     require: Sequence[Phrases] | None = None,
+    steering: Sequence[Steering] | None = None,
     no_repeat: int = 0,
     groups: int = 1,
     diversity: float = 0.5,
@@ -60,7 +62,8 @@ def beam(
     hypotheses are finished; "likely": as soon as the best one alive scores no better at its present length than the
     worst of `width` finished ones. `refill`: `width` hypotheses go on beside those that end, and one that is cut at
     `max_length` counts as finished (as in `transformers`). `prefixes`: symbols each item's output begins with. `forbid`, `require`: for
-    each item the phrases (lists of symbols) its output must not, must contain. `no_repeat` = n: no n
+    each item the phrases (lists of symbols) its output must not, must contain. `steering`: for each item the symbols that
+    are forced and the beginnings that are banned; where nothing may follow that is an error. `no_repeat` = n: no n
     symbols in a row come twice. `groups` > 1: diverse beams of width / groups each, which move in turn;
     one chooses by log p − diversity · (how often the groups before it took the symbol at this step).
     `coverage` = β > 0: β Σⱼ log min(Σₜ αₜⱼ, 1) is added to the score, see `Coverage`. `logits`: step returns
@@ -71,7 +74,7 @@ def beam(
         eos, width, width if n_best is None else n_best, length_penalty, normalisation,
         stopping, groups, diversity, keep_tree, coverage, refill,
     )  # fmt: skip
-    rules = _rules(eos, limits, prefixes, forbid, require, no_repeat)
+    rules = _rules(eos, limits, prefixes, forbid, require, no_repeat, steering)
     if plan.single and all(rule is None for rule in rules):
         return best_path(
             step, state, start=start, plan=plan, limits=limits, min_length=min_length, logits=logits
@@ -93,7 +96,18 @@ def beam(
             if seen:
                 seen.select(chosen)
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
+    if steering is not None:
+        _check_ways(items)
     return [item.result() for item in items]
+
+
+def _check_ways(items: list[Item]) -> None:
+    """An `AnaphoraError` where steering left an item nothing that could follow before any output was finished."""
+    for item in items:
+        if item.stuck and not any(group.finished for group in item.groups):
+            raise no_way_on(
+                " ".join(str(n.symbol) for n in node.path()) for group in item.groups for node in group.live
+            )
 
 
 def _candidates(
@@ -122,9 +136,15 @@ def _rules(
     forbid: Sequence[Phrases] | None,
     require: Sequence[Phrases] | None,
     no_repeat: int,
+    steering: Sequence[Steering] | None,
 ) -> Sequence[Constraints | None]:
     """The constraints of each item; none where nothing is asked."""
-    given = {"prefixes": prefixes, "forbid": forbid, "require": require}
+    given: dict[str, Any] = {
+        "prefixes": prefixes,
+        "forbid": forbid,
+        "require": require,
+        "steering": steering,
+    }
     for name, per_item in given.items():
         if per_item is not None and len(per_item) != len(limits):
             raise AnaphoraError(
@@ -135,12 +155,15 @@ def _rules(
     if not no_repeat and all(per_item is None for per_item in given.values()):
         return [None] * len(limits)
     none: list[list[Any]] = [[] for _ in limits]
-    per_items = zip(limits, prefixes or none, forbid or none, require or none, strict=True)
+    steered: Sequence[Steering | None] = steering or [None] * len(limits)
+    per_items = zip(limits, prefixes or none, forbid or none, require or none, steered, strict=True)
     rules = []
-    for limit, prefix, forbidden, required in per_items:
+    for limit, prefix, forbidden, required, by_hand in per_items:
         if len(prefix) > limit:
             raise AnaphoraError(f"A prefix has {len(prefix)} symbols, more than max_length = {limit} allows.")
-        rules.append(Constraints(eos, prefix, forbidden, required, no_repeat))
+        if by_hand is not None:
+            by_hand.check(eos, limit)
+        rules.append(Constraints(eos, prefix, forbidden, required, no_repeat, by_hand))
     return rules
 
 

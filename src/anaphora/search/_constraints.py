@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import BeamNode
+from anaphora.search._steering import Steering
 
 Phrases = Sequence[Sequence[int]]
 
@@ -19,7 +20,13 @@ class Constraints:
     """
 
     def __init__(
-        self, eos: int, prefix: Sequence[int], forbid: Phrases, require: Phrases, no_repeat: int
+        self,
+        eos: int,
+        prefix: Sequence[int],
+        forbid: Phrases,
+        require: Phrases,
+        no_repeat: int,
+        steering: Steering | None = None,
     ) -> None:
         _check(prefix, *require, *forbid, empty=not all(map(len, (*require, *forbid))))
         if any(eos in phrase for phrase in (prefix, *require)):
@@ -28,7 +35,9 @@ class Constraints:
         self.forbidden_phrases = [_Phrase(phrase) for phrase in forbid]
         self.required = [_Phrase(phrase) for phrase in require]
         self.start = (0,) * (len(self.required) + len(self.forbidden_phrases))
+        self.steering = steering
         self.greatest = max((max(p, default=0) for p in (prefix, *forbid, *require)), default=0)
+        self.greatest = max(self.greatest, steering.greatest if steering else 0)
 
     def after(self, progress: tuple[int, ...], symbol: int) -> tuple[int, ...]:
         """The progress of all phrases, required ones first, when `symbol` follows."""
@@ -40,20 +49,28 @@ class Constraints:
             *(phrase.after(n, symbol) for phrase, n in forbidden),
         )
 
-    def forced(self, node: BeamNode) -> int | None:
-        return self.prefix[node.length] if node.length < len(self.prefix) else None
+    def only(self, node: BeamNode) -> frozenset[int] | None:
+        """The symbols of which one must follow; None where any may."""
+        if node.length < len(self.prefix):
+            return frozenset({self.prefix[node.length]})
+        return self.steering.only(_symbols(node)) if self.steering else None
 
     def forbidden(self, node: BeamNode) -> set[int]:
         """The symbols that may not follow."""
+        if node.length < len(self.prefix):
+            return set()
+        steered = self.steering.banned(_symbols(node)) if self.steering else set()
         count = len(self.required)
         phrases = zip(self.forbidden_phrases, node.progress[count:], strict=True)
         symbols = {phrase.symbols[-1] for phrase, n in phrases if phrase.one_missing(n)}
-        if self.wanted(node):
-            symbols.add(self.eos)
-        return symbols | self._repeats(node)
+        if self.wanted(node) or (self.steering and node.length < max(self.steering.force, default=0)):
+            symbols.add(self.eos)  # what is forced or required has to come first
+        return symbols | steered | self._repeats(node)
 
     def wanted(self, node: BeamNode) -> set[int]:
         """The symbols that bring a required phrase forward: the search must look at them however improbable."""
+        if node.length < len(self.prefix):
+            return set()
         required = zip(self.required, node.progress, strict=False)
         return {phrase.symbols[n] for phrase, n in required if n < len(phrase)}
 
@@ -74,6 +91,10 @@ class Constraints:
         tokens = [earlier.symbol for earlier in node.path()]
         last = tokens[len(tokens) - n + 1 :]
         return {tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == last}
+
+
+def _symbols(node: BeamNode) -> tuple[int, ...]:
+    return tuple(earlier.symbol for earlier in node.path())
 
 
 class _Phrase:

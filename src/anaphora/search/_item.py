@@ -80,6 +80,11 @@ class Item:
         self.tree: list[BeamStep] | None = [] if plan.keep_tree else None
         self.done = False
 
+    @property
+    def stuck(self) -> bool:
+        """Whether a group had nothing that could follow."""
+        return any(group.stuck for group in self.groups)
+
     def extend(self, best: Candidates, covered: Sequence[float] | None = None) -> None:
         """One step of every group; a live hypothesis finds its candidates, and what it has covered, at its rank."""
         taken: Counter[int] = Counter()
@@ -117,7 +122,7 @@ class _Group:
         self.live = [root]
         self.finished: list[BeamNode] = []
         self.ended = 0
-        self.done = False
+        self.done = self.stuck = False
 
     def extend(
         self, best: Candidates, taken: Counter[int], covered: Sequence[float] | None
@@ -130,7 +135,7 @@ class _Group:
             for p, symbol in best[parent.rank]
         )
         if not ranked:  # every continuation is forbidden: what is alive is the best there is
-            self.done = True
+            self.done = self.stuck = True
             return None
         if not (self.rules and self.rules.required):  # then it is known which of them will have a place
             room = 2 * self.width if self.plan.refill else self.width

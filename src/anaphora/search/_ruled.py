@@ -17,21 +17,24 @@ def constrained(
     log_probs: Tensor, rows: Sequence[tuple[Constraints, BeamNode]]
 ) -> tuple[Tensor, list[tuple[int, int]]]:
     """log_probs (rows, V) with −∞ where a rule forbids the symbol, and the (row, symbol) to look at anyway."""
-    forced, forbidden, wanted = [], [], []
+    alone: list[int] = []
+    kept: list[tuple[int, int]] = []
+    forbidden: list[tuple[int, int]] = []
+    wanted: list[tuple[int, int]] = []
     for row, (rules, node) in enumerate(rows):
         if rules.greatest >= log_probs.shape[1]:
             raise AnaphoraError(
                 f"A constraint names symbol {rules.greatest}, but the model has {log_probs.shape[1]} symbols."
             )
-        symbol = rules.forced(node)
-        if symbol is not None:
-            forced.append((row, symbol))
-        else:
-            forbidden += [(row, symbol) for symbol in rules.forbidden(node)]
-            wanted += [(row, symbol) for symbol in sorted(rules.wanted(node))]
+        only = rules.only(node)
+        if only is not None:
+            alone.append(row)
+            kept += [(row, symbol) for symbol in only]
+        forbidden += [(row, symbol) for symbol in rules.forbidden(node)]
+        wanted += [(row, symbol) for symbol in sorted(rules.wanted(node))]
     masked = log_probs.clone()
-    at = _places(forced, log_probs)
-    masked[at[0]] = -math.inf
+    masked[row_index(alone, log_probs.device)] = -math.inf
+    at = _places(kept, log_probs)
     masked[at] = log_probs[at]
     masked[_places(forbidden, log_probs)] = -math.inf
     return masked, wanted

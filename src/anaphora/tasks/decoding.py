@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
@@ -15,6 +16,7 @@ from anaphora.models.memory import Memory
 from anaphora.models.ruled import Counted, ruled
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import Hypothesis, NBest, Step, beam, fuse, mbr, sample
+from anaphora.search._steering import Steering
 from anaphora.settings.own import Part
 from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 
@@ -31,9 +33,12 @@ def search_memory(
     n_best: int,
     keep_tree: bool,
     around: Around | None = None,
+    steering: Steering | None = None,
+    heat: float = 1.0,
 ) -> list[NBest]:
     """One search for all items of a memory: ``limits`` are the most symbols of each output, ``seeds`` what draws of it
-    follow from, ``around`` how outputs begin and what they may not have."""
+    follow from, ``around`` how outputs begin and what they may not have. ``steering`` forces and bans symbols of every
+    output of a beam, ``heat`` divides all log p before they are normalised again."""
     around = around or Around()
     if model.decoder.places is not None:
         limits = [min(limit, model.decoder.places) for limit in limits]
@@ -41,11 +46,15 @@ def search_memory(
     watched = bool(s.coverage) and not isinstance(
         model.decoder, PackedTransformer
     )  # whose state tells where it looked
-    step: Step = model.step_watched if watched else model.decoder.step
+    normalised: Step = model.step_watched if watched else model.step
+    step: Step = normalised if watched else model.decoder.step
     state, logits = model.start_watched(memory) if watched else model.start(memory), not watched
     plain: Step = model.step
+    if heat != 1.0:
+        plain = step = normalised = heated(normalised, heat)
+        logits = False
     if around.rules:
-        plain = step = ruled(model.step_watched if watched else model.step, around, limits)
+        plain = step = ruled(normalised, around, limits)
         state, logits = Counted(state, 0), False
     if s.lm:
         assert isinstance(s.lm, Part)
@@ -66,7 +75,19 @@ def search_memory(
     names = ("normalisation", "stopping", "refill", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
     options = {"width": beam_width(s, n_best), "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
+    if steering is not None:
+        options["steering"] = [steering] * len(limits)
     return beam(step, state, logits=logits, **options)
+
+
+def heated(step: Step, heat: float) -> Step:
+    """``step`` with log p divided by ``heat`` and normalised again: above 1 flatter, below 1 sharper."""
+
+    def next_step(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        log_probs, state = step(symbols, state)
+        return (log_probs.float() / heat).log_softmax(1), state
+
+    return next_step
 
 
 def own_search(part: Part, step: Step, state: Any, *, n_best: int, **ends: Any) -> list[NBest]:
