@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import anaphora as an
 from anaphora.data.audio.frames import HIGHEST, Ear, make_features, normalised
 from anaphora.data.audio.recordings_readers import as_item, open_recordings
 from anaphora.errors import DataError, SettingsError
+from anaphora.runtime.sound import normalised as exported
 from anaphora.tasks.registry import TASKS, resolve
 
 
@@ -49,20 +51,78 @@ def test_variance_or_all_but_the_level_is_kept_where_asked_for():
 
 
 @pytest.mark.parametrize(
-    "given", [{"speed": 0.2}, {"warp": 0.2, "speed": 0}, {"noise": 0.5, "speed": 0}, {"speed": 0}]
+    "given",
+    [
+        {"speed": 0.2},
+        {"speed": 0},
+        *(
+            {name: value, "speed": 0}
+            for name, value in {
+                "pitch": 0.2,
+                "warp": 0.2,
+                "noise": 0.5,
+                "reverberation": 0.4,
+                "channel": 9.0,
+                "pauses": 0.2,
+            }.items()
+        ),
+        {"volume": 9.0, "speed": 0, "normalise": "none"},
+    ],
 )
 def test_chances_follow_from_seed_epoch_and_number_alone(given):
     data, ear = heard(bins=20, **given)
-    first = ear.vary(data, 0, 1, 0, 0)
-    np.testing.assert_array_equal(first, ear.vary(data, 0, 1, 0, 0))
+    first = ear.vary(data, [0], 1, 0, 0)
+    np.testing.assert_array_equal(first, ear.vary(data, [0], 1, 0, 0))
     for place in ((2, 0, 0), (1, 1, 0), (1, 0, 1)):
-        other = ear.vary(data, 0, *place)
+        other = ear.vary(data, [0], *place)
         assert other.shape != first.shape or (other != first).any()
+
+
+def test_recordings_are_joined_by_chance_up_to_the_number_and_length_asked_for():
+    data, ear = heard(bins=20, joined=4, speed=0, masks=0, normalise="none")
+    chosen = [ear.chosen(data, 0, 1, epoch, 0) for epoch in range(60)]
+    assert {len(rows) for rows in chosen} == {1, 2, 3, 4}
+    assert ear.chosen(data, 0, 1, 7, 0) == chosen[7]
+    whole = ear.vary(data, [0, 0], 1, 0, 0)
+    assert abs(len(whole) - 2 * data.lengths[0]) <= 3  # and two frames across the join
+    np.testing.assert_allclose(whole[:40], data.load(0)[:40], atol=1e-5)
+    data, short = heard(bins=20, joined=4, max_tokens=int(2.5 * data.lengths[0]))
+    assert {len(short.chosen(data, 0, 1, epoch, 0)) for epoch in range(60)} == {1, 2}
+    data, alone = heard(bins=20)
+    assert alone.chosen(data, 0, 1, 0, 0) == [0]
+
+
+def test_joined_recordings_teach_their_texts_with_a_space_between():
+    s = resolve(TASKS["transcribe"], {"model": "conv-ctc", "joined": 3, "bins": 8, "pauses": 0.1})
+    model = an.Transcriber(**{name: getattr(s, name) for name in ("model", "joined", "bins", "pauses")})
+    model.settings_ = s
+    rows = [((sound(), 8000), "ab"), ((sound(0.3), 8000), "c")]
+    data, dev = model._open(rows, rows, spill=None)
+    model._learn(data)
+    _, batches = model._lesson(data, dev)
+    said = {model.tokenizer_.decode(target) for _ in range(40) for target in next(batches).targets}
+    assert {"ab", "c"} < said
+    assert "ab c" in said
+    assert max(map(len, (text.split() for text in said))) == 3
+
+
+def test_speech_is_levelled_whatever_stands_around_it():
+    loud = np.random.RandomState(1).uniform(-3, 1, (40, 10)).astype(np.float32)
+    padded = np.concatenate([np.full((30, 10), -14.0, np.float32), loud, np.full((50, 10), -9.0, np.float32)])
+    alone, inside = normalised(loud + 2.5, "speech"), normalised(padded, "speech")
+    np.testing.assert_allclose(inside[30:70], alone, atol=1e-5)
+    np.testing.assert_allclose(
+        inside[:30], -5 / 3, atol=1e-5
+    )  # quiet is cut off, so that its level is no matter
+    np.testing.assert_allclose(inside[70:], -5 / 3, atol=1e-5)
+    np.testing.assert_allclose(exported(padded, "speech"), inside, atol=1e-5)
+    with pytest.raises(SettingsError, match="normalise = speech finds loud frames by the bands of log-mel"):
+        resolve(TASKS["transcribe"], {"normalise": "speech", "features": "mfcc"})
 
 
 def test_without_variation_training_hears_what_prediction_hears():
     data, ear = heard(bins=20, speed=0, masks=0)
-    np.testing.assert_array_equal(ear.vary(data, 0, 1, 0, 0), ear.hear(as_item((sound(), 8000), 1, 8000)))
+    np.testing.assert_array_equal(ear.vary(data, [0], 1, 0, 0), ear.hear(as_item((sound(), 8000), 1, 8000)))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +134,7 @@ def test_the_rate_is_that_of_the_data_up_to_what_speech_needs(own, given, rate):
 
 def test_mfcc_take_the_same_road():
     data, ear = heard(features="mfcc", bins=13)
-    assert (ear.width, ear.vary(data, 0, 1, 0, 0).shape[1]) == (13, 13)
+    assert (ear.width, ear.vary(data, [0], 1, 0, 0).shape[1]) == (13, 13)
 
 
 def test_frames_are_not_sound():

@@ -16,6 +16,7 @@ from anaphora.data.vectors_files import ENDINGS, read_numbers
 from anaphora.errors import DataError
 
 FLOOR, LEAST, PREEMPHASIS, LOW = 1e-10, 1e-3, 0.97, 20.0
+LOUD, DEPTH, SCALE = 4.6, 5.0, 3.0  # of `anaphora.data.audio.normalise`
 TOGETHER = 4096
 """Frames that are transformed at once."""
 Frames = NDArray[np.float32]
@@ -30,7 +31,7 @@ class Ear:
         self.kind, self.rate, self.width = kind, rate, width
         self.hop = float(settings["hop"])
         self._normalise = str(settings["normalise"])
-        if self._normalise not in ("features", "means", "level", "unit", "none"):
+        if self._normalise not in ("features", "means", "level", "speech", "unit", "none"):
             raise ValueError(f"normalise: {self._normalise[:20]!r} is not known")
         self._plain = settings["features"] == "samples"
         self._least = int(settings.get("least", 0))
@@ -107,6 +108,8 @@ def normalised(x: Frames, how: str) -> Frames:
     """The frames without the level or the channel of the recording, see `anaphora.data.audio.normalise`."""
     if not len(x) or how == "none":
         return x
+    if how == "speech":
+        return _speech(x)
     over = None if how in ("level", "unit") else 0
     wide = x.astype(np.float64)
     wide = wide - wide.mean(over, keepdims=True)
@@ -115,6 +118,13 @@ def normalised(x: Frames, how: str) -> Frames:
     elif how != "means":
         wide = wide / np.maximum(np.sqrt((wide**2).mean(over, keepdims=True)), LEAST)
     found: Frames = wide.astype(np.float32)
+    return found
+
+
+def _speech(x: Frames) -> Frames:
+    loudness = np.logaddexp.reduce(x.astype(np.float64), axis=1)
+    loud = loudness >= loudness.max() - LOUD
+    found: Frames = (np.maximum(x - x[loud].mean(dtype=np.float64), -DEPTH) / SCALE).astype(np.float32)
     return found
 
 

@@ -30,11 +30,12 @@ class SoundSettings(Settings):
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
     hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
-    normalise: Literal["features", "means", "level", "unit", "none"] = Field(
+    normalise: Literal["features", "means", "level", "speech", "unit", "none"] = Field(
         "features",
         description="What is taken away from a recording: each feature's own mean and variance; each feature's mean; one "
         "mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as "
-        "models of others do it); or nothing, so that sound can be read while it arrives.",
+        "models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither "
+        "pauses nor short recordings change (log-mel only); or nothing, so that sound can be read while it arrives.",
     )
     speed: float = Field(
         0.1,
@@ -42,6 +43,12 @@ class SoundSettings(Settings):
         le=0.5,
         description="While training, sound is played up to this share slower or quicker (and so lower or higher), as if "
         "others spoke.",
+    )
+    pitch: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="While training, sound becomes up to this share lower or higher at the same pace.",
     )
     warp: float = Field(
         0.0,
@@ -54,7 +61,40 @@ class SoundSettings(Settings):
         0.0,
         ge=0,
         le=1,
-        description="While training, white noise of up to this share of the sound's own loudness is added.",
+        description="While training, noise of up to this share of the sound's own loudness is added, from white to dull.",
+    )
+    reverberation: float = Field(
+        0.0,
+        ge=0,
+        le=3,
+        description="While training, sound is heard in rooms in which it fades by 60 dB in up to so many seconds.",
+    )
+    channel: float = Field(
+        0.0,
+        ge=0,
+        le=40,
+        description="While training, frequencies are made louder or quieter by up to so many decibels, along a smooth random "
+        "curve, as by other microphones.",
+    )
+    volume: float = Field(
+        0.0,
+        ge=0,
+        le=40,
+        description="While training, recordings are made louder or quieter by up to so many decibels.",
+    )
+    pauses: float = Field(
+        0.0,
+        ge=0,
+        le=5,
+        description="While training, up to so many seconds of quiet stand before and after a recording, and between those that "
+        "are joined.",
+    )
+    joined: int = Field(
+        1,
+        ge=1,
+        le=50,
+        description="While training, up to so many recordings are heard one after the other as one, their transcripts with a "
+        "space between them.",
     )
     masks: int = Field(
         2,
@@ -74,5 +114,10 @@ class SoundSettings(Settings):
         if self.warp and self.features != "log-mel":
             raise ValueError(
                 f"warp stretches the bands of log-mel, which {self.features} does not have; leave one of the two out"
+            )
+        if self.normalise == "speech" and self.features != "log-mel":
+            raise ValueError(
+                f"normalise = speech finds loud frames by the bands of log-mel, which {self.features} does not have; choose "
+                "normalise = level"
             )
         return self

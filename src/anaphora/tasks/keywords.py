@@ -502,14 +502,26 @@ class SoundKeywords(TypedDict, total=False):
     """Seconds of sound in one frame; frames overlap. Default: 0.025."""
     hop: float
     """Seconds from one frame to the next. Default: 0.01."""
-    normalise: Literal["features", "means", "level", "unit", "none"]
-    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); or nothing, so that sound can be read while it arrives. Default: 'features'."""
+    normalise: Literal["features", "means", "level", "speech", "unit", "none"]
+    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither pauses nor short recordings change (log-mel only); or nothing, so that sound can be read while it arrives. Default: 'features'."""
     speed: float
     """While training, sound is played up to this share slower or quicker (and so lower or higher), as if others spoke. Default: 0.1."""
+    pitch: float
+    """While training, sound becomes up to this share lower or higher at the same pace. Default: 0.0."""
     warp: float
     """While training, the axis of frequencies is stretched or squeezed by up to this share, as if the speaker were smaller or larger; log-mel only. Default: 0.0."""
     noise: float
-    """While training, white noise of up to this share of the sound's own loudness is added. Default: 0.0."""
+    """While training, noise of up to this share of the sound's own loudness is added, from white to dull. Default: 0.0."""
+    reverberation: float
+    """While training, sound is heard in rooms in which it fades by 60 dB in up to so many seconds. Default: 0.0."""
+    channel: float
+    """While training, frequencies are made louder or quieter by up to so many decibels, along a smooth random curve, as by other microphones. Default: 0.0."""
+    volume: float
+    """While training, recordings are made louder or quieter by up to so many decibels. Default: 0.0."""
+    pauses: float
+    """While training, up to so many seconds of quiet stand before and after a recording, and between those that are joined. Default: 0.0."""
+    joined: int
+    """While training, up to so many recordings are heard one after the other as one, their transcripts with a space between them. Default: 1."""
     masks: int
     """Stretches of time, and of bands, hidden in each recording while training. Default: 2."""
     time_mask: int

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,13 +87,31 @@ def warp(x: Array, factor: float, centres: Sequence[float]) -> Array:
     return warped
 
 
-def noise(wave: Wave, level: float, random: np.random.RandomState) -> Wave:
-    """White noise added, ``level`` times as strong as the sound itself:
+def noise(wave: Wave, level: float, random: np.random.RandomState, slope: float = 0.0) -> Wave:
+    """Noise added, ``level`` times as strong as the sound itself:
 
-    x'_n = x_n + level · √(Σ x² / n) · ε_n,    ε_n ~ N(0, 1)        (signal to noise: −20 log₁₀ level dB)
+    x'_n = x_n + level · √(Σ x² / n) · ε_n        (signal to noise: −20 log₁₀ level dB)
+
+    ε has variance 1 and the power spectrum f^{−slope}: 0 is white, 1 pink, 2 brown. White ε_n are drawn from N(0, 1).
     """
-    strength = level * math.sqrt(float(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
-    return wave + (strength * random.standard_normal(len(wave))).astype(np.float32)
+    if not len(wave):
+        return wave
+    added = random.standard_normal(len(wave)).astype(np.float32)
+    if slope:
+        points = 1 << (len(wave) - 1).bit_length()  # other lengths take a multiple of the time
+        shape = np.arange(points // 2 + 1, dtype=np.float32)
+        shape[1:] **= -slope / 2
+        added = filtered(added, shape, points)
+        added /= np.float32(max(float(np.sqrt(np.mean(np.square(added)))), 1e-12))
+    strength = level * math.sqrt(float(np.mean(np.square(wave, dtype=np.float64))))
+    return wave + (strength * added).astype(np.float32)
+
+
+def filtered(wave: Wave, response: np.ndarray[Any, Any], points: int) -> Wave:
+    """The sound (n,) whose spectrum over ``points`` ≥ n samples is multiplied by ``response`` (points/2 + 1,), real or complex."""
+    spectrum = torch.fft.rfft(torch.from_numpy(wave), points) * torch.from_numpy(response)
+    found: Wave = torch.fft.irfft(spectrum, points)[: len(wave)].numpy()
+    return found
 
 
 def _stretch(length: int, widest: int, random: np.random.RandomState) -> tuple[int, int]:

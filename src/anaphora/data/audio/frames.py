@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
+from anaphora.data.audio.augment import SpecAugment, warp
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
 from anaphora.data.audio.mel import MOST, WhisperMel
 from anaphora.data.audio.normalise import Normalisation, normalise
 from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
 from anaphora.data.audio.samples import Samples
+from anaphora.data.audio.variation import varied, varies_sound
 from anaphora.data.features_own import OwnFeatures
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError
@@ -74,18 +76,26 @@ class Ear:
             )
         return normalised(found, self.settings.normalise)
 
-    def vary(self, data: Recordings, i: int, *place: int) -> Array:
-        """The frames of recording ``i`` as training sees them: at another speed, with noise, and with stretches hidden.
+    def chosen(self, data: Recordings, i: int, *place: int) -> list[int]:
+        """Recording ``i`` and those that training joins to it: up to ``joined`` together, no more than ``max_tokens`` frames."""
+        most = self.settings.joined
+        if most == 1:
+            return [i]
+        draw = random_of(*place, 1)
+        rows = [i, *draw.randint(len(data), size=draw.randint(most)).tolist()]
+        room = np.cumsum([data.lengths[j] for j in rows]) <= getattr(self.settings, "max_tokens", np.inf)
+        return rows[: max(1, int(room.sum()))]
 
-        All chances follow from ``place``, such as seed, epoch and number.
+    def vary(self, data: Recordings, rows: Sequence[int], *place: int) -> Array:
+        """The frames of recordings ``rows``, one after the other, as training hears them: see `varied`; then on another scale of
+        frequencies, normalised, and with stretches hidden. All chances follow from ``place``, such as seed, epoch and number.
         """
         s, draw = self.settings, random_of(*place)
-        if self.features is not None and (s.speed or s.noise):
-            wave = speed(data.wave(i), float(draw.uniform(1 - s.speed, 1 + s.speed)))
-            wave = noise(wave, float(draw.uniform(0, s.noise)), draw) if s.noise else wave
-            found = frames_of(wave, self.features)
+        if self.features is not None and varies_sound(s):
+            found = frames_of(varied([data.wave(i) for i in rows], self.rate, s, draw), self.features)
         else:
-            found = data.load(i)
+            parts = [data.load(i) for i in rows]
+            found = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if s.warp and isinstance(self.features, LogMel):
             found = warp(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), self.features.centres)
         return self._hiding(normalised(found, s.normalise), draw)

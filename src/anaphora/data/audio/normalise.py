@@ -7,11 +7,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+LOUD = 4.6
+"""Nats (20 dB) below the loudest frame from which a frame counts as speech."""
+DEPTH, SCALE = 5.0, 3.0
+"""Nats (22 dB) below the mean of speech at which sound is cut off, and what is divided by."""
 LEAST = 1e-3
 """Least standard deviation that is divided by: a feature that never changes stays zero."""
 
 
-Normalisation = Literal["features", "means", "level", "unit", "none"]
+Normalisation = Literal["features", "means", "level", "speech", "unit", "none"]
 
 
 def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisation = "features") -> Tensor:
@@ -20,11 +24,13 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
         "features"   (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
         "means"      x_tf − μ_f
         "level"      (x_tf − μ) / max(σ, 0.001),        μ, σ over all T·F numbers of the same utterance
+        "speech"     max(x_tf − μ, −5) / 3,             μ over the frames at most 20 dB quieter than the loudest: log energies
         "unit"       (x_tf − μ) / √(σ² + 1e-7),         as `transformers` normalises samples; in float64
         "none"       x_tf
 
     The first takes away loudness and channel. But in a short utterance μ_f and σ_f are as much of the words in it as of
-    the channel: of a single word "level" takes away its loudness alone. Frames after the end are zero. A row does not
+    the channel: of a single word "level" takes away its loudness alone, and "speech" does so whatever stands around the word:
+    pauses, and noise that is weaker by 22 dB, change nothing. Frames after the end are zero. A row does not
     depend on the others.
     """
     real = _real(features, lengths).expand_as(features)
@@ -32,6 +38,8 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
         return torch.where(real, features, features.new_zeros(()))
     if how == "unit":
         return _unit(features.double(), real).to(features.dtype)
+    if how == "speech":
+        return _speech(features, real)
     over = (1, 2) if how == "level" else (1,)
     count = real.sum(over, keepdim=True).clamp_min(1)
     zero = features.new_zeros(())
@@ -41,6 +49,14 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
         return x
     deviation = (x.square().sum(over, keepdim=True) / count).sqrt()
     return x / deviation.clamp_min(LEAST)
+
+
+def _speech(x: Tensor, real: Tensor) -> Tensor:
+    zero = x.new_zeros(())
+    loudness = torch.where(real, x, x.new_full((), -torch.inf)).logsumexp(2, keepdim=True)  # (B, T, 1)
+    loud = (loudness >= loudness.amax(1, keepdim=True) - LOUD) & real
+    mean = torch.where(loud, x, zero).sum((1, 2), keepdim=True) / loud.sum((1, 2), keepdim=True).clamp_min(1)
+    return torch.where(real, (x - mean).clamp_min(-DEPTH) / SCALE, zero)
 
 
 def _unit(x: Tensor, real: Tensor) -> Tensor:

@@ -133,7 +133,10 @@ class Transcriber(Estimator):
     def _symbols_of(self, data: Recordings) -> Tokenizer:
         """The symbols of the model that ``init`` names, unless it has none; else those of the transcripts."""
         if self._donor is None or getattr(self._donor, "bare", False):
-            return learn_tokenizer(self.settings_, data.transcripts)
+            learnt = list(data.transcripts)
+            if self.settings_.joined > 1:  # the space between joined texts, which single words do not have
+                learnt.append(" ".join(learnt[:2]))
+            return learn_tokenizer(self.settings_, learnt)
         known: Tokenizer = self._donor.tokenizer_
         texts = list(data.transcripts)
         unknown = sum(UNK in ids for ids in known.encode_batch(texts))
@@ -178,16 +181,33 @@ class Transcriber(Estimator):
         self._check_room(data.lengths.tolist(), targets)
 
         def make(indices: list[int]) -> SpokenBatch:
-            frames = [ear.vary(data, i, s.seed, batches.epoch, i) for i in indices]
-            return SpokenBatch(frames, [targets[i] for i in indices], indices)
+            rows = [ear.chosen(data, i, s.seed, batches.epoch, i) for i in indices]
+            frames = [
+                ear.vary(data, of, s.seed, batches.epoch, i) for i, of in zip(indices, rows, strict=True)
+            ]
+            said = [
+                targets[i] if len(of) == 1 else self._joined([data.transcripts[j] for j in of])
+                for i, of in zip(indices, rows, strict=True)
+            ]
+            return SpokenBatch(frames, said, indices)
 
+        heard_together = (s.joined + 1) / 2  # recordings on average
         batches = HeldBatches(
-            data.lengths, make, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+            data.lengths,
+            make,
+            batch_tokens=max(1, int(s.batch_tokens / heard_together)),
+            max_tokens=s.max_tokens,
+            seed=s.seed,
         )
         shown = range(min(len(dev), s.valid_examples))
         heard = [normalised(dev.load(i), self.settings_.normalise) for i in shown]
         examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
         return TranscriptionObjective(s, self.tokenizer_, examples), batches
+
+    def _joined(self, texts: Sequence[str]) -> list[int]:
+        """The symbols of texts that are said one after the other."""
+        symbols: list[int] = self.tokenizer_.encode(" ".join(texts))
+        return symbols
 
     def _check_room(self, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
         """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
