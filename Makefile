@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-foreign fuzz lint format bench notebooks browser page clean help
+.PHONY: demo test test-all test-foreign fuzz lint format bench notebooks docs pictures browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -36,7 +36,7 @@ page:            ## build the page anew from page/ (needs Node)
 	@cd page && npm ci --silent && npm run --silent check && npm run --silent build
 
 test: lint browser ## lint, types, layers, and every test that is not slow
-	@$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
+	@ANAPHORA_LESSON_PICTURES=build/lessons $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 test-all: lint browser ## the same with the slow suites, and every process started anew
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
@@ -66,6 +66,13 @@ format: $(READY) ## put the code into the house's form
 
 notebooks: $(READY) ## build a notebook of every lesson into build/notebooks
 	@$(BIN)/anaphora learn --write build/notebooks --force
+
+# `make test` keeps the pictures of the lessons it runs in build/lessons; `make pictures` draws those that are missing.
+docs: $(READY)   ## build the site of all pages into build/site; open build/site/index.html
+	@$(BIN)/anaphora learn --site build/site --pictures build/lessons
+
+pictures: $(READY) ## draw the pictures of the lessons into build/lessons, with slides of them (minutes)
+	@$(BIN)/anaphora learn --pictures build/lessons
 
 bench: $(READY)  ## the benchmarks a laptop can run; writes docs/measured/benchmarks.md
 	@$(BIN)/python benchmarks/run.py

@@ -86,7 +86,9 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         elif kind == "jsonl":
             assert all(json.loads(row) for row in code.splitlines())
         else:
-            assert kind in {"text", "markdown", ""}, f"{page.name}:{line}: what is a {kind!r} block?"
+            assert kind in {"text", "equation", "markdown", ""}, (
+                f"{page.name}:{line}: what is a {kind!r} block?"
+            )
         named = re.match(r"# file: (\S+)\n", code)
         if named:
             (folder / named[1]).write_text(code, encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from solutions import SOLUTIONS, WRONG
 
 import anaphora as an
 from anaphora.learn.page import SECTIONS, Lesson
+from anaphora.learn.pictures import keeping
 from test_docs import run_shell
 from warm_command import commands_folder
 
 LESSONS = an.learn.lessons()
-CURRICULUM = Path(__file__).resolve().parents[2] / "docs" / "reference" / "curriculum.md"
+ROOT = Path(__file__).resolve().parents[2]
+CURRICULUM = ROOT / "docs" / "reference" / "curriculum.md"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOLERANCE = 0.02
 """How far, relatively, a printed number may lie from the one in the page; its last digit may always differ by one."""
@@ -73,7 +76,20 @@ def test_the_form_of_a_lesson(lesson: Lesson) -> None:
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.name)
 def test_a_lesson_runs(lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its claims hold (they are assertions), it prints what the page shows, and its picture is written."""
+    kept = (
+        ROOT / os.environ["ANAPHORA_LESSON_PICTURES"]
+        if "ANAPHORA_LESSON_PICTURES" in os.environ
+        else tmp_path
+    )
     monkeypatch.chdir(tmp_path)
+    with keeping(lesson, kept / lesson.name):
+        run_blocks(lesson, tmp_path)
+    saved = re.findall(r'\.save\("(.+?\.svg)"\)', lesson.section("The picture"))
+    assert saved
+    assert all("<svg" in (tmp_path / name).read_text(encoding="utf-8")[:200] for name in saved)
+
+
+def run_blocks(lesson: Lesson, tmp_path: Path) -> None:
     namespace: dict[str, object] = {"__name__": "__lesson__"}
     for block in lesson.blocks():
         if block.kind == "python":
@@ -85,9 +101,6 @@ def test_a_lesson_runs(lesson: Lesson, tmp_path: Path, monkeypatch: pytest.Monke
                 assert same_output(block.output, said), f"{lesson.name}.md:{block.line} prints\n{said}"
         elif block.kind == "bash":
             run_shell(block.text, tmp_path, commands_folder())
-    saved = re.findall(r'\.save\("(.+?\.svg)"\)', lesson.section("The picture"))
-    assert saved
-    assert all("<svg" in (tmp_path / name).read_text(encoding="utf-8")[:200] for name in saved)
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.name)

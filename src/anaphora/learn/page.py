@@ -86,11 +86,16 @@ def _fenced(block: Block) -> str:
     return block.text if block.kind == "markdown" else f"```{block.kind}\n{block.text}```\n"
 
 
-def folder() -> Path:
-    """Where the lessons lie: beside this module once installed, in docs/learn of a checkout."""
+def documentation() -> Path:
+    """Where the pages lie: beside this module once installed, in ``docs`` of a checkout."""
     here = Path(__file__).resolve()
-    installed = here.parent / "lessons"
-    return installed if installed.is_dir() else here.parents[3] / "docs" / "learn"
+    installed = here.parent / "docs"
+    return installed if installed.is_dir() else here.parents[3] / "docs"
+
+
+def folder() -> Path:
+    """Where the lessons lie."""
+    return documentation() / "learn"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""``anaphora learn``: the lessons, in the terminal, as notebooks and as scripts."""
+"""``anaphora learn``: the lessons in the terminal, as notebooks and scripts, as pictures, and the site of all pages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ anaphora learn
 anaphora learn 14
 anaphora learn 14 --write lesson.ipynb
 anaphora learn --write notebooks
+anaphora learn --site site --open
+anaphora learn --pictures pictures
 """
 
 
@@ -31,8 +33,25 @@ anaphora learn --write notebooks
     help="Write the lesson as a notebook (.ipynb), a script (.py) or Markdown (.md); without LESSON all notebooks, into a folder.",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option(
+    "--site", metavar="FOLDER", help="Write all documentation as a site that needs no network and no server."
+)
+@click.option(
+    "--pictures",
+    metavar="FOLDER",
+    help="Draw the pictures of all lessons there, and slides of them (minutes); with --site, show those that are there.",
+)
+@click.option("--open", "opened", is_flag=True, help="Open the site, or the slides, in a browser.")
 @json_option
-def command(number: int | None, write: str | None, force: bool, as_json: bool) -> None:
+def command(
+    number: int | None,
+    write: str | None,
+    force: bool,
+    site: str | None,
+    pictures: str | None,
+    opened: bool,
+    as_json: bool,
+) -> None:
     """List the lessons, or show one: a question, its equation, the code, a picture, what breaks it, and exercises.
 
     Each runs within a minute on a CPU. `an.learn.check("14.2", answer)` in Python says whether an exercise is solved, or gives
@@ -41,8 +60,22 @@ def command(number: int | None, write: str | None, force: bool, as_json: bool) -
     from pathlib import Path
 
     from anaphora.cli.output import emit, result, say, table
+    from anaphora.errors import DataError
     from anaphora.learn.page import lesson, lessons
 
+    if site or pictures:
+        if number is not None or write:
+            raise DataError("--site and --pictures take all lessons; leave LESSON and --write out.")
+        names = _built(site, pictures)
+        if opened:
+            _open(names[0])
+        if as_json:
+            emit({"files": names})
+        else:
+            say(f"Wrote {names[0]} and {len(names) - 1} more.")
+        return
+    if opened:
+        raise DataError("--open shows what --site or --pictures wrote; name a folder with one of them.")
     if write:
         names = _written(Path(write), number, force)
         if as_json:
@@ -95,6 +128,40 @@ def _written(path: Path, number: int | None, force: bool) -> list[str]:
             name.parent.mkdir(parents=True, exist_ok=True)
             replace_file(name, text.encode())
     return [str(name) for name in texts]
+
+
+def _built(site: str | None, pictures: str | None) -> list[str]:
+    """The files of the site, its first page first; or, without ``site``, the slides and the pictures."""
+    from pathlib import Path
+
+    from anaphora.cli.output import say
+
+    if site is None:
+        from anaphora.learn.pictures import draw
+
+        folder = Path(str(pictures))
+        found = draw(folder, progress=lambda one: say(f"Drawing lesson {one.number}: {one.title}"))
+        return [str(folder / "slides.html"), *map(str, found)]
+    from anaphora.learn.page import lessons
+    from anaphora.learn.pictures import drawn
+    from anaphora.learn.site import build
+
+    missing = [one for one in lessons() if pictures and not drawn(one, Path(pictures) / one.name)]
+    if missing:
+        say(
+            f"{len(missing)} lessons have no pictures in {pictures}; `anaphora learn --pictures {pictures}` draws them."
+        )
+    return [
+        str(page)
+        for page in sorted(build(site, pictures=pictures), key=lambda page: page != Path(site) / "index.html")
+    ]
+
+
+def _open(page: str) -> None:
+    import webbrowser
+    from pathlib import Path
+
+    webbrowser.open(Path(page).resolve().as_uri())
 
 
 def _show(source: str) -> None:

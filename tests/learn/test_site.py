@@ -1,0 +1,221 @@
+"""The site: every link leads somewhere, nothing is loaded from elsewhere, pages are small, equations are MathML."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.errors import AnaphoraError
+from anaphora.learn.page import Lesson, documentation
+from anaphora.learn.pictures import draw_one, drawn, keeping, slides
+from anaphora.learn.site import build
+from anaphora.learn.site.equations import equation, inline
+from anaphora.learn.site.markdown import render
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and the names that can be linked to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.names: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.names.add(found.get("id", ""))
+        if tag == "a":
+            self.links.append(found["href"])
+        for name in ("src", "href", "srcset", "data"):
+            if name in found and tag != "a":
+                self.loads.append(found[name])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+    out = tmp_path_factory.mktemp("site") / "out"
+    build(out)
+    return {path: Page(path) for path in out.rglob("*.html")}
+
+
+def test_every_page_is_there(site: dict[Path, Page]) -> None:
+    root = min(site, key=lambda path: len(path.parts)).parent
+    names = {path.relative_to(root).as_posix() for path in site}
+    for source in documentation().rglob("*.md"):
+        place = source.relative_to(documentation()).with_suffix(".html").as_posix()
+        assert place.replace("README", "index") in names | {"README.html"}
+    assert {"index.html", "contents.html", "contributing.html", "security.html", "changes.html"} <= names
+
+
+def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
+    dead = []
+    for path, page in site.items():
+        for target in page.loads:
+            assert not re.match(r"(?:https?:)?//", target), f"{path.name} loads {target}"
+            if not target.startswith("data:"):
+                assert (path.parent / target).is_file(), f"{path.name} loads {target}"
+        for target in page.links:
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, heading = target.partition("#")
+            goal = (path.parent / name).resolve() if name else path
+            if not goal.is_file() or (heading and heading not in site[goal].names):
+                dead.append(f"{path.name}: {target}")
+    assert dead == []
+
+
+def test_every_page_is_small(site: dict[Path, Page]) -> None:
+    for path, page in site.items():
+        loaded = [path.parent / name for name in page.loads if not name.startswith("data:")]
+        own = path.stat().st_size + sum(one.stat().st_size for one in loaded if one.suffix in (".css", ".js"))
+        assert own < 1_000_000, path.name
+    root = min(site, key=lambda path: len(path.parts)).parent
+    assert (root / "search.js").stat().st_size < 1_000_000
+
+
+def test_the_style_and_the_script_name_no_address() -> None:
+    static = Path(an.__file__).parent / "learn" / "site" / "static"
+    for path in static.iterdir():
+        assert not re.search(r"https?://|@import|url\(", path.read_text(encoding="utf-8")), path.name
+
+
+def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.md").write_text("years of work")
+    with pytest.raises(AnaphoraError, match="no site"):
+        build(tmp_path)
+    assert (tmp_path / "thesis.md").read_text() == "years of work"
+
+
+def flat(markup: str) -> str:
+    """The elements of MathML without their wrappers: ``msub(h,t)``."""
+
+    def shown(one: ElementTree.Element) -> str:
+        inner = ",".join(shown(child) for child in one)
+        if one.tag in ("mi", "mn", "mo", "mtext"):
+            return one.text or ""
+        return inner if one.tag in ("mrow", "math") else f"{one.tag}({inner})"
+
+    return shown(ElementTree.fromstring(markup))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("h_t", "msub(h,t)"),
+        ("h_{t−1}", "msub(h,t,−,1)"),
+        ("W_hh h", "msub(W,hh),mspace(),h"),
+        ("x²", "msup(x,2)"),
+        ("Kᵀ", "msup(K,T)"),
+        ("wᵢ₋₁", "msub(w,i,−,1)"),
+        ("σ_i^2", "msubsup(σ,i,2)"),
+        ("Σ_{i=1}^{n} x_i", "munderover(Σ,i,=,1,n),mspace(),msub(x,i)"),
+        ("√d_k", "msqrt(msub(d,k))"),
+        ("→h_t", "msub(mover(h,→),t)"),
+        ("c̃", "c̃"),
+        ("a < b", "a,<,b"),
+        ("N^(−α)", "msup(N,(,−,α,))"),
+        ("x_", "x,_"),
+    ],
+)
+def test_formulas(text: str, wanted: str) -> None:
+    assert flat(inline(text)) == wanted
+
+
+def test_columns_of_words_are_text() -> None:
+    found = equation("RNN:  h_t = tanh(x_t)    any order <gives> the same sum\n")
+    assert "<mtext>RNN:</mtext>" in found
+    assert "<mtext>any order &lt;gives&gt; the same sum</mtext>" in found
+    assert "<msub><mi>h</mi>" in found
+
+
+def test_every_equation_of_the_pages_is_well_formed() -> None:
+    count = 0
+    for path in documentation().rglob("*.md"):
+        for text in re.findall(
+            r"^```equation\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        ):
+            ElementTree.fromstring(equation(text))
+            count += 1
+    assert count > 40
+
+
+def test_markup_in_a_page_is_text() -> None:
+    page = render(
+        "# A\n\n<script>alert(1)</script> and `<b>`, x_t\n\n[there](b.md) [not](c.md)\n",
+        {"b.md": "b.html"}.get,
+    )
+    assert "<script>" not in page.body
+    assert "&lt;script&gt;" in page.body
+    assert '<a href="b.html">there</a> not' in page.body
+    assert "<msub><mi>x</mi>" in page.body
+    assert [(one.title, one.anchor) for one in page.sections] == [("A", "a")]
+
+
+CODE = """import anaphora as an
+from anaphora.probe.vectors import probe_vectors
+picture = probe_vectors(["a", "b", "c"], [[1, 0], [0, 1], [1, 1]]).view("embeddings", word="a")
+picture.save("words.svg")
+"""
+TINY = Lesson(
+    7,
+    "07-tiny",
+    "Tiny",
+    ("A1",),
+    f"# 7. Tiny\n\n## The picture\n\n```python\n{CODE}```\n\n## Break it\n\n```python\n1 / 0\n```\n",
+)
+
+
+def test_pictures_of_a_lesson_are_drawn_once(tmp_path: Path) -> None:
+    place = tmp_path / TINY.name
+    assert not drawn(TINY, place)
+    draw_one(TINY, place)  # and stops before what breaks
+    assert drawn(TINY, place)
+    assert (place / "words.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "<svg" in (place / "words.html").read_text(encoding="utf-8")
+    changed = Lesson(7, "07-tiny", "Tiny", ("A1",), TINY.source + "\n")
+    assert not drawn(changed, place)
+
+
+def test_slides_have_a_screen_for_each_picture(tmp_path: Path) -> None:
+    one = an.learn.lessons()[0]
+    (tmp_path / one.name).mkdir()
+    (tmp_path / one.name / "a.svg").write_text("<svg/>")
+    shown = slides(tmp_path)
+    assert shown.count("<section>") == 1
+    assert f'src="{one.name}/a.svg"' in shown
+    assert "<math" in shown
+
+
+def test_a_picture_stands_below_the_code_that_saves_it(tmp_path: Path) -> None:
+    one = an.learn.lessons()[0]
+    name = re.findall(r'\.save\("(.+?\.svg)"\)', one.section("The picture"))[0]
+    kept = tmp_path / "pictures" / one.name
+    kept.mkdir(parents=True)
+    (kept / name).write_text("<svg><title>Two bears</title></svg>")
+    with keeping(one, kept):
+        pass
+    build(tmp_path / "site", pictures=tmp_path / "pictures")
+    text = (tmp_path / "site" / "learn" / f"{one.name}.html").read_text(encoding="utf-8")
+    assert re.search(rf'</pre>\n<figure><img src="{one.name}/{name}" alt="Two bears"', text)
+    assert (tmp_path / "site" / "learn" / one.name / name).is_file()
+
+
+def test_the_command_builds_and_opens_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main.run(["learn", "--site", str(tmp_path / "site"), "--open"]) == 0
+    assert opened == [(tmp_path / "site" / "index.html").as_uri()]
+    assert main.run(["learn", "3", "--site", str(tmp_path / "site")]) == 2
+    assert main.run(["learn", "--open"]) == 2
+    assert "name a folder" in capsys.readouterr().err
