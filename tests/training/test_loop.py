@@ -54,6 +54,8 @@ def test_it_learns(tmp_path):
         {"schedule": "plateau", "optimizer": "adam"},
         {"optimizer": "sgd", "momentum": 0.9, "lr": 0.3, "schedule": "noam"},
         {"accumulate": 3, "patience": 3, "steps": 200},
+        {"optimizer": "muon", "weight_decay": 0.1, "swa": 0.3},
+        {"optimizer": "ntasgd", "average_after": 1, "lr": 0.3},
         {"precision": "bf16"},
     ],
     ids=lambda changes: "-".join(changes) or "default",

@@ -43,7 +43,7 @@ def test_frozen_parameters_are_left_out():
     assert len(held) == len(list(model.parameters())) - 1
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "sgd", "muon"])
 def test_state_comes_back_by_name(kind):
     settings = toy_settings(optimizer=kind, momentum=0.9)
 
@@ -90,7 +90,7 @@ def trained(kind):
         kept = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
     return model.weight.detach()
 
-kinds = ("adam", "adamw", "sgd")
+kinds = ("adam", "adamw", "sgd", "muon")
 before = [trained(kind) for kind in kinds]
 assert "torch._dynamo" not in sys.modules
 import torch._dynamo

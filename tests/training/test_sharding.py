@@ -105,6 +105,22 @@ def test_one_process_may_hold_its_only_part(tmp_path, one):
     same(one, tmp_path / "run")
 
 
+def test_muon_gathers_the_matrices_it_orthogonalises(tmp_path):
+    more = ("optimizer=muon", "steps=6", "valid_every=3")
+    finish(
+        tmp_path / "one",
+        dropout=0.0,
+        log_every=1,
+        schedule="constant",
+        ema=0.9,
+        optimizer="muon",
+        steps=6,
+        valid_every=3,
+    )
+    go(tmp_path / "two", 2, SHARD, *more)
+    same(tmp_path / "one", tmp_path / "two")
+
+
 def test_what_cannot_be_combined_is_an_error(tmp_path):
     with pytest.raises(SettingsError, match="save_in_background cannot be combined with shard = full"):
         toy_trainer(tmp_path, shard="full", save_in_background=True)

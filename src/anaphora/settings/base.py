@@ -27,6 +27,11 @@ class Settings(BaseModel):
         return value
 
     @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults that follow from what was ``given``: they go before those of the preset."""
+        return {}
+
+    @classmethod
     def problem(cls, s: Any) -> str | None:
         """What contradicts what among the settings of this group in complete settings ``s``, in a sentence without its
         full stop. Asked for the groups that the preset uses."""

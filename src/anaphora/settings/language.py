@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -160,6 +161,16 @@ class LanguageSettings(
         description="auto lets torch compile a Transformer's training step on an NVIDIA GPU: a minute of waiting, then "
         "faster steps.",
     )
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().implied(given)
+        optimizer = given.get("optimizer")
+        if optimizer == "ntasgd":  # as published, for a loss in nats per symbol
+            found |= {"lr": 30.0, "clip": 0.25, "warmup": 0}
+        if optimizer in ("sgd", "ntasgd") and given.get("model") not in ("transformer", "masked"):
+            found["embedding_scale"] = False
+        return found
 
     @model_validator(mode="after")
     def _fits(self) -> LanguageSettings:

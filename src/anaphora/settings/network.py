@@ -282,7 +282,9 @@ class VariantSettings(Settings):
     )
     embedding_scale: bool = Field(
         True,
-        description="Multiply the symbols' vectors of a Transformer by √hidden before positions are added.",
+        description="Multiply the symbols' vectors of a Transformer, or of a recurrent language model, by √width as they are "
+        "read. Off for language models where optimizer is sgd or ntasgd: there the vectors' gradients, √width times as long, would take "
+        "nearly all of `clip`, and steps of width times the size let them diverge.",
     )
     embedding_norm: bool = Field(
         False,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -13,6 +14,10 @@ HARMLESS = frozenset(
     {"accumulate", "batch_invariant", "checkpoint_activations", "device", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "shard", "threads"}
 )  # fmt: skip
 """Settings that decide how something is computed and kept, not what is learnt: where they have no effect, that is a warning."""
+
+
+NT_ASGD = 5
+"""Evaluations that the trigger of `optimizer = ntasgd` looks back over, as published."""
 
 
 class TrainingSettings(Settings):
@@ -45,10 +50,11 @@ class TrainingSettings(Settings):
         description="full: each process of torchrun keeps a part of the weights, gradients and optimizer state (FSDP2), "
         "instead of all of them (DDP). Checkpoints are then one file per process, and resume on any number of them.",
     )
-    optimizer: Annotated[Literal["adam", "adamw", "sgd"], Own()] = Field(
+    optimizer: Annotated[Literal["adam", "adamw", "sgd", "muon", "ntasgd"], Own()] = Field(
         "adamw",
-        description="How weights follow gradients; or your own: a class called with (groups, lr=…), or a function of the "
-        "parameter groups.",
+        description="How weights follow gradients. muon: orthogonalised momentum for hidden matrices, AdamW for the rest, with "
+        "the lr of adamw (Jordan 2024); ntasgd: sgd whose weights are averaged from when the dev metric stops improving (Merity "
+        "2018). Or your own: a class called with (groups, lr=…), or a function of the parameter groups.",
     )
     lr: float = Field(
         1e-3, gt=0, allow_inf_nan=False, description="Learning rate: the peak value of the schedule."
@@ -56,7 +62,7 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(
         0.0, ge=0, allow_inf_nan=False, description="Shrinks weight matrices each step (not biases or norms)."
     )
-    momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of sgd; ignored by adam and adamw.")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of sgd; ignored by the others.")
     schedule: Annotated[Literal["constant", "noam", "cosine", "plateau", "one-cycle", "wsd"], Own()] = Field(
         "cosine",
         description="How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau "
@@ -84,8 +90,16 @@ class TrainingSettings(Settings):
     average_after: int = Field(
         0,
         ge=0,
-        description="After this many evaluations without a better dev metric, begin to use the mean of all later weights "
-        "for evaluation and export (NT-ASGD, with optimizer = sgd); 0 = off. Takes the place of ema.",
+        description="Begin to use the mean of all later weights for evaluation and export when a dev metric is worse than the "
+        "best of those at least so many evaluations before (the non-monotonic trigger of NT-ASGD); 0 = off, with optimizer = ntasgd "
+        "5. Takes the place of ema.",
+    )
+    swa: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the steps after which the mean of all later weights is used for evaluation and export (stochastic "
+        "weight averaging, Izmailov 2018), such as 0.75; 0 = off. Takes the place of ema; goes well with schedule = constant or wsd.",
     )
     loss: Annotated[Literal["auto"], Own()] = Field(
         "auto",
@@ -101,7 +115,11 @@ class TrainingSettings(Settings):
         (),
         description="Your own objects that are called while training (see `an.Callback`), and may stop it.",
     )
-    valid_every: int = Field(500, ge=1, description="Steps between evaluations on the dev data.")
+    valid_every: int = Field(
+        500,
+        ge=0,
+        description="Steps between evaluations on the dev data; 0 = a fortieth of the training, at most 1000 steps.",
+    )
     save_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     save_in_background: bool = Field(
         False,
@@ -153,3 +171,23 @@ class TrainingSettings(Settings):
         lt=2**32,  # what every generator takes
         description="Everything random (weights, order, dropout, sampling) follows from it.",
     )
+
+    @property
+    def trigger(self) -> int:
+        """Evaluations that the non-monotonic trigger of averaging looks back over; 0 = it is off."""
+        return self.average_after or (NT_ASGD if self.optimizer == "ntasgd" else 0)
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().implied(given)
+        if given.get("steps") is not None and not given.get("epochs"):
+            found["epochs"] = 0.0
+        if given.get("optimizer") == "ntasgd":
+            found["schedule"] = "constant"
+        return found
+
+    @classmethod
+    def problem(cls, s: Any) -> str | None:
+        if s.swa and s.trigger:
+            return "swa and average_after (or optimizer = 'ntasgd') both say when averaging begins: leave one of them out"
+        return super().problem(s)

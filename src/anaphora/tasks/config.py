@@ -18,6 +18,7 @@ from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 FORMAT = 1
 _RENAMED = {"hold_out": "holdout"}
 """Settings that runs of earlier versions have under another name."""
+_FIXED_THEN = {"embedding_scale": True}
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 
 
@@ -91,7 +92,7 @@ def _parse(path: Path, document: Any) -> RunConfig:
         raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
     try:
         settings = {_RENAMED.get(key, key): value for key, value in document["settings"].items()}
-        config = RunConfig(task, resolve(task, settings), data)
+        config = RunConfig(task, resolve(task, _as_then(task, settings)), data)
         _note_sources(config, document.get("parts"))
         return config
     except SettingsError as error:
@@ -102,6 +103,12 @@ def _parse(path: Path, document: Any) -> RunConfig:
             else "settings that cannot be used"
         )
         raise RunError(f"{path} holds {many}: {error.problems[0]}") from None
+
+
+def _as_then(task: TaskInfo, settings: dict[str, Any]) -> dict[str, Any]:
+    """``settings`` with the values that a run had before these could be set and their default followed from others."""
+    used = task.used(str(settings.get("model", task.default_preset)))
+    return {**{key: value for key, value in _FIXED_THEN.items() if key in used}, **settings}
 
 
 def _note_sources(config: RunConfig, recorded: Any) -> None:

@@ -68,14 +68,14 @@ class TrainingKeywords(TypedDict, total=False):
     """Keep only the input of each block (of a Transformer, or a linear recurrence) for the backward pass and compute the block again there: less memory, about a third more time, the same gradients. Default: False."""
     shard: Literal["none", "full"]
     """full: each process of torchrun keeps a part of the weights, gradients and optimizer state (FSDP2), instead of all of them (DDP). Checkpoints are then one file per process, and resume on any number of them. Default: 'none'."""
-    optimizer: Literal["adam", "adamw", "sgd"] | Callable[..., Any]
-    """How weights follow gradients; or your own: a class called with (groups, lr=…), or a function of the parameter groups. Default: 'adamw'."""
+    optimizer: Literal["adam", "adamw", "sgd", "muon", "ntasgd"] | Callable[..., Any]
+    """How weights follow gradients. muon: orthogonalised momentum for hidden matrices, AdamW for the rest, with the lr of adamw (Jordan 2024); ntasgd: sgd whose weights are averaged from when the dev metric stops improving (Merity 2018). Or your own: a class called with (groups, lr=…), or a function of the parameter groups. Default: 'adamw'."""
     lr: float
     """Learning rate: the peak value of the schedule. Default: 0.001."""
     weight_decay: float
     """Shrinks weight matrices each step (not biases or norms). Default: 0.0."""
     momentum: float
-    """Momentum of sgd; ignored by adam and adamw. Default: 0.0."""
+    """Momentum of sgd; ignored by the others. Default: 0.0."""
     schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle", "wsd"] | Callable[..., Any]
     """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down); wsd (warm-up, stable, and down to 0 over the last fifth). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr. Default: 'cosine'."""
     warmup: int
@@ -87,13 +87,15 @@ class TrainingKeywords(TypedDict, total=False):
     ema: float
     """Decay of a moving average of the weights, used for evaluation and export; 0 = off. Default: 0.0."""
     average_after: int
-    """After this many evaluations without a better dev metric, begin to use the mean of all later weights for evaluation and export (NT-ASGD, with optimizer = sgd); 0 = off. Takes the place of ema. Default: 0."""
+    """Begin to use the mean of all later weights for evaluation and export when a dev metric is worse than the best of those at least so many evaluations before (the non-monotonic trigger of NT-ASGD); 0 = off, with optimizer = ntasgd 5. Takes the place of ema. Default: 0."""
+    swa: float
+    """Share of the steps after which the mean of all later weights is used for evaluation and export (stochastic weight averaging, Izmailov 2018), such as 0.75; 0 = off. Takes the place of ema; goes well with schedule = constant or wsd. Default: 0.0."""
     metrics: dict[str, str] | Mapping[str, Any] | Sequence[Any] | Callable[..., Any]
     """Your own dev measures by name, functions of (truth, answers); `metric` may name one, with a minus before it where less is better. Default: {}."""
     callbacks: tuple[str, ...] | Mapping[str, Any] | Sequence[Any] | Callable[..., Any]
     """Your own objects that are called while training (see `an.Callback`), and may stop it. Default: ()."""
     valid_every: int
-    """Steps between evaluations on the dev data. Default: 500."""
+    """Steps between evaluations on the dev data; 0 = a fortieth of the training, at most 1000 steps. Default: 500."""
     save_every: int
     """Steps between checkpoints. Default: 500."""
     save_in_background: bool
@@ -227,7 +229,7 @@ class VariantKeywords(TypedDict, total=False):
     rotary_share: float
     """Share of the features of each head that rotary positions turn. Default: 1.0."""
     embedding_scale: bool
-    """Multiply the symbols' vectors of a Transformer by √hidden before positions are added. Default: True."""
+    """Multiply the symbols' vectors of a Transformer, or of a recurrent language model, by √width as they are read. Off for language models where optimizer is sgd or ntasgd: there the vectors' gradients, √width times as long, would take nearly all of `clip`, and steps of width times the size let them diverge. Default: True."""
     embedding_norm: bool
     """Normalise the sum of symbols' vectors and positions before the first layer (BERT). Default: False."""
     token_types: int

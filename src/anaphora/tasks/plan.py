@@ -10,7 +10,13 @@ from torch import nn
 from anaphora.settings import TrainingSettings
 
 LOOK = 2000  # rows whose lengths stand for all
-_STATE_BYTES = {"sgd": 8, "adam": 16, "adamw": 16}  # weight and gradient, and Adam's two moments
+_STATE_BYTES = {
+    "sgd": 8,
+    "adam": 16,
+    "adamw": 16,
+    "muon": 12,
+    "ntasgd": 8,
+}  # weight and gradient, and moments
 
 
 def plan_training(settings: TrainingSettings, model: nn.Module, symbols: float, rows: int) -> dict[str, Any]:

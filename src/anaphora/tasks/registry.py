@@ -31,7 +31,7 @@ TASKS: dict[str, TaskInfo] = {
 
 
 def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] | None = None) -> Settings:
-    """Defaults, then the preset's, then ``values``: checked, or a SettingsError with every mistake."""
+    """Defaults, then the preset's, then those that ``values`` imply, then ``values``: checked, or a SettingsError with every mistake."""
     where = where or {}
     given = dict(values)
     name = given.setdefault("model", task.default_preset)
@@ -66,7 +66,12 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
                 f"{place}{key} is not a setting of {task.name} but of {', '.join(owners)}; leave it out."
             )
     try:
-        settings = build(task.settings, {**preset.defaults, **given}, owner=task.name, where=where)
+        settings = build(
+            task.settings,
+            {**preset.defaults, **task.settings.implied(given), **given},
+            owner=task.name,
+            where=where,
+        )
     except SettingsError as error:
         raise SettingsError(problems + error.problems) from None
     found = (group.problem(settings) for group in preset.groups)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from anaphora.settings import TrainingSettings
 from anaphora.training.sharding import like
+
+STATE = "/state"  # no name of a parameter
 
 
 class WeightAverage(ABC):
@@ -27,8 +30,9 @@ class WeightAverage(ABC):
         """Take the weights after step n = 1, 2, … into account."""
 
     @abstractmethod
-    def evaluated(self, since_best: int) -> None:
-        """Take note of an evaluation, the ``since_best``-th one without a better dev metric."""
+    def evaluated(self, values: Sequence[float | None]) -> None:
+        """Take note of an evaluation: the last of the dev metrics so far, with the sign with which less is better; None is a
+        metric that is not finite."""
 
     @property
     @abstractmethod
@@ -69,7 +73,7 @@ class MovingAverage(WeightAverage):
     def update(self, model: nn.Module, step: int) -> None:
         self._move(model, 1 - min(self.decay, step / (step + 9)))
 
-    def evaluated(self, since_best: int) -> None:
+    def evaluated(self, values: Sequence[float | None]) -> None:
         pass
 
     @property
@@ -77,45 +81,60 @@ class MovingAverage(WeightAverage):
         return True
 
 
-class TriggeredMean(WeightAverage):
-    """The plain mean of all weights since the dev metric stopped improving: averaged SGD whose beginning is found by
-    watching the dev metric (NT-ASGD, Merity et al. 2018).
+class Mean(WeightAverage):
+    """The plain mean of all weights after step ``after`` (stochastic weight averaging, Izmailov et al. 2018).
 
     ``/state`` holds whether it has begun, and how many steps it is the mean of.
     """
 
-    _STATE = "/state"
-
-    def __init__(self, model: nn.Module, patience: int):
+    def __init__(self, model: nn.Module, after: int | None):
         super().__init__(model)
-        self.patience = patience
-        self.tensors[self._STATE] = torch.zeros(2, dtype=torch.int64)
+        self.after = after
+        self.tensors[STATE] = torch.zeros(2, dtype=torch.int64)
 
     def update(self, model: nn.Module, step: int) -> None:
-        begun, count = self.tensors[self._STATE].tolist()
-        if begun:
+        begun, count = self.tensors[STATE].tolist()
+        if begun or (self.after is not None and step > self.after):
             self._move(model, 1 / (count + 1))
-            self.tensors[self._STATE][1] += 1
+            self.tensors[STATE] = torch.tensor([1, count + 1])
 
-    def evaluated(self, since_best: int) -> None:
-        if since_best >= self.patience:
-            self.tensors[self._STATE][0] = 1
+    def evaluated(self, values: Sequence[float | None]) -> None:
+        pass
 
     @property
     def active(self) -> bool:
-        return int(self.tensors[self._STATE][1]) > 0
+        return int(self.tensors[STATE][1]) > 0
+
+
+class TriggeredMean(Mean):
+    """A mean that begins when the dev metric stops improving: averaged SGD, NT-ASGD (Merity et al. 2018).
+
+    It begins after evaluation t where v_t > min(v_1 … v_{t−n}), n = ``patience``: a dev metric worse than the best of those at
+    least n evaluations before.
+    """
+
+    def __init__(self, model: nn.Module, patience: int):
+        super().__init__(model, None)
+        self.patience = patience
+
+    def evaluated(self, values: Sequence[float | None]) -> None:
+        last, earlier = values[-1], [value for value in values[: -self.patience] if value is not None]
+        if earlier and (last is None or last > min(earlier)):
+            self.tensors[STATE][0] = 1
 
 
 def average_of(model: nn.Module, settings: TrainingSettings) -> WeightAverage | None:
     """The average that the settings ask for, if any."""
-    if settings.average_after:
-        return TriggeredMean(model, settings.average_after)
+    if settings.trigger:
+        return TriggeredMean(model, settings.trigger)
+    if settings.swa:
+        return Mean(model, math.ceil(settings.swa * settings.steps))
     return MovingAverage(model, settings.ema) if settings.ema else None
 
 
 def with_average(weights: Mapping[str, Tensor], average: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``weights`` with the averages of a checkpoint in their place, where there are any yet, also under tied names."""
-    state = average.get(TriggeredMean._STATE)
+    state = average.get(STATE)
     if not average or (state is not None and int(state[1]) == 0):
         return dict(weights)
     first = {id(weights[name]): value for name, value in average.items() if name in weights}

@@ -12,12 +12,19 @@ S = TypeVar("S", bound=TrainingSettings)
 
 
 def counted(settings: S, batches: Batches) -> S:
-    """The settings with the steps that their epochs take; as they are where ``epochs`` is 0.
+    """The settings with the steps that their epochs take, and those between evaluations where ``valid_every`` is 0.
 
     Schedules need the number of steps from the beginning, so the batches of the first epoch are counted and those of the
     others taken to be as many.
     """
-    if not settings.epochs:
+    steps = settings.steps
+    if settings.epochs:
+        steps = max(1, math.ceil(settings.epochs * batches.per_epoch() - 1e-9))
+    every = settings.valid_every or min(_RAREST, math.ceil(steps / _EVALUATIONS))
+    if (steps, every) == (settings.steps, settings.valid_every):
         return settings
-    steps = max(1, math.ceil(settings.epochs * batches.per_epoch() - 1e-9))
-    return settings.model_copy(update={"steps": steps})
+    return settings.model_copy(update={"steps": steps, "valid_every": every})
+
+
+_EVALUATIONS = 40  # in a training, where `valid_every` leaves it open
+_RAREST = 1000  # steps between them at most

@@ -114,12 +114,12 @@ class Learner:
         if value is None:
             return False
         best = self._better(value)
-        self.progress.evaluated(best)
+        sign = 1 if self.objective.greater_is_better else -1
+        self.progress.evaluated(best, -sign * value)
         if self.average:
-            self.average.evaluated(self.progress.since_best)
+            self.average.evaluated(self.progress.values)
         if best:
             self.standing.best = {"step": self.standing.step, "value": value, "metrics": metrics}
-        sign = 1 if self.objective.greater_is_better else -1
         self.standing.rank(value, sign, self.settings.keep_best)
         return best
 

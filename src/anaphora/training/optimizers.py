@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
+from anaphora.training.muon import Muon, hidden_matrices
 from anaphora.training.own import own_optimizer, packed, unpacked
 from anaphora.training.sharding import like
 
@@ -24,33 +25,53 @@ EPSILON = 1e-9
 def build_optimizer(
     model: nn.Module, settings: TrainingSettings, rates: Mapping[str, float] = MappingProxyType({})
 ) -> torch.optim.Optimizer:
-    """Adam, AdamW, SGD or the user's own over all trainable parameters.
+    """Adam, AdamW, Muon, SGD or the user's own over all trainable parameters.
 
     Weight decay applies to matrices only: vectors (biases, gains and offsets of norms) are left alone, because
     pulling them to zero changes what a layer can express rather than how smooth it is. ``rates``: by the names of parameters,
     factors of the learning rate other than 1.
     """
     trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    together: dict[tuple[float, bool], list[nn.Parameter]] = {}
-    for name, parameter in sorted(trainable, key=lambda one: one[1].ndim < 2):
-        shrinks = bool(settings.weight_decay) and parameter.ndim >= 2
-        together.setdefault((rates.get(name, 1.0), shrinks), []).append(parameter)
-    if not settings.weight_decay and not rates:
-        together = {(1.0, False): [parameter for _, parameter in trainable]}
-    groups: list[dict[str, Any]] = []
-    for (rate, shrinks), parameters in together.items():
-        slower = {"lr": settings.lr * rate, "initial_lr": settings.lr * rate} if rate != 1 else {}
-        groups.append(
-            {"params": parameters, "weight_decay": settings.weight_decay if shrinks else 0.0, **slower}
-        )
+    hidden = hidden_matrices(model) if settings.optimizer == "muon" else {}
+    groups = _groups(trainable, settings, rates, hidden)
     if isinstance(settings.optimizer, Part):
         return own_optimizer(settings.optimizer, groups, settings)
     _leave_compiler_unloaded()
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for _, p in trainable)
-    if settings.optimizer == "sgd":
+    if settings.optimizer in ("sgd", "ntasgd"):
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, fused=fused)
-    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-    return kind(groups, lr=settings.lr, betas=BETAS, eps=EPSILON, fused=fused)
+    kind: Any = _KINDS[str(settings.optimizer)]
+    found: torch.optim.Optimizer = kind(groups, lr=settings.lr, betas=BETAS, eps=EPSILON, fused=fused)
+    return found
+
+
+_KINDS: dict[str, type[torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "muon": Muon,
+}
+
+
+def _groups(
+    trainable: list[tuple[str, nn.Parameter]],
+    settings: TrainingSettings,
+    rates: Mapping[str, float],
+    hidden: Mapping[str, tuple[int, ...]],
+) -> list[dict[str, Any]]:
+    """Parameters with the same learning rate and weight decay together; the ``hidden`` matrices, which Muon moves, apart."""
+    together: dict[tuple[float, bool, bool], list[tuple[str, nn.Parameter]]] = {}
+    for name, parameter in sorted(trainable, key=lambda one: one[1].ndim < 2):
+        shrinks = bool(settings.weight_decay) and parameter.ndim >= 2
+        together.setdefault((rates.get(name, 1.0), shrinks, name in hidden), []).append((name, parameter))
+    if not settings.weight_decay and not rates and not hidden:
+        together = {(1.0, False, False): trainable}
+    groups: list[dict[str, Any]] = []
+    for (rate, shrinks, matrices), named in together.items():
+        slower = {"lr": settings.lr * rate, "initial_lr": settings.lr * rate} if rate != 1 else {}
+        blocks = {"blocks": [hidden[name] for name, _ in named], "fused": False} if matrices else {}
+        decay = settings.weight_decay if shrinks else 0.0
+        groups.append({"params": [one for _, one in named], "weight_decay": decay, **slower, **blocks})
+    return groups
 
 
 def plain_step(optimizer: torch.optim.Optimizer) -> None:

@@ -226,7 +226,7 @@ def _check_same_model(found: TrainingState, now: TrainingState) -> None:
     if odd := mismatch(model, found.tensors["model"]):
         raise Unusable(f"it is of another model ({odd}{why})")
     if bool(now.tensors.get("ema")) != ("ema" in found.tensors):
-        raise Unusable("it was made with another setting of ema or average_after")
+        raise Unusable("it was made with another setting of ema, swa or average_after")
     if odd := mismatch(now.tensors.get("ema", {}), found.tensors.get("ema", {})):
         raise Unusable(f"ema.safetensors is of another model ({odd})")
     any_shape = ":" in str(now.settings.get("optimizer"))  # what an own optimizer keeps is its own business

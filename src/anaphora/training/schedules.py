@@ -15,7 +15,7 @@ An own schedule gives the factor f(n, N) of η; warm-up is then its own business
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anaphora.errors import SettingsError
@@ -89,9 +89,12 @@ class Progress:
     halvings: int = 0
     waited: int = 0  # evaluations since the last improvement or halving
     since_best: int = 0  # evaluations since the last improvement
+    values: list[float | None] = field(default_factory=list)
+    """The dev metrics so far, with the sign with which less is better; None: it was not finite."""
 
-    def evaluated(self, improved: bool) -> None:
-        """Take note of one evaluation."""
+    def evaluated(self, improved: bool, value: float = math.nan) -> None:
+        """Take note of one evaluation, with its dev metric."""
+        self.values.append(value if math.isfinite(value) else None)
         if improved:
             self.waited = self.since_best = 0
             return
@@ -102,4 +105,4 @@ class Progress:
             self.waited = 0
 
     def state(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "values": list(self.values)}

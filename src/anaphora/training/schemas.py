@@ -89,6 +89,7 @@ class Progress(Exact):
     halvings: Count
     waited: Count
     since_best: Count
+    values: list[FiniteFloat | None] = []
 
 
 class Health(Exact):

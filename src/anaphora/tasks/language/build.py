@@ -43,7 +43,7 @@ def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLangua
 
 
 def _recurrent(s: LanguageSettings, symbols: int) -> Language:
-    embedding = Embedding(symbols, s.embedding, scaled=True)
+    embedding = Embedding(symbols, s.embedding, scaled=s.embedding_scale)
     layers = make_reader(
         s,
         s.embedding,
@@ -63,7 +63,7 @@ def _recurrent(s: LanguageSettings, symbols: int) -> Language:
 
 
 def _window(s: LanguageSettings, symbols: int) -> Language:
-    embedding = Embedding(symbols, s.embedding, scaled=True)
+    embedding = Embedding(symbols, s.embedding, scaled=s.embedding_scale)
     body = WindowBody(
         embedding,
         s.order - 1,

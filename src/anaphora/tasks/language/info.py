@@ -22,7 +22,7 @@ _NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional")
 _TRAINED: Uses = (TrainingSettings, InitSettings, TuningSettings, "max_tokens", "tie", "valid_symbols")
 _NEURAL: Uses = (*_NEXT, *_TRAINED, "output_dropout")
 _READER: Uses = (
-    *(*_NEURAL, EmbeddingSettings, StackSettings, RecurrentSettings, "bptt"),
+    *(*_NEURAL, EmbeddingSettings, "embedding_scale", StackSettings, RecurrentSettings, "bptt"),
     *("embedding_dropout", "input_dropout", "weight_dropout", "variational"),
     *("activation_penalty", "temporal_penalty"),
 )
@@ -55,6 +55,7 @@ _PRESETS = (
         (
             *_NEURAL,
             EmbeddingSettings,
+            "embedding_scale",
             "hidden",
             "order",
             "direct",
@@ -83,7 +84,10 @@ _PRESETS = (
     ),
     *linear_presets(
         {**_RECURRENT, "hidden": 128, "layers": 3, "dropout": 0.0, "lr": 3e-3, "warmup": 100},
-        (*_NEURAL, EmbeddingSettings, StackSettings, "bptt", "embedding_dropout", "input_dropout"),
+        (
+            *(*_NEURAL, EmbeddingSettings, "embedding_scale", StackSettings, "bptt"),
+            *("embedding_dropout", "input_dropout"),
+        ),
     ),
     Preset(
         "transformer",

@@ -1,0 +1,66 @@
+"""Train one model with the settings given as JSON and print its dev curve as it goes: for recipes, on a CPU or a GPU.
+
+    python benchmarks/language_curves.py language train.txt valid.txt '{"model": "lstm", "tokens": "word", "steps": 500}'
+
+Each line: a name, seconds, step, the dev measure; the last one the best. ``evaluate`` in the JSON is a list of options of
+``score``, each measured after training.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import anaphora as an
+from anaphora.tasks.registry import estimator
+from anaphora.training.progress import Reporter
+
+
+class Curve(Reporter):
+    def __init__(self, name: str, metric: str):
+        self.name, self.metric, self.begun = name, metric, time.time()
+
+    def evaluated(self, step: int, metrics: Any, *, best: bool, samples: Any = ()) -> None:
+        value = metrics.get(self.metric, metrics.get("loss"))
+        print(
+            f"{self.name} {time.time() - self.begun:.0f}s step {step} {value:.4f}{' best' if best else ''}",
+            flush=True,
+        )
+
+
+def main(task: str, data: str, valid: str, written: str) -> None:
+    given = json.loads(written)
+    name, metric = given.pop("name", "run"), given.pop("show", "loss")
+    options = given.pop("evaluate", [])
+    model = estimator(task)(**given)
+    reporter = Curve(name, metric)
+    with tempfile.TemporaryDirectory() as folder:
+        model.fit(
+            data,
+            valid=None if valid == "-" else valid,
+            out=Path(folder) / "run",
+            reporter=reporter,
+            verbose=False,
+        )
+    result = model.result_
+    seconds = time.time() - reporter.begun
+    print(
+        f"{name} END {seconds:.0f}s best {result.best:.4f} at {result.best_step} of {result.steps} ({result.stopped})",
+        flush=True,
+    )
+    for one in options:
+        begun = time.time()
+        found = model.score(valid, **one)
+        print(
+            f"{name} SCORE {one} {found.get(metric, found['loss']):.4f} in {time.time() - begun:.0f}s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    print(an.__version__, sys.argv[4], flush=True)
+    main(*sys.argv[1:5])
