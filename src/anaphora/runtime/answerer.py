@@ -10,12 +10,12 @@ import numpy as np
 
 from anaphora.data.labelled_rows import padded
 from anaphora.data.pictures_asked import Row, among, rows_of
-from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked
 from anaphora.runtime.folder import Exported, Session
 from anaphora.runtime.given import check_finite
+from anaphora.runtime.stored import stored_tokenizer
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 TOGETHER = 64
@@ -29,7 +29,7 @@ class Answerer:
         self.preset, facts = exported.preset, exported.facts
         try:
             self.answers_ = checked(list[str], parse_json(exported.text("learnt.json"))["answers"])
-            self.tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
+            self.tokenizer = stored_tokenizer(exported)
             self._longest, self._history = int(facts["max_tokens"]), int(facts["history"])
             height, width = facts["size"]
             self.size = (int(height), int(width))

@@ -11,10 +11,10 @@ import numpy as np
 from anaphora.data.pictures import Pixels
 from anaphora.data.pictures_asked import given_picture
 from anaphora.data.seeds import picture_seed
-from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.runtime.folder import Exported
 from anaphora.runtime.searching import named_when_not_finite
+from anaphora.runtime.stored import stored_tokenizer
 from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, outputs_of
 from anaphora.search._hypothesis import NBest
 from anaphora.settings.search import CompleteSearch
@@ -26,7 +26,7 @@ class Captioner:
     def __init__(self, exported: Exported, *, threads: int = 0):
         self.preset = exported.preset
         try:
-            self.tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
+            self.tokenizer = stored_tokenizer(exported)
             height, width = exported.facts["size"]
             self.size = (int(height), int(width))
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:

@@ -49,6 +49,8 @@ class Exported:
     graphs: dict[str, Described]
     facts: dict[str, Any]
     files: dict[str, bytes]
+    trusted: bool = False
+    """Whether patterns of its tokenizer may be run that are not known."""
 
     def text(self, name: str) -> str:
         """A file of the folder as text."""
@@ -61,7 +63,7 @@ class Exported:
         return RunError(f"{self.path} cannot be used ({error}); export the run again.")
 
 
-def read_folder(folder: str | Path) -> Exported:
+def read_folder(folder: str | Path, *, trust: bool = False) -> Exported:
     """The files of an export, or a `RunError` that says what is wrong with them."""
     path = Path(folder)
     try:
@@ -83,7 +85,7 @@ def read_folder(folder: str | Path) -> Exported:
         }
         graphs = {str(name): Described.of(one) for name, one in given["graphs"].items()}
         facts = dict(given["facts"])
-        return Exported(path, str(given["task"]), str(given["preset"]), graphs, facts, files)
+        return Exported(path, str(given["task"]), str(given["preset"]), graphs, facts, files, trust)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{path / MANIFEST} is not an export's ({error}); export the run again.") from None
 

@@ -17,6 +17,7 @@ from anaphora.runtime.folder import Array, Exported, Session
 from anaphora.runtime.given import check_finite, given_texts
 from anaphora.runtime.searching import sample
 from anaphora.runtime.states import State, Steps
+from anaphora.runtime.stored import stored_tokenizer
 from anaphora.search._draws import Draws
 from anaphora.search._filters import Filters
 from anaphora.settings import build
@@ -33,7 +34,7 @@ class LanguageModel:
     def __init__(self, exported: Exported, *, threads: int = 0):
         self.preset, facts = exported.preset, exported.facts
         try:
-            self.tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
+            self.tokenizer = stored_tokenizer(exported)
             self.begin, self.end = int(facts["begin"]), int(facts["end"])
             self._lines, self._backward = bool(facts["lines"]), bool(facts["backward"])
             self._context = None if facts["context"] is None else int(facts["context"])

@@ -30,12 +30,13 @@ TASKS: dict[str, Any] = {
 }
 
 
-def load(folder: str | Path, *, threads: int = 0) -> Any:
+def load(folder: str | Path, *, threads: int = 0, trust: bool = False) -> Any:
     """The model that ``anaphora export RUN --to onnx`` wrote to ``folder``; ``threads`` 0 uses every core.
+    ``trust`` allows patterns of a tokenizer that are not known: they are run on every text.
 
     Raises a `RunError` where the folder holds no export, a damaged one, or one of a task that this version cannot run.
     """
-    exported = read_folder(folder)
+    exported = read_folder(folder, trust=trust)
     if exported.task not in TASKS:
         raise RunError(
             f"{folder} holds the task {exported.task!r}, which this version cannot run; upgrade Anaphora."

@@ -9,11 +9,11 @@ import numpy as np
 
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
 from anaphora.data.labelled_rows import Input, in_order, padded, together
-from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.runtime.folder import Exported, Session
 from anaphora.runtime.given import check_finite, given_list
+from anaphora.runtime.stored import stored_tokenizer
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -29,8 +29,7 @@ class SequenceReader:
             if learnt["inputs"]["kind"] == "vectors":
                 self.inputs = VectorInputs.from_json(learnt["inputs"])
             else:
-                tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
-                self.inputs = TextInputs.from_json(tokenizer, learnt["inputs"])
+                self.inputs = TextInputs.from_json(stored_tokenizer(exported), learnt["inputs"])
             self._longest, self._outputs = (int(exported.facts[key]) for key in ("max_tokens", "outputs"))
             self._scan = str(exported.facts.get("scan", "rows"))
             self._take(learnt, exported.facts)

@@ -14,10 +14,10 @@ from anaphora.data.symbols import PAD
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed
 from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader
-from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.runtime.folder import Exported, Session
 from anaphora.runtime.given import check_finite, given_list
+from anaphora.runtime.stored import stored_tokenizer
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -38,7 +38,7 @@ class Tagger:
                 self.targets = self._reader.targets
             else:
                 letters = None if learnt.letters is None else Letters(tuple(learnt.letters))
-                self._reader = Reader(Tokenizer.from_json(exported.text("tokenizer.json")), letters)
+                self._reader = Reader(stored_tokenizer(exported), letters)
                 self.targets = Targets("class", learnt.tags)
             self._chain = None
             if self.targets.kind == "class":

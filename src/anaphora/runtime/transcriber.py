@@ -12,13 +12,13 @@ import numpy as np
 from anaphora.data.audio.windows import cut
 from anaphora.data.labelled_rows import in_order
 from anaphora.data.symbols import BOS, EOS
-from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import parse_json
 from anaphora.runtime import ctc
 from anaphora.runtime.folder import Exported, Session
 from anaphora.runtime.searching import beam, named_when_not_finite
 from anaphora.runtime.sound import Ear, Frames
+from anaphora.runtime.stored import stored_tokenizer
 from anaphora.runtime.writer import Encoder, Output, best_of, check_n_best, outputs_of
 from anaphora.search._hypothesis import NBest
 from anaphora.search._item import Plan
@@ -36,7 +36,7 @@ class Transcriber:
         self.preset, facts = exported.preset, exported.facts
         try:
             learnt = parse_json(exported.text("learnt.json"))
-            self.tokenizer = Tokenizer.from_json(exported.text("tokenizer.json"))
+            self.tokenizer = stored_tokenizer(exported)
             self.ear = Ear(learnt["kind"], int(learnt["rate"]), int(learnt["features"]), facts["sound"])
             self._factor, self._weight = int(facts["factor"]), float(facts["ctc_weight"])
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:

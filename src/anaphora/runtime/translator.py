@@ -10,11 +10,11 @@ import numpy as np
 
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
-from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import DataError
 from anaphora.runtime.folder import Exported
 from anaphora.runtime.given import given_texts
 from anaphora.runtime.searching import named_when_not_finite
+from anaphora.runtime.stored import stored_pair
 from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, outputs_of
 from anaphora.search._hypothesis import NBest
 from anaphora.settings.search import CompleteSearch, most_symbols
@@ -26,7 +26,7 @@ class Translator:
     def __init__(self, exported: Exported, *, threads: int = 0):
         self.preset = exported.preset
         try:
-            self.tokenizer = PairTokenizer.from_json(exported.text("tokenizer.json"))
+            self.tokenizer = stored_pair(exported)
             self._longest = int(exported.facts["max_tokens"])
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
@@ -66,7 +66,9 @@ class Translator:
             limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in some]
             seeds = [symbols_seed(s.seed, ids) for ids in some]
             for i, nbest in zip(
-                chosen, self._searching(self._encoder.steps, state, limits, seeds, s, n_best), strict=True
+                chosen,
+                self._searching(self._encoder.steps, state, limits, seeds, s, n_best, self.tokenizer.around),
+                strict=True,
             ):
                 found[i] = nbest
         return found

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anaphora.data.symbols import BOS, EOS
+from anaphora.data.around import Around
+from anaphora.data.symbols import EOS
 from anaphora.errors import DataError, SettingsError
 from anaphora.runtime.folder import Array, Exported, Session
-from anaphora.runtime.searching import beam, least_risk, sample
+from anaphora.runtime.ruled import RuledSteps
+from anaphora.runtime.searching import Stepping, beam, least_risk, sample
 from anaphora.runtime.states import State, Steps
 from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import NBest
@@ -18,6 +20,7 @@ from anaphora.settings import build
 from anaphora.settings.search import CompleteSearch
 
 BEGIN = "begin_"
+USUAL = Around()
 ROWS = 64
 """Inputs that are searched together; results do not depend on it."""
 
@@ -88,17 +91,21 @@ class Searching:
         seeds: Sequence[int],
         s: CompleteSearch,
         n_best: int,
+        around: Around = USUAL,
     ) -> list[NBest]:
         """The hypotheses of each item, as `anaphora.tasks.decoding.search_memory` finds them."""
         shortest = s.min_length
         if self._places is not None:
             limits = [min(limit, self._places) for limit in limits]
             shortest = min(shortest, self._places)
+        ruled: Stepping = steps
+        if around.rules:
+            ruled = RuledSteps(steps, around, limits, scaled=s.decode != "beam")
         if s.decode != "beam":
             drawn = sample(
-                steps,
+                ruled,
                 state,
-                start=[BOS] * len(limits),
+                start=[around.start] * len(limits),
                 eos=EOS,
                 limits=limits,
                 seeds=seeds,
@@ -114,10 +121,10 @@ class Searching:
             s.refill,
         )  # fmt: skip
         return beam(
-            steps,
+            ruled,
             state,
             plan,
-            start=BOS,
+            start=around.start,
             limits=limits,
             min_length=shortest,
             no_repeat=s.no_repeat,

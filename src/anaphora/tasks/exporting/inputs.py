@@ -9,6 +9,8 @@ from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_letters import LetterTokenizer
+from anaphora.data.tokenizers_own import EngineTokenizer
+from anaphora.data.tokenizers_pieces import PieceTokenizer
 from anaphora.errors import AnaphoraError
 
 
@@ -35,7 +37,12 @@ def check_words(m: Any) -> None:
 
 def check_reading(tokenizer: Tokenizer | None, features: Any = None) -> None:
     """An `AnaphoraError` where the inputs are read by code of the user's own, which an export does not hold."""
-    known = tokenizer is None or type(tokenizer) in (Tokenizer, LetterTokenizer)
+    known = tokenizer is None or type(tokenizer) in (
+        Tokenizer,
+        LetterTokenizer,
+        EngineTokenizer,
+        PieceTokenizer,
+    )
     if features is not None or not known:
         what = "the features are" if features is not None else "the tokenizer is"
         raise AnaphoraError(f"{what} of your own making, which an export to ONNX cannot hold.")

@@ -30,18 +30,19 @@ def classifier_export(m: Any) -> Export:
         "scan": s.scan,
         "outputs": m.model_.outputs,
     }
-    return Export({"model": _reader(m, "scores")}, facts)
+    return Export({"model": _reader(m, "scores", m._longest)}, facts)
 
 
 def embedder_export(m: Any) -> Export:
     """Inputs as those of a classifier -> vectors ``(batch, vector_size)``, whose length the runtime makes 1."""
     return Export(
-        {"model": _reader(m, "embeddings")},
+        {"model": _reader(m, "embeddings", m.settings_.max_tokens)},
         {"max_tokens": m.settings_.max_tokens, "outputs": m.settings_.vector_size},
     )
 
 
-def _reader(m: Any, output: str) -> Graph:
+def _reader(m: Any, output: str, longest: int) -> Graph:
+    """``longest``: the most symbols of an input, for which there are positions."""
     given = m.inputs_
     texts = isinstance(given, TextInputs)
     inputs.check_reading(given.tokenizer if texts else None, getattr(given, "features", None))
@@ -56,6 +57,7 @@ def _reader(m: Any, output: str) -> Graph:
                 "lengths": torch.full((batch,), size[0]),
             }
         if texts:
+            length = min(length, longest)
             return {
                 "symbols": inputs.symbols(sizes["symbols"], (batch, length)),
                 "lengths": inputs.lengths(batch, length),

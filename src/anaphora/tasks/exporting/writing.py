@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.data.audio.frames import Ear
-from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.models.ctc import CTCModel, JointModel
@@ -101,11 +100,6 @@ def translator_export(m: Any) -> Export:
         inputs.check_reading(side)
     if type(m.tokenizer_) is not PairTokenizer:
         inputs.check_reading(m.tokenizer_)
-    around = m.tokenizer_.around
-    if around.rules or around.start != BOS:
-        raise AnaphoraError(
-            "an export to ONNX cannot force or forbid symbols as this translator of others does; export to hf."
-        )
     model = on_cpu(m.model_)
     size = m.tokenizer_.source.size
 
