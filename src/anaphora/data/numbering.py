@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from anaphora.data.symbols import BOS, EOS
+
+if TYPE_CHECKING:
+    from torch import Tensor  # exported models run without it
 
 NEVER = -1e4
 """The bias of a symbol that theirs do not have: its probability is 0 in float32, and float16 can write the number."""
@@ -50,8 +51,7 @@ class Numbering:
         """``(their symbols, …)`` -> ``(our symbols, …)``; what they do not have is ``missing``."""
         if self.order == list(range(self.size)):
             return rows
-        picked = torch.tensor([0 if i is None else i for i in self.order], device=rows.device)
-        found = rows.index_select(0, picked)
+        found = rows[[0 if i is None else i for i in self.order]]
         for place, theirs in enumerate(self.special):
             if theirs is None:
                 found[place] = missing
@@ -61,7 +61,7 @@ class Numbering:
         """``(our symbols, …)`` -> ``(their symbols, …)``."""
         if self.order == list(range(self.size)):
             return rows
-        return rows.index_select(0, torch.tensor(self.numbers, device=rows.device))
+        return rows[self.numbers]
 
     def embedded(self, rows: Tensor) -> Tensor:
         """As `inward`, for vectors of symbols: where they have no <s>, it has the vector of </s>, and the other way round."""
