@@ -89,7 +89,7 @@ def test_both_are_an_error(tmp_path: Path) -> None:
 
 def test_targets_longer_than_an_output_may_be_are_counted() -> None:
     pairs = [("a", "x " * 30), ("a b", "x")] * 4
-    tiny = {**TINY, "batch_tokens": 200, "steps": 1, "tokens": "word"}
+    tiny = {**TINY, "batch_tokens": 200, "steps": 1, "tokens": "word", "max_length": 23}
     with pytest.warns(UserWarning, match=r"4 of 8 training targets are longer than an output may be"):
         an.Translator("gru-attention", **tiny).fit(pairs, valid=pairs)
 

@@ -229,3 +229,14 @@ def test_data_that_cannot_be_read_leave_no_folder_behind(tmp_path):
     with pytest.raises(DataError, match=r"broken\.tsv:1"):
         tiny().fit(broken, out=tmp_path / "mine")
     assert (tmp_path / "mine").exists()
+
+
+def test_outputs_may_be_as_long_as_what_was_trained_on(tmp_path):
+    """Three times the source and 20 more would cut these outputs: the limit follows from the data, and stays with the run."""
+    rows = [("a", "b" * 40), ("c", "d" * 3)] * 4
+    run = tmp_path / "run"
+    translator = tiny(steps=2, max_length=0).fit(rows, valid=rows[:2], out=run)
+    assert translator.settings_.max_length == read_config(run).settings.max_length == 61
+    again = tiny().resume(run, steps=3)
+    assert again.settings_.max_length == 61
+    assert tiny(steps=1, max_length=0).fit(ROWS).settings_.max_length == 0

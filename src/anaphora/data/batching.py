@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anaphora.data.bpe_dropout import Recutting, Spelled
 from anaphora.data.pooled import POOL, PooledBatches, Rows, cut_by_size
 from anaphora.data.sending import Ragged, Sending
 from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS
-from anaphora.data.tokenizers import PairTokenizer
+from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 
 HELD_TEXT = 64_000_000
 """A corpus with at most this many bytes of text is encoded once and held; a larger one pool by pool."""
@@ -36,6 +37,10 @@ class PairTensors:
     """(batch, target time): y₁ … y_T EOS"""
     target_lengths: Tensor
     """(batch,) with EOS"""
+
+    def twice(self) -> PairTensors:
+        """All rows, and the same rows again after them."""
+        return PairTensors(*(torch.cat((one, one)) for one in vars(self).values()))
 
 
 class PairBatch:
@@ -109,13 +114,17 @@ class PairBatches(PooledBatches[PairBatch]):
         max_tokens: int,
         seed: int,
         pool: int = POOL,
+        bpe_dropout: float = 0.0,
     ):
         super().__init__(len(pairs), batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed, pool=pool)
         self.pairs = pairs
-        self._tokenizer = tokenizer
-        self._held = (
-            _Encoded.of(pairs, range(len(pairs)), tokenizer) if pairs.text_bytes <= HELD_TEXT else None
+        self._sides = (
+            _Side(tokenizer.source, tokenizer.sources, bpe_dropout, seed),
+            _Side(tokenizer.target, tokenizer.targets, bpe_dropout, seed),
         )
+        self._start = tokenizer.around.start
+        held = pairs.text_bytes <= HELD_TEXT
+        self._held = _Encoded.of(pairs, range(len(pairs)), self._sides) if held else None
 
     @property
     def lengths(self) -> tuple[Rows, Rows] | None:
@@ -136,9 +145,19 @@ class PairBatches(PooledBatches[PairBatch]):
         if self._held is not None:
             encoded, rows = self._held, chosen
         else:
-            encoded, rows = _Encoded.of(self.pairs, chosen, self._tokenizer), np.arange(len(chosen))
+            encoded, rows = _Encoded.of(self.pairs, chosen, self._sides), np.arange(len(chosen))
         keys = (encoded.source.lengths[rows], encoded.target.lengths[rows])
-        return encoded.longer[rows] + 1, keys, lambda places: encoded.batch(rows[places], chosen[places])
+        epoch = self.epoch
+
+        def batch(places: Rows) -> PairBatch:
+            some, indices = rows[places], chosen[places]
+            source, target = (
+                side.recut(one.chosen(some), spelled, some, indices, epoch, self._max_tokens)
+                for side, one, spelled in zip(self._sides, encoded.sides, encoded.spelled, strict=True)
+            )
+            return PairBatch(source, target, indices.tolist(), self._start)
+
+        return encoded.longer[rows] + 1, keys, batch
 
 
 def ordered_batches(
@@ -158,28 +177,58 @@ def ordered_batches(
     ]
 
 
+class _Side:
+    """How the texts of one side become symbols: always the same ones, or with ``rate`` others in each epoch."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        encode: Callable[[Sequence[str]], list[list[int]]],
+        rate: float,
+        seed: int,
+    ):
+        self.encode = encode
+        self.cutting = Recutting(tokenizer, rate, seed=seed) if rate and tokenizer.kind == "bpe" else None
+
+    def recut(
+        self, usual: Ragged, spelled: Spelled | None, rows: Rows, indices: Rows, epoch: int, most: int
+    ) -> Ragged:
+        """The pieces of ``rows`` of what is ``spelled`` in this epoch; the ``usual`` ones where there would be more than ``most``."""
+        if self.cutting is None or spelled is None:
+            return usual
+        found = self.cutting.cut(spelled, indices, epoch=epoch, rows=rows)
+        if found.longest <= most:
+            return found
+        pairs = zip(found.lists(), usual.lists(), strict=True)
+        return Ragged.of([ids if len(ids) <= most else plain for ids, plain in pairs])
+
+
 @dataclass(frozen=True)
 class _Encoded:
-    """Examples as ids, and the length of the longer side of each."""
+    """Examples as ids, and the length of the longer side of each; ``spelled`` are the sides that are cut anew in each epoch."""
 
     source: Ragged
     target: Ragged
     longer: np.ndarray[Any, np.dtype[np.int64]]
-    start: int
+    spelled: tuple[Spelled | None, ...]
+
+    @property
+    def sides(self) -> tuple[Ragged, Ragged]:
+        return self.source, self.target
 
     @classmethod
     def of(
-        cls, pairs: Source, indices: Sequence[int] | np.ndarray[Any, Any], tokenizer: PairTokenizer
+        cls, pairs: Source, indices: Sequence[int] | np.ndarray[Any, Any], sides: tuple[_Side, _Side]
     ) -> _Encoded:
-        sources: list[list[int]] = []
-        targets: list[list[int]] = []
+        encoded: tuple[list[list[int]], ...] = ([], [])
+        parts: tuple[list[Spelled], ...] = ([], [])
         for start in range(0, len(indices), POOL):
             rows = pairs.read([int(i) for i in indices[start : start + POOL]])
-            sources += tokenizer.sources([source for source, _ in rows])
-            targets += tokenizer.targets([target for _, target in rows])
-        source, target = Ragged.of(sources), Ragged.of(targets)
-        return cls(source, target, np.maximum(source.lengths, target.lengths), tokenizer.around.start)
-
-    def batch(self, rows: Rows, indices: Rows) -> PairBatch:
-        """Examples ``rows`` of these, which are ``indices`` of the data."""
-        return PairBatch(self.source.chosen(rows), self.target.chosen(rows), indices.tolist(), self.start)
+            for number, side in enumerate(sides):
+                texts = [row[number] for row in rows]
+                encoded[number].extend(side.encode(texts))
+                if side.cutting is not None:
+                    parts[number].append(side.cutting.spelled(texts))
+        source, target = map(Ragged.of, encoded)
+        spelled = tuple(Spelled.joined(part) if part else None for part in parts)
+        return cls(source, target, np.maximum(source.lengths, target.lengths), spelled)

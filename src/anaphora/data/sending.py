@@ -63,6 +63,11 @@ class Ragged:
         lengths: Table = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum())), lengths)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The rows of all ``parts``, in their order."""
+        return cls(np.concatenate([one.ids for one in parts]), np.concatenate([one.lengths for one in parts]))
+
     @cached_property
     def starts(self) -> Table:
         """Where each row begins."""

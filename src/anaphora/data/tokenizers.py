@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from tokenizers import Encoding, models
 from tokenizers import Tokenizer as Engine
-from tokenizers import models
 
 from anaphora.data import vocabularies
 from anaphora.data.around import Around
@@ -109,13 +109,20 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for many texts at once, on all cores."""
+        return [encoding.ids for encoding in self._encoded(texts, self._engine.encode_batch_fast)]
+
+    def words_of(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        """The symbols of each text, and for each of them the number of the word (of what pieces never cross) that it is in."""
+        found = self._encoded(texts, self._engine.encode_batch)
+        return [(encoding.ids, encoding.word_ids) for encoding in found]  # type: ignore[misc]
+
+    def _encoded(self, texts: Sequence[str], encode: Callable[..., list[Encoding]]) -> list[Encoding]:
         try:
-            found = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
+            return encode(list(texts), add_special_tokens=False)
         except TypeError:
             for text in texts:
                 sound_text(text)
             raise
-        return [encoding.ids for encoding in found]
 
     def encode_array(self, text: str) -> np.ndarray[Any, np.dtype[np.int32]]:
         """`encode` for a long text, as an array ``(symbols,)``."""

@@ -61,7 +61,10 @@ class SearchSettings(DrawSettings):
         "(Wu 2016), reward log p + α n (He 2016), with α the length_penalty.",
     )
     max_length: int = Field(
-        0, ge=0, description="Most symbols in an output; 0 = 3 × the source’s symbols + 20."
+        0,
+        ge=0,
+        description="Most symbols in an output; 0 = 3 × the source’s symbols + 20, or, where training pairs have more, half as "
+        "many again as the longest of them.",
     )
     min_length: int = Field(0, ge=0, description="Fewest symbols in an output, its end counted.")
     stopping: Literal["exact", "first", "likely"] = Field(

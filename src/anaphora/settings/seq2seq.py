@@ -56,6 +56,25 @@ class DecoderSettings(ForcingSettings, SmoothingSettings):
     )
 
 
+class NoiseSettings(Settings):
+    """What makes training of an encoder-decoder harder, so that it fits unseen data better."""
+
+    r_drop: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="α of R-Drop (Wu 2021): each batch is read twice with different dropout, and α times the divergence of the two "
+        "predictions, KL in both directions, is added to the loss (5 there); twice the work of a step. 0 = off.",
+    )
+    bpe_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="How often each merge of tokens = bpe is left out while training, so that a word is cut into other pieces each "
+        "time it is read (BPE-dropout, Provilkov 2020: 0.1); for predictions texts are cut as usual. 0 = off.",
+    )
+
+
 class AttentionSettings(Settings):
     """How a recurrent decoder looks at what was read."""
 
@@ -65,12 +84,21 @@ class AttentionSettings(Settings):
     )
 
 
-class Seq2SeqSettings(PairVariantSettings, AttentionSettings, DecoderSettings, NetworkSettings):
+class Seq2SeqSettings(
+    PairVariantSettings, AttentionSettings, NoiseSettings, DecoderSettings, NetworkSettings
+):
     """Symbols in, symbols out."""
 
     reverse_source: bool = Field(
         False,
         description="Feed the source last symbol first (Sutskever 2014): helps models without attention.",
+    )
+    input_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the values of symbols' vectors with their positions set to zero while a Transformer is trained, before "
+        "its first layer. Much of it destroys counting: long runs of equal symbols come out one short.",
     )
     input_feeding: bool = Field(
         False,

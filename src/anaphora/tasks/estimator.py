@@ -265,10 +265,12 @@ class Estimator(Intervening, Stored):
         return trainer.run()
 
     def _counted_lesson(self, run: RunFolder, data: Any, dev: Any) -> tuple[Any, Any]:
-        """What is minimised and its batches, with settings that say how many steps the epochs are."""
+        """What is minimised and its batches, with settings that say how many steps the epochs are, and what else follows from
+        the data."""
+        before = self.settings_
         objective, batches = self._lesson(data, dev)
         settings = counted(self.settings_, batches)
-        if settings == self.settings_:
+        if settings == before:
             return objective, batches
         self.settings_ = settings
         if not run.has_checkpoints():

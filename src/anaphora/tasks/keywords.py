@@ -263,6 +263,15 @@ class DecoderKeywords(TypedDict, total=False):
     """Share the target embedding with the output layer, and with the source embedding when the vocabulary is joint. Default: True."""
 
 
+class NoiseKeywords(TypedDict, total=False):
+    """Noise; a preset may change the defaults."""
+
+    r_drop: float
+    """α of R-Drop (Wu 2021): each batch is read twice with different dropout, and α times the divergence of the two predictions, KL in both directions, is added to the loss (5 there); twice the work of a step. 0 = off. Default: 0.0."""
+    bpe_dropout: float
+    """How often each merge of tokens = bpe is left out while training, so that a word is cut into other pieces each time it is read (BPE-dropout, Provilkov 2020: 0.1); for predictions texts are cut as usual. 0 = off. Default: 0.0."""
+
+
 class AttentionKeywords(TypedDict, total=False):
     """Attention; a preset may change the defaults."""
 
@@ -296,6 +305,8 @@ class Seq2SeqKeywords(TypedDict, total=False):
 
     reverse_source: bool
     """Feed the source last symbol first (Sutskever 2014): helps models without attention. Default: False."""
+    input_dropout: float
+    """Share of the values of symbols' vectors with their positions set to zero while a Transformer is trained, before its first layer. Much of it destroys counting: long runs of equal symbols come out one short. Default: 0.0."""
     input_feeding: bool
     """Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can no longer be trained all at once, so slower. Default: False."""
 
@@ -577,7 +588,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, InitKeywords, TuningKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, NoiseKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, InitKeywords, TuningKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -587,7 +598,7 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     valid_examples: int
     """Most dev examples decoded at each evaluation while training. Default: 1000."""
     max_length: int
-    """Most symbols in an output; 0 = 3 × the source’s symbols + 20. Default: 0."""
+    """Most symbols in an output; 0 = 3 × the source’s symbols + 20, or, where training pairs have more, half as many again as the longest of them. Default: 0."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 4096."""
     loss: Literal["auto"] | Callable[..., Any]

@@ -267,16 +267,18 @@ def transformer_encoder(
     *,
     places: int,
     causal: bool = False,
+    dropout: float | None = None,
     made: Callable[..., TransformerEncoder] = TransformerEncoder,
 ) -> TransformerEncoder:
     """Symbols to states ``(batch, time, hidden)`` by self-attention; the embedding must have width ``hidden``, and
-    there are at most so many ``places``. ``made``: what makes the encoder of its parts."""
+    there are at most so many ``places``. ``dropout`` is that of the vectors of symbols, where it differs from the layers';
+    ``made``: what makes the encoder of its parts."""
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
     return made(
         embedding,
         stack,
         positions=make_positions(s, places),
-        dropout=s.dropout,
+        dropout=s.dropout if dropout is None else dropout,
         causal=causal,
         **({"mix": True} if getattr(s, "mix", False) else {}),
         **entrance(s),

@@ -7,6 +7,7 @@ import difflib
 from anaphora.data.corpora import (
     adding,
     brackets,
+    commands,
     copying,
     dates,
     gestures,
@@ -31,6 +32,7 @@ _ALL: tuple[Embedded, ...] = (
     numbers.CORPUS,
     dates.CORPUS,
     copying.CORPUS,
+    commands.CORPUS,
     kin.CORPUS,
     waves.CORPUS,
     names.CORPUS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -77,6 +77,8 @@ class Corpus(Embedded):
     """How many examples each split holds unless said otherwise."""
     draw: Callable[[str, Random], Example]
     """One random example of a variant."""
+    beyond: Mapping[str, Callable[[Example], bool]] = field(default_factory=dict)
+    """For variants that ask for more than training showed: which examples train never holds; dev and test hold nothing else."""
     tasks: tuple[str, ...] = ("translate",)
     unit: str = "pairs"
     form: str = "tsv"
@@ -88,11 +90,16 @@ class Corpus(Embedded):
         found: list[tuple[str, str]] = []
         taken: set[tuple[str, str]] = set()
         since = 0
+        beyond = self.beyond.get(variant)
         while len(found) < size:
             example = self.draw(variant, random)
             pair = (example.source, example.target)
             since += 1
-            if split_of(example.key, seed) == split and (split == "train" or pair not in taken):
+            if beyond is None:
+                home = split_of(example.key, seed)
+            else:
+                home = half_of(example, seed) if beyond(example) else "train"
+            if home == split and (split == "train" or pair not in taken):
                 taken.add(pair)
                 found.append(pair)
                 since = 0
@@ -122,5 +129,13 @@ def split_of(key: str | None, seed: int) -> str:
     """One tenth of all keys is dev, one tenth is test, by a hash of key and seed."""
     if key is None:
         return "train"
-    digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
-    return {0: "dev", 1: "test"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
+    return {0: "dev", 1: "test"}.get(_hashed(key, seed) % 10, "train")
+
+
+def half_of(example: Example, seed: int) -> str:
+    """Dev or test, half of the keys each; without a key, by the source."""
+    return ("dev", "test")[_hashed(example.key or example.source, seed) % 2]
+
+
+def _hashed(key: str, seed: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed} {key}".encode()).digest()[:8], "big")

@@ -17,7 +17,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.base import written
 from anaphora.settings.own import Part, trusting
-from anaphora.settings.seq2seq import ForcingSettings, SmoothingSettings
+from anaphora.settings.seq2seq import ForcingSettings, NoiseSettings, SmoothingSettings
 from anaphora.tasks.load import load
 from anaphora.tasks.parts import ENDS
 from anaphora.tasks.pretrained import is_public
@@ -30,10 +30,19 @@ if TYPE_CHECKING:
 
 _GROUPS = (
     *(TrainingSettings, TuningSettings, InitSettings, HoldoutSettings, SearchSettings),
-    *(ForcingSettings, SmoothingSettings),
+    *(ForcingSettings, SmoothingSettings, NoiseSettings),
 )
 _FREE = frozenset(
-    {"bad_rows", "metric", "bleu_tokenize", "valid_examples", "max_tokens", "dropout", "zoneout"}
+    {
+        "bad_rows",
+        "metric",
+        "bleu_tokenize",
+        "valid_examples",
+        "max_tokens",
+        "dropout",
+        "input_dropout",
+        "zoneout",
+    }
     | {"tokenizer", "target_tokenizer"}
     | {key for group in _GROUPS for key in group.model_fields}
 )
@@ -81,7 +90,12 @@ def begin(m: Translator) -> None:
     if problems:
         raise SettingsError(problems)
     searched = {key: getattr(own, key) for key in SearchSettings.model_fields if key != "seed"}
-    usual: dict[str, Any] = {**searched, "dropout": own.dropout, "lr": 0.3 * own.lr}
+    usual: dict[str, Any] = {
+        **searched,
+        "dropout": own.dropout,
+        "input_dropout": own.input_dropout,
+        "lr": 0.3 * own.lr,
+    }
     usual["max_tokens"] = min(own.max_tokens, _LONGEST) if public else own.max_tokens
     if public:
         usual |= usual_training(given, own.hidden)

@@ -79,14 +79,14 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
 def _transformer(s: TranslatorSettings, source_symbols: int, target_symbols: int) -> Seq2Seq:
     source, target = _embeddings(s, source_symbols, target_symbols, s.hidden)
     most = s.max_tokens + ENDS
-    own = own_encoder("translate", s, source, dropout=s.dropout)
-    encoder = own or transformer_encoder(s, source, places=most)
+    own = own_encoder("translate", s, source, dropout=s.input_dropout)
+    encoder = own or transformer_encoder(s, source, places=most, dropout=s.input_dropout)
     decoder = TransformerDecoder(
         target,
         decoder_stack(s),
         _output(s, target, width=s.hidden),
         positions=make_positions(s, most),
-        dropout=s.dropout,
+        dropout=s.input_dropout,
         norm=make_norm(s)(s.hidden) if s.embedding_norm else None,
         shrunk=s.shrunk_output,
     )

@@ -107,12 +107,21 @@ class Translator(Writer):
     def _lesson(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
         s = self.settings_
         batches = PairBatches(
-            data, self.tokenizer_, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed
+            data,
+            self.tokenizer_,
+            batch_tokens=s.batch_tokens,
+            max_tokens=s.max_tokens,
+            seed=s.seed,
+            bpe_dropout=s.bpe_dropout,
         )
         if batches.lengths is not None:
             sources, targets = (side.tolist() for side in batches.lengths)
             limits = [most_symbols(source, s.max_length) for source in sources]
-            warn_of_limit([target + 1 for target in targets], limits, f"max_length = {s.max_length}")
+            if s.max_length:
+                warn_of_limit([target + 1 for target in targets], limits, f"max_length = {s.max_length}")
+            elif any(target >= limit for target, limit in zip(targets, limits, strict=True)):
+                longest = max(targets) + 1
+                s = self.settings_ = s.model_copy(update={"max_length": longest + longest // 2})
         shown = dev.read(range(min(len(dev), s.valid_examples)))
         return TranslationObjective(s, self.tokenizer_, shown), batches
 

@@ -61,6 +61,13 @@ class TranslatorSettings(
         problem = search_problem(self)
         if problem:
             raise ValueError(problem)
+        if self.bpe_dropout and "bpe" not in (
+            self.source_tokens or self.tokens,
+            self.target_tokens or self.tokens,
+        ):
+            raise ValueError(
+                f"bpe_dropout = {self.bpe_dropout} leaves out merges of tokens = 'bpe', but tokens = '{self.tokens}'"
+            )
         named = "encoder" if self.encoder != "auto" else "cell" if in_blocks(self) else ""
         if named and self.model in ("rnn", "lstm"):
             raise ValueError(
@@ -85,7 +92,7 @@ _ALWAYS: Uses = (
     EncoderSettings,
     *(SidesSettings, TrainingSettings, StackSettings, InitSettings, TuningSettings),
     *_SEARCH,
-    *("tie", "label_smoothing", "teacher_forcing", "forcing_schedule"),
+    *("tie", "label_smoothing", "r_drop", "bpe_dropout", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "valid_examples"),
 )
 _RECURRENT: Uses = (*_ALWAYS, EmbeddingSettings, RecurrentSettings, DirectionSettings, "reverse_source")
@@ -146,7 +153,7 @@ _PRESETS = (
             "ema": 0.998,
             "joint": True,
         },
-        (*_ALWAYS, TransformerSettings, VariantSettings, PairVariantSettings, "coverage"),
+        (*_ALWAYS, TransformerSettings, VariantSettings, PairVariantSettings, "input_dropout", "coverage"),
     ),
 )
 

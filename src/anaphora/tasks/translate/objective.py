@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
-from anaphora.data.batching import PairBatch
+from anaphora.data.batching import PairBatch, PairTensors
 from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.kernels.gpu.likelihood import summed_loss
@@ -17,6 +18,7 @@ from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
+from anaphora.training.rdrop import divergence
 from anaphora.training.schedules import teacher_forcing
 
 
@@ -51,6 +53,9 @@ class TranslationObjective:
 
     def loss(self, model: Seq2Seq, batch: PairBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
+        alpha = self.settings.r_drop if model.training else 0.0
+        if alpha:
+            t = t.twice()
         logits = model(
             t.source,
             t.source_lengths,
@@ -58,11 +63,19 @@ class TranslationObjective:
             t.target_lengths,
             teacher_forcing=teacher_forcing(self.settings, self._step) if model.training else 1.0,
         )
+        found = self._summed(logits, t, batch.symbols, training=model.training)
+        if alpha:
+            # half of the published sum, so that lr and clip mean what they mean without it
+            apart = divergence(logits.flatten(0, 1), (t.target_out[: len(batch)] != PAD).flatten())
+            found = LossSum(0.5 * (found.total + alpha * apart), found.count)
+        return found
+
+    def _summed(self, logits: Tensor, t: PairTensors, symbols: int, *, training: bool) -> LossSum:
         if self._own_loss:
-            return LossSum(summed(self._own_loss, logits, t.target_out, t.target_out != PAD), batch.symbols)
-        smoothing = self.settings.label_smoothing if model.training else 0.0
+            return LossSum(summed(self._own_loss, logits, t.target_out, t.target_out != PAD), symbols)
+        smoothing = self.settings.label_smoothing if training else 0.0
         total = summed_loss(logits.flatten(0, 1), t.target_out.flatten(), ignored=PAD, smoothing=smoothing)
-        return LossSum(total, batch.symbols)
+        return LossSum(total, symbols)
 
     @torch.no_grad()
     def evaluate(self, model: Seq2Seq) -> dict[str, float]:
@@ -70,14 +83,16 @@ class TranslationObjective:
             return {}
         sources = encode_sources(self.tokenizer, [s for s, _ in self._dev], self.settings.max_tokens)
         references = [self.tokenizer.target.normalized(t) for _, t in self._dev]
-        nbest = search_outputs(
-            model,
-            sources,
-            beam=1,
-            length_penalty=0.0,
-            max_length=self.settings.max_length,
-            around=self.tokenizer.around,
-        )
+        # As users get them: without autocast, where a GPU also repeats the captured steps of a Transformer by itself.
+        with torch.autocast(next(model.parameters()).device.type, enabled=False):
+            nbest = search_outputs(
+                model,
+                sources,
+                beam=1,
+                length_penalty=0.0,
+                max_length=self.settings.max_length,
+                around=self.tokenizer.around,
+            )
         self._outputs = [self.tokenizer.target.decode(best[0].tokens) for best in nbest]
         scores = translation_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
         return {
