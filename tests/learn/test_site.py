@@ -12,12 +12,17 @@ import pytest
 
 import anaphora as an
 from anaphora.cli import main
+from anaphora.cli.catalog import COMMANDS
+from anaphora.cli.reference import pages as command_pages
 from anaphora.errors import AnaphoraError
 from anaphora.learn.page import Lesson, documentation
 from anaphora.learn.pictures import draw_one, drawn, keeping, slides
 from anaphora.learn.site import build
 from anaphora.learn.site.equations import equation, inline
 from anaphora.learn.site.markdown import render
+from anaphora.learn.site.reference import ROOMS, described, pages, public
+from anaphora.tasks.registry import TASKS
+from anaphora.views.registry import VIEWS
 
 
 class Page(HTMLParser):
@@ -43,7 +48,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     out = tmp_path_factory.mktemp("site") / "out"
-    build(out)
+    build(out, more=command_pages())
     return {path: Page(path) for path in out.rglob("*.html")}
 
 
@@ -219,3 +224,49 @@ def test_the_command_builds_and_opens_the_site(
     assert main.run(["learn", "3", "--site", str(tmp_path / "site")]) == 2
     assert main.run(["learn", "--open"]) == 2
     assert "name a folder" in capsys.readouterr().err
+
+
+def test_the_reference_has_every_public_name_view_and_format() -> None:
+    found = pages()
+    for room in ROOMS:
+        page = found[f"api-{room.removeprefix('anaphora').strip('.').replace('.', '-') or 'anaphora'}"]
+        for name, _ in public(room):
+            assert f"## {room.replace('anaphora', 'an', 1)}.{name}\n" in page
+    assert re.findall(r"^## (.+)$", found["views"], re.MULTILINE) == sorted(VIEWS)
+    assert "`.parquet`" in found["formats"]
+    assert "```python\nan.search.greedy(" in found["api-search"]
+    assert "an.Classifier(model='lstm', **settings)" in found["api-anaphora"]
+
+
+def test_the_reference_has_every_command_and_every_setting() -> None:
+    found = command_pages()
+    for name in COMMANDS:
+        assert f"### anaphora {name}\n" in found["command-help"]
+    assert "--force" in found["command-help"]
+    assert "\x1b" not in found["command-help"]
+    for task in TASKS.values():
+        page = found[f"settings-{task.command}"]
+        used = set().union(*(task.used(name) for name in task.presets))
+        assert all(f"| `{key}` |" in page for key in (*used, *task.presets, *task.predicting.model_fields))
+
+
+def example() -> None:
+    """Add ``two`` numbers of :class:`~anaphora.nn.Cell`::
+
+        class A:
+            x = f.g(1)
+
+    Equation:
+
+        h_t = x_t
+
+    >>> 1 + 1
+    2
+    """
+
+
+def test_a_docstring_becomes_markdown() -> None:
+    assert described(example) == (
+        "Add `two` numbers of `Cell`:\n\n```python\nclass A:\n    x = f.g(1)\n```\n\nEquation:\n\n"
+        "```equation\nh_t = x_t\n```\n\n```python\n>>> 1 + 1\n2\n```"
+    )

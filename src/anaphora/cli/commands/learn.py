@@ -142,6 +142,7 @@ def _built(site: str | None, pictures: str | None) -> list[str]:
         folder = Path(str(pictures))
         found = draw(folder, progress=lambda one: say(f"Drawing lesson {one.number}: {one.title}"))
         return [str(folder / "slides.html"), *map(str, found)]
+    from anaphora.cli.reference import pages
     from anaphora.learn.page import lessons
     from anaphora.learn.pictures import drawn
     from anaphora.learn.site import build
@@ -153,7 +154,9 @@ def _built(site: str | None, pictures: str | None) -> list[str]:
         )
     return [
         str(page)
-        for page in sorted(build(site, pictures=pictures), key=lambda page: page != Path(site) / "index.html")
+        for page in sorted(
+            build(site, pictures=pictures, more=pages()), key=lambda page: page != Path(site) / "index.html"
+        )
     ]
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +40,13 @@ class Source:
     address: str
 
 
-def build(out: str | Path, *, pictures: str | Path | None = None) -> list[Path]:
+def build(
+    out: str | Path, *, pictures: str | Path | None = None, more: Mapping[str, str] | None = None
+) -> list[Path]:
     """Write the site into the folder ``out``, which it replaces; the pages that were written.
 
     ``pictures``: a folder with a folder for each lesson, as `anaphora.learn.pictures.draw` makes it; a lesson shows those that its code as it is now has drawn there.
-    An `AnaphoraError` where ``out`` holds something else than a site.
+    ``more``: further pages of the reference, their names and their Markdown. An `AnaphoraError` where ``out`` holds something else than a site.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp() + "/site"
@@ -57,7 +60,7 @@ def build(out: str | Path, *, pictures: str | Path | None = None) -> list[Path]:
         )
     shutil.rmtree(out, ignore_errors=True)
     docs = documentation()
-    sources = _sources(docs)
+    sources = _sources(docs, more or {})
     site = _Site(docs, sources, out, Path(pictures) if pictures else None)
     for name in ("site.css", "site.js"):
         site.put(name, read_bytes(_STATIC / name).decode())
@@ -68,7 +71,7 @@ def build(out: str | Path, *, pictures: str | Path | None = None) -> list[Path]:
     return found
 
 
-def _sources(docs: Path) -> list[Source]:
+def _sources(docs: Path, more: Mapping[str, str]) -> list[Source]:
     from anaphora.learn.site.reference import pages
 
     found = []
@@ -83,7 +86,7 @@ def _sources(docs: Path) -> list[Source]:
     if not any(source.address == "index.html" for source in found):  # installed: no README beside
         contents = next(source for source in found if source.address == "contents.html")
         found.append(Source(contents.text, contents.path, "index.html"))
-    for name, text in pages().items():
+    for name, text in {**more, **pages()}.items():
         found.append(Source(text, docs / "reference" / f"{name}.md", f"reference/{name}.html"))
     return found
 

@@ -1,8 +1,172 @@
-"""Pages of the reference that are generated from the code."""
+"""Pages of the reference that are generated from the code: every public name, every view, every file format."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+ROOMS = {
+    "anaphora": "Estimators and classical models",
+    "anaphora.nn": "Cells and layers",
+    "anaphora.nn.attention": "Attention",
+    "anaphora.nn.transformer": "Transformer blocks",
+    "anaphora.nn.linear": "Linear recurrences",
+    "anaphora.search": "Search",
+    "anaphora.learn": "Lessons and exercises",
+    "anaphora.runtime": "The runtime without torch",
+}
+"""Modules whose public names have a page, and what it is called."""
+_FIRST = ("Settings are keyword arguments.", "Presets (``model``):")
+"""Where the docstring of an estimator begins to list settings, which have pages of their own."""
+
 
 def pages() -> dict[str, str]:
-    """Name → Markdown."""
-    return {}
+    """Name → Markdown: ``api-nn``, … , ``views``, ``formats``."""
+    found = {
+        f"api-{name.removeprefix('anaphora').strip('.').replace('.', '-') or 'anaphora'}": _room(name)
+        for name in ROOMS
+    }
+    return {**found, "views": _views(), "formats": _formats()}
+
+
+def public(room: str) -> Iterator[tuple[str, Any]]:
+    """The public classes and functions of a module, by name."""
+    module = importlib.import_module(room)
+    for name in sorted(module.__all__, key=str.lower):
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            yield name, value
+
+
+def _room(room: str) -> str:
+    short = room.replace("anaphora", "an", 1)
+    parts = [f"# API: {ROOMS[room]}", f"`{room}`. {_first(importlib.import_module(room))}"]
+    for name, value in public(room):
+        parts += [f"## {short}.{name}", _signature(f"{short}.{name}", value), described(value)]
+        if inspect.isclass(value):
+            parts += _members(value)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _first(module: Any) -> str:
+    return " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
+
+
+def _members(value: type) -> list[str]:
+    """Public methods and properties that the class, or a class of ours that it is made of, defines."""
+    parts: list[str] = []
+    seen: set[str] = set()
+    for base in value.__mro__:
+        if not base.__module__.startswith("anaphora"):
+            continue
+        for name, member in vars(base).items():
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if (
+                name.startswith("_")
+                or name in seen
+                or not inspect.isfunction(function)
+                or not function.__doc__
+            ):
+                continue
+            seen.add(name)
+            title = f"### {value.__name__}.{name}"
+            shown = "A property." if isinstance(member, property) else _signature(name, function)
+            parts += [title, shown, described(function)]
+    return parts
+
+
+def _signature(name: str, value: Any) -> str:
+    """The call in a block of code, a line for each argument where it is long."""
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    arguments = [one for one in found.parameters.values() if one.name != "self"]
+    if len(arguments) > 40:  # an estimator: its settings have pages of their own
+        return f"```python\n{name}({arguments[0].name}={arguments[0].default!r}, **settings)\n```"
+    texts = [str(one).replace("'", "") if one.annotation is not one.empty else str(one) for one in arguments]
+    for place, one in enumerate(arguments):
+        if (
+            one.kind is one.KEYWORD_ONLY
+            and "*" not in texts
+            and not any(a.kind is a.VAR_POSITIONAL for a in arguments)
+        ):
+            texts.insert(place, "*")
+            break
+    back = (
+        "" if found.return_annotation is found.empty else f" -> {str(found.return_annotation).strip(chr(39))}"
+    )
+    line = f"{name}({', '.join(texts)}){back}"
+    if len(line) > 100:
+        line = f"{name}(\n" + "".join(f"    {text},\n" for text in texts) + f"){back}"
+    return f"```python\n{line}\n```"
+
+
+def described(value: Any) -> str:
+    """The docstring as Markdown: ``code`` in backticks, equations and examples as blocks."""
+    text = inspect.getdoc(value) or ""
+    for heading in _FIRST:
+        text = text.split(heading)[0]
+    text = re.sub(r"``(.+?)``", r"`\1`", text).replace("::\n", ":\n")
+    text = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
+    return "\n\n".join(_paragraph(part) for part in re.split(r"\n\s*\n", text.strip("\n")) if part.strip())
+
+
+def _paragraph(text: str) -> str:
+    if ">>>" in text:
+        return f"```python\n{textwrap.dedent(text)}\n```"
+    if all(line.startswith("    ") for line in text.split("\n") if line.strip()):
+        block = textwrap.dedent(text)
+        code = re.search(r"\w\.\w+\(|^import |\"", block, re.MULTILINE)
+        return f"```{'python' if code else 'equation'}\n{block}\n```"
+    return re.sub(r"<(?=\w)", r"\\<", text)
+
+
+def _views() -> str:
+    from anaphora.views.registry import VIEWS
+
+    parts = [
+        "# Views",
+        "`anaphora inspect RUN --view NAME` draws one; `--set OPTION=VALUE` changes it. `trace.view(NAME)` does the same in Python.",
+    ]
+    for view in sorted(VIEWS.values(), key=lambda one: one.name):
+        parts += [f"## {view.name}", f"**{view.title}.** {view.reading}", f"*Beware:* {view.caution}"]
+        needs = [f"`{name}`" for name in (*view.needs, *(f"…{end}" for end in view.any_of))]
+        facts = [("needs", ", ".join(needs)), ("ask the probe for", ", ".join(f"`{w}`" for w in view.what))]
+        facts += [
+            ("options", ", ".join(f"`{one}`" for one in view.options())),
+            ("missing where", view.without),
+        ]
+        parts.append(
+            "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in facts if text)])
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _formats() -> str:
+    from anaphora.data.sources.formats import formats
+
+    rows = [
+        f"| {one.name} | {', '.join(f'`{end}`' for end in one.endings)} | {one.about} |" for one in formats()
+    ]
+    packed = "Each may be packed: `.gz`, `.bz2`, `.xz`, `.zst` (extra `tables`), `.zip` with one file."
+    return "\n".join(
+        [
+            "# File formats",
+            "",
+            "Tables, for every task. The format is found by the first bytes, then by the ending, then by how the text looks.",
+            "",
+            "| format | endings | what it is |",
+            "|---|---|---|",
+            *rows,
+            "",
+            packed,
+            "",
+            "[Bring your data](../guides/data.md) says how columns are chosen. [Run folders](runs.md) lists the files of a run.",
+            "",
+        ]
+    )

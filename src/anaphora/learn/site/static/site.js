@@ -38,10 +38,10 @@ document.addEventListener('DOMContentLoaded', () => {
 
   const score = (entry, words) => {
     const [, page, heading, text] = entry.lower ??= entry.map(part => part.toLowerCase());
-    let sum = 0;
+    let sum = heading === words.join(' ') ? 20 : 0;
     for (const word of words) {
       const here = (page.includes(word) ? 6 : 0) + (heading.includes(word) ? 8 : 0)
-        + (heading === word ? 20 : 0) + Math.min(text.split(word).length - 1, 5);
+        + Math.min(text.split(word).length - 1, 5);
       if (here === 0) return 0;
       sum += here;
     }
