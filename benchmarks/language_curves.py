@@ -2,8 +2,8 @@
 
     python benchmarks/language_curves.py language train.txt valid.txt '{"model": "lstm", "tokens": "word", "steps": 500}'
 
-Each line: a name, seconds, step, the dev measure; the last one the best. ``evaluate`` in the JSON is a list of options of
-``score``, each measured after training.
+Each line: a name, seconds, step, the dev measure; the last one the best. ``seconds`` in the JSON ends the training after so long;
+``evaluate`` is a list of options of ``score``, each measured after training on the file ``on``, or on the dev data.
 """
 
 from __future__ import annotations
@@ -32,10 +32,29 @@ class Curve(Reporter):
         )
 
 
+class Limit(an.Callback):
+    """Ends a training after so many seconds."""
+
+    def __init__(self, seconds: float):
+        self.end = time.time() + seconds
+
+    def on_step(self, now: Any) -> Any:
+        return an.STOP if time.time() > self.end else None
+
+    def state_dict(self) -> dict[str, float]:
+        return {"end": self.end}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.end = state["end"]
+
+
 def main(task: str, data: str, valid: str, written: str) -> None:
     given = json.loads(written)
     name, metric = given.pop("name", "run"), given.pop("show", "loss")
     options = given.pop("evaluate", [])
+    on, seconds = given.pop("on", valid), given.pop("seconds", 0)
+    if seconds:
+        given["callbacks"] = (Limit(seconds),)
     model = estimator(task)(**given)
     reporter = Curve(name, metric)
     with tempfile.TemporaryDirectory() as folder:
@@ -49,12 +68,12 @@ def main(task: str, data: str, valid: str, written: str) -> None:
     result = model.result_
     seconds = time.time() - reporter.begun
     print(
-        f"{name} END {seconds:.0f}s best {result.best:.4f} at {result.best_step} of {result.steps} ({result.stopped})",
+        f"{name} END {seconds:.0f}s best {result.best} at {result.best_step} of {result.steps} ({result.stopped})",
         flush=True,
     )
     for one in options:
         begun = time.time()
-        found = model.score(valid, **one)
+        found = model.score(on, **one)
         print(
             f"{name} SCORE {one} {found.get(metric, found['loss']):.4f} in {time.time() - begun:.0f}s",
             flush=True,

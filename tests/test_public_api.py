@@ -119,7 +119,7 @@ def test_every_block_says_its_shapes(name: str, value: type[nn.Module]) -> None:
 
 def test_every_setting_is_explained() -> None:
     for task in TASKS.values():
-        for settings in (task.settings, task.predicting):
+        for settings in filter(None, (task.settings, task.predicting, task.scoring)):
             for key, field in settings.model_fields.items():
                 assert field.description, f"{task.name}: {key}"
 

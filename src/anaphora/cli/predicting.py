@@ -16,16 +16,19 @@ INVARIANT = "batch_invariant"
 """A setting of the model rather than of a task's predictions: every task has it."""
 
 
-def read_options(task: TaskInfo, flags: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str, Any]:
-    """The options that were given, or a SettingsError with every mistake in them."""
+def read_options(
+    task: TaskInfo, flags: Mapping[str, Any], assignments: tuple[str, ...], *, scoring: bool = False
+) -> dict[str, Any]:
+    """The options of predicting, or of ``scoring``, that were given, or a SettingsError with every mistake in them."""
     typed = read_assignments(assignments)
     for key, value in flags.items():
         if value is not None:
             typed.add(key, value, option_of(key))
-    owner = f"predicting with a {task.name}"
+    kind = (task.scoring if scoring else None) or task.predicting
+    owner = f"predicting with a {task.name}" if kind is task.predicting else f"score of a {task.name}"
     of_task = {key: value for key, value in typed.values.items() if key != INVARIANT}
     try:
-        build(task.predicting, of_task, owner=owner, where=typed.where)
+        build(kind, of_task, owner=owner, where=typed.where)
     except SettingsError as error:
         raise SettingsError(typed.problems + error.problems) from None
     if typed.problems:

@@ -53,6 +53,59 @@ class ReadOptions(Settings):
     """What ``predict`` takes: nothing but its lines."""
 
 
+class ScoreOptions(Settings):
+    """What ``score`` takes: how a model may learn from the text that it judges, symbol after symbol."""
+
+    dynamic: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Dynamic evaluation (Krause 2018): after each `dynamic_steps` symbols have been judged, the weights move along "
+        "their gradient with this learning rate, such as 0.0003; each coordinate is divided by the root mean square of its gradients. 0 = off.",
+    )
+    dynamic_steps: int = Field(
+        32, ge=1, le=100_000, description="Symbols judged between two steps of dynamic evaluation."
+    )
+    dynamic_decay: float = Field(
+        0.001,
+        ge=0,
+        lt=1,
+        description="Share of the way back to the trained weights that each step of dynamic evaluation goes.",
+    )
+    cache: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="Neural cache (Grave 2017): so many states before the present one vote for the symbols that followed them, "
+        "the more alike the louder; such as 2000. 0 = off.",
+    )
+    cache_flatness: float = Field(
+        0.3,
+        ge=0,
+        allow_inf_nan=False,
+        description="θ: how much louder states that are alike vote, softmax(θ h·hᵢ); 0 = all alike.",
+    )
+    cache_weight: float = Field(
+        0.1, gt=0, lt=1, description="λ: the cache's share of the probability, beside 1 − λ of the model's."
+    )
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the model learns from what it judges."""
+        return bool(self.dynamic or self.cache)
+
+    @model_validator(mode="after")
+    def _used(self) -> ScoreOptions:
+        for owner, keys in (
+            ("dynamic", ("dynamic_steps", "dynamic_decay")),
+            ("cache", ("cache_flatness", "cache_weight")),
+        ):
+            given = [key for key in keys if key in self.model_fields_set]
+            if given and not getattr(self, owner):
+                raise ValueError(f"{given[0]} is about {owner}: set {owner} as well")
+        return self
+
+
 class LanguageSettings(
     TextSettings,
     NetworkSettings,

@@ -84,6 +84,8 @@ class TaskInfo:
     home: str
     predicting: type[Settings]
     """What ``predict`` takes besides its input, each with the meaning it has as a setting."""
+    scoring: type[Settings] | None = None
+    """What ``score`` takes besides its data; None: what ``predict`` does."""
     fields: tuple[str, ...] = ("source_field", "target_field")
     """Which of the names of columns ``fit`` and ``score`` take."""
     folders: bool = False

@@ -21,6 +21,7 @@ EXAMPLES = """
 anaphora score runs/numbers test.tsv
 anaphora score runs/numbers numbers --json
 anaphora score runs/x test.en --target test.de
+anaphora score runs/book test.txt --set dynamic=0.0003 --set cache=2000
 """
 
 
@@ -31,7 +32,11 @@ anaphora score runs/x test.en --target test.de
 @click.option("--beam", type=int, metavar="N", help="Hypotheses kept at each step.")
 @click.option("--length-penalty", type=float, metavar="A", help="α in score = log p / lengthᵅ.")
 @click.option(
-    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any option of predicting; repeatable."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any option of predicting, or of score; repeatable.",
 )
 @click.option(
     "--bad-rows",
@@ -74,7 +79,7 @@ def command(
     config = read_config(Path(run))
     both = data if target is None else (data, target)
     check_data(both, config.task)
-    options = read_options(config.task, flags, assignments)
+    options = read_options(config.task, flags, assignments, scoring=True)
     if skip_bad and bad_rows == "strict":
         raise click.UsageError("--skip-bad and --bad-rows strict contradict each other; give one of them.")
     skipping = "skip" if skip_bad else bad_rows

@@ -17,11 +17,12 @@ from anaphora.data.text_lines import LineBatches, encode_lines
 from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
-from anaphora.errors import AnaphoraError, DataError
+from anaphora.errors import AnaphoraError, DataError, SettingsError
+from anaphora.models.language import Language
 from anaphora.models.own import own_language
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
-from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings
+from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings, ScoreOptions
 from anaphora.settings.own import Part
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
@@ -29,6 +30,7 @@ from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
+from anaphora.tasks.language.adapting import adapted_log_probs
 from anaphora.tasks.language.build import (
     build_language,
     fit_ngram,
@@ -282,24 +284,50 @@ class LanguageModel(Estimator):
 
     @whatever_the_batch
     def score(
-        self, data: Data, *, bad_rows: str | None = None, source_field: str | None = None
+        self, data: Data, *, bad_rows: str | None = None, source_field: str | None = None, **options: Any
     ) -> dict[str, Any]:
         """Loss in nats per symbol, perplexity and bits per character of ``data``; for ``masked`` how well hidden
-        symbols are guessed."""
+        symbols are guessed.
+
+        ``options`` let the model learn from what it has judged: ``dynamic`` (a learning rate), ``dynamic_steps``,
+        ``dynamic_decay``, ``cache`` (places), ``cache_flatness``, ``cache_weight``. The text is then read from its beginning to its
+        end, and the model is the same afterwards. Raises a `SettingsError` where it cannot learn so.
+
+            m.score("test.txt", dynamic=3e-4, cache=2000)
+        """
         self._check_trained()
         s = self.settings_
+        how = self._score_options(options)
         text = self._open_test(data, bad_rows, source_field=source_field)
         rows, characters = self._encoded(text)
         if s.model == "masked":
             return dict(masked_measures(self.model_.eval(), rows, s, self.tokenizer_.size))
         if not self._direct:
             self.model_.eval()
-        found = self._log_probs(self.model_, rows)
+        found = self._adapted(rows, how) if how.adapts else self._log_probs(self.model_, rows)
         if not self._direct:
             check_finite(found, "line" if s.lines else "text")
         unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
         counts = {"symbols": sum(map(len, found)), "characters": characters, "unknown": unknown}
         return {**summary(found, characters), **counts}
+
+    def _score_options(self, options: Mapping[str, Any]) -> ScoreOptions:
+        how = build(ScoreOptions, options, owner="score")
+        learns = isinstance(self.model_, Language)
+        if how.adapts and not learns:
+            key = "dynamic" if how.dynamic else "cache"
+            raise SettingsError(
+                [
+                    f"{key} has no effect on the preset {self.settings_.model}, whose states predict no next symbol; leave it out."
+                ]
+            )
+        return how
+
+    def _adapted(self, rows: Sequence[Any], how: ScoreOptions) -> list[np.ndarray[Any, Any]]:
+        """log p of every symbol, by a model that learns from the symbols before."""
+        if self.settings_.lines:
+            return adapted_log_probs(self.model_, [[*row, EOS] for row in rows], [BOS] * len(rows), how)
+        return adapted_log_probs(self.model_, [ids[1:] for ids in rows], [int(ids[0]) for ids in rows], how)
 
     def _open_test(self, data: Data, bad_rows: str | None, **fields: Any) -> Text:
         learnt = self._trained_on.get("of", self._trained_on)

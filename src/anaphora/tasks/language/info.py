@@ -12,7 +12,7 @@ from anaphora.settings import (
     TuningSettings,
     VariantSettings,
 )
-from anaphora.settings.language import LanguageSettings, ReadOptions
+from anaphora.settings.language import LanguageSettings, ReadOptions, ScoreOptions
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 # bidirectional is refused by every preset, with a reason of its own
@@ -138,6 +138,7 @@ LANGUAGE = TaskInfo(
     default_preset="lstm",
     home="anaphora.tasks.language.estimator",
     predicting=ReadOptions,
+    scoring=ScoreOptions,
     fields=("source_field",),
     example="train.txt",
     next_steps=(
