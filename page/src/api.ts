@@ -24,7 +24,7 @@ export interface Option {
 export interface View {
   name: string;
   title: string;
-  of: 'probe' | 'history' | 'vectors' | 'compare';
+  of: 'probe' | 'history' | 'vectors' | 'compare' | 'panel';
   reading: string;
   caution: string;
   options: Option[];

@@ -5,6 +5,7 @@ import { type About, type Drawn, Gone, type Run, type View, get, useToken, watch
 import { Compared } from './compare';
 import { type Able, Controls } from './controls';
 import { Explain } from './explain';
+import { PANELS } from './panels';
 import { Drawing } from './picture';
 import { Sidebar } from './sidebar';
 import { go, place, query } from './state';
@@ -91,6 +92,7 @@ function Page() {
   }, [first, runs.length === 0]);
 
   const view = views.find((one) => one.name === at.view);
+  const Panel = view?.of === 'panel' ? PANELS[view.name] : undefined;
   const live = view?.of === 'history' ? tick : 0;
   const asked = query(at, view, width);
   useEffect(() => {
@@ -101,6 +103,11 @@ function Page() {
       return;
     }
     if (!view || !width) return;
+    if (view.of === 'panel') {
+      // it asks for itself
+      setDrawn(null);
+      return;
+    }
     if (view.of === 'compare' && at.runs.length < 2) {
       setDrawn(null);
       setHint('Choose two or more runs of one task at the left: tick their boxes.');
@@ -201,6 +208,7 @@ function Page() {
           </p>
         )}
         {colours && first && at.view === 'explain' && <Explain key={first} colours={colours} width={width} />}
+        {colours && first && Panel && <Panel key={first} colours={colours} width={width} />}
         {view && drawn?.view === at.view && drawn.comparison && <Compared found={drawn.comparison} view={view} />}
         {colours &&
           drawn?.view === at.view &&

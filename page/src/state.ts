@@ -11,14 +11,14 @@ export interface Place {
   example: string;
   target: string;
   theme: string;
-  /** Options of views (`o.…`) and of the probe (`p.…`) as they were typed; all are kept when another view is chosen. */
+  /** Options of views (`o.…`), of the probe (`p.…`) and of panels (`s.…`) as they were typed; all are kept when another view is chosen. */
   options: Record<string, string>;
 }
 
 function read(): Place {
   const words = new URLSearchParams(location.hash.slice(1));
   const options: Record<string, string> = {};
-  for (const [key, value] of words) if (/^[op]\./.test(key)) options[key] = value;
+  for (const [key, value] of words) if (/^[ops]\./.test(key)) options[key] = value;
   return {
     token: words.get('token') ?? '',
     runs: (words.get('runs') ?? '').split(',').filter(Boolean),

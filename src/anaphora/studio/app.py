@@ -21,6 +21,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.studio import comparing
 from anaphora.studio.explaining import able, example_text, explained
 from anaphora.studio.guard import Guard
+from anaphora.studio.panels import answered, panels, reasons
 from anaphora.studio.pictures import Pictures, all_views, read_wanted
 from anaphora.studio.runs import Runs, Stamp
 from anaphora.studio.worker import Worker
@@ -75,6 +76,7 @@ class Studio:
             Route("/api/picture", self.picture),
             Route("/api/explain", self.explain),
             Route("/api/able", self.able),
+            Route("/api/panel", self.panel),
             Route("/api/example", self.example),
             Route("/api/compare", self.compare),
             Route("/api/save", self.save),
@@ -101,7 +103,7 @@ class Studio:
         return await self._work(self.runs.list, self._listing)
 
     async def list_views(self, request: Request) -> Response:
-        return JSONResponse([*all_views(), comparing.VIEW])
+        return JSONResponse([*all_views(), *(panel.listed() for panel in panels().values()), comparing.VIEW])
 
     async def picture(self, request: Request) -> Response:
         query = request.query_params
@@ -116,6 +118,11 @@ class Studio:
     async def explain(self, request: Request) -> Response:
         query = dict(request.query_params)
         return await self._work(lambda: explained(self.pictures, self.runs.get(query.get("run", "")), query))
+
+    async def panel(self, request: Request) -> Response:
+        """What a panel of the page shows of a run: the search that is steered, and others."""
+        query = dict(request.query_params)
+        return await self._work(lambda: answered(self.pictures, self.runs.get(query.get("run", "")), query))
 
     async def example(self, request: Request) -> Response:
         """What stands in the page's box for a dev example of a run."""
@@ -139,7 +146,7 @@ class Studio:
             if stamp not in self._able:
                 if len(self._able) >= MOST_ABLE:
                     self._able.clear()
-                self._able[stamp] = able(self.pictures, run)
+                self._able[stamp] = able(self.pictures, run) | reasons(self.pictures, run)
             return self._able[stamp]
 
         return await self._work(look)

@@ -37,7 +37,7 @@ def explained(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[st
         "text": text,
         "kind": asked.model._inputs(),
         "example": example,
-        "examples": _count(asked),
+        "examples": count_of(asked),
         "reference": str(trace.facts.get("reference") or facts.get("reference") or ""),
         "answer": answer_of(trace),
         "input": _input(trace, output, symbols=asked.model._inputs() != "numbers"),
@@ -63,7 +63,7 @@ def _spelled(reference: Any) -> str:
     return reference if isinstance(reference, str) else " ".join(map(str, reference))
 
 
-def _count(asked: Any) -> int | None:
+def count_of(asked: Any) -> int | None:
     with contextlib.suppress(AnaphoraError, TypeError, OSError):
         return int(asked.count())
     return None

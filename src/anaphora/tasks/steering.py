@@ -220,7 +220,23 @@ def _search_decoder(task: _Task, by_hand: Steering, heat: float) -> tuple[NBest,
         task.engine, task.memory, [task.limit], [0], task.settings,
         n_best=1, keep_tree=True, around=task.around, steering=steering, heat=heat,
     )  # fmt: skip
-    return found, search_tables(found, task.spell)
+    tables = search_tables(found, task.spell)
+    paths: dict[tuple[int, int], list[int]] = {}
+    for record in tables.get("beam", []):
+        before = paths.get((record["step"] - 1, record["parent"]), [])
+        record["symbols"] = [*before, record["symbol"]]
+        if record["fate"] == "kept":
+            paths[record["step"], record["rank"]] = record["symbols"]
+        _add_following(task, by_hand, record)
+    return found, tables
+
+
+def _add_following(task: _Task, by_hand: Steering, record: dict[str, Any]) -> None:
+    """The symbols that the tree of the lexicon has below a node, where the search keeps to one."""
+    if by_hand.speller is not None and record["symbols"][-1:] != [EOS]:
+        below = sorted(by_hand.speller.following(tuple(record["symbols"])))
+        named = [END if symbol in (EOS, CTC_END) else task.spell([symbol])[0] for symbol in below]
+        record["following"] = named
 
 
 def _search_frames(task: _Task, by_hand: Steering, heat: float) -> tuple[NBest, dict[str, Any]]:
@@ -231,6 +247,8 @@ def _search_frames(task: _Task, by_hand: Steering, heat: float) -> tuple[NBest, 
         for fate, group in (("kept", frame.kept), ("pruned", frame.pruned))
         for rank, prefix in enumerate(group)
     ]
+    for record in records:
+        _add_following(task, by_hand, record)
     return found, {"prefix_beam": records, **search_tables(found, task.spell)}
 
 
