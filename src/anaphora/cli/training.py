@@ -17,8 +17,8 @@ from anaphora.training.launch import recall, remember
 from anaphora.training.progress import dev_name
 
 
-def train(request: Request, *, force: bool, as_json: bool) -> str:
-    """Train as asked and report; returns how training ended (``finished``, ``patience``, ``interrupted``)."""
+def train(request: Request, *, force: bool, as_json: bool, seeds: int = 1) -> str:
+    """Train as asked, ``seeds`` times, and report; returns how training ended (``finished``, ``patience``, ``interrupted``)."""
     check_data(request.data, request.task)
     if request.valid is not None:
         check_data(request.valid, request.task)
@@ -37,10 +37,17 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
     try:
         with reported(say if first_process() else str):
             model.fit(
-                request.data, valid=request.valid, out=out, force=force, reporter=reporter, **request.fields
+                request.data,
+                valid=request.valid,
+                out=out,
+                force=force,
+                reporter=reporter,
+                seeds=seeds,
+                **request.fields,
             )
     except KeyboardInterrupt:  # before the first step, or twice: the run is there, and can go on
-        if first_process() and Path(out, "config.json").is_file():
+        begun_runs = [*Path(out).glob("config.json"), *Path(out).glob("seed-*/config.json")]
+        if first_process() and begun_runs:
             say(f"Go on with it:  {command_name()} resume {shlex.quote(out)}")
         raise
     return report(model, out, seconds=time.monotonic() - begun, as_json=as_json)
@@ -48,6 +55,8 @@ def train(request: Request, *, force: bool, as_json: bool) -> str:
 
 def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
     """Say what training came to: the measures as a result, what to do next as talk."""
+    if hasattr(model, "seeds_"):
+        return _report_seeds(model, run, seconds=seconds, as_json=as_json)
     ended = model.result_
     if not first_process():
         return str(ended.stopped)
@@ -92,6 +101,47 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
         for word, step in steps:
             say(f"{word.ljust(margin)} {name} {step.format(run=typed)}")
     return str(ended.stopped)
+
+
+def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
+    """The same for several seeds: mean ± standard deviation of every measure, and which run is best."""
+    from anaphora.tasks.result import plain_value
+
+    found = model.seeds_
+    stopped = "interrupted" if found.left else "finished"
+    if as_json:
+        emit(
+            {
+                "run": run,
+                "task": model.command,
+                "model": model.settings_.model,
+                "stopped": stopped,
+                "metric": found.metric,
+                "metrics": dict(found.measures),
+                "best_seed": found.best,
+                "best_run": found.best_run,
+                "runs": [plain_value(one) for one in found.runs],
+                "left": found.left,
+                "seconds": round(seconds, 2),
+            }
+        )
+        return stopped
+    ended = len(found.runs) - sum(one.seed in found.left for one in found.runs)
+    many = f"{ended} of {ended + len(found.left)} seeds" if found.left else f"{ended} seeds"
+    say(f"Trained with {many} ({duration(seconds)}).")
+    rows = [
+        (dev_name(name), f"{one['mean']:.4g} ± {one['sd']:.2g}", " ".join(f"{v:.4g}" for v in one["values"]))
+        for name, one in found.measures.items()
+    ]
+    result(table(rows))
+    name, typed = command_name(), shlex.quote(run)
+    if found.left:
+        say(f"Go on with it:  {name} resume {typed}")
+        return stopped
+    say(f"Best by {dev_name(found.metric)}: {found.best_run}")
+    for word, step in TASKS[model.command].next_steps:
+        say(f"{word} {name} {step.format(run=shlex.quote(found.best_run))}")
+    return stopped
 
 
 def plan(request: Request, *, force: bool, as_json: bool) -> None:

@@ -52,18 +52,27 @@ class SequenceClassifier(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, time)`` of symbols or ``(batch, time, features)``; lengths ``(batch,)`` ->
         scores ``(batch, outputs)``."""
+        return self.scores(self.pooled(source, lengths))
+
+    def pooled(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """One vector ``(batch, width)`` of each sequence."""
         if not self.end:
             source, lengths = without_last(source, lengths)
         if self.begin is not None:
             first = torch.full_like(source[:, :1], self.begin)
             source, lengths = torch.cat((first, source), 1), lengths + 1
         memory: Memory = self.encoder(source, lengths)
-        return self.judge(memory)
+        vectors: Tensor = self.pooling(memory)
+        return vectors
+
+    def scores(self, pooled: Tensor) -> Tensor:
+        """Scores ``(batch, outputs)`` of vectors ``(batch, width)``."""
+        z: Tensor = self.output(self.dropout(pooled))
+        return F.pad(z, (1, 0)) if self.binary else z
 
     def judge(self, memory: Memory) -> Tensor:
         """Scores ``(batch, outputs)`` of what an encoder made of the sequences."""
-        z: Tensor = self.output(self.dropout(self.pooling(memory)))
-        return F.pad(z, (1, 0)) if self.binary else z
+        return self.scores(self.pooling(memory))
 
 
 def without_last(source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -55,12 +55,21 @@ def read_config(folder: Path) -> RunConfig:
     try:
         document = parse_json(read_bytes(path, most=_LARGEST, follow=False))
     except FileNotFoundError:
+        if (folder / "seeds.json").is_file():
+            raise RunError(
+                f"{folder} holds runs of several seeds; give one of them, such as {_one_run(folder)}."
+            ) from None
         what = "is not a run folder: it has no config.json" if folder.is_dir() else "does not exist"
         raise RunError(f"{folder} {what}; give the folder that `train -o` wrote.") from None
     except (OSError, ValueError) as error:
         why = clause(error) if isinstance(error, OSError) else str(error)
         raise RunError(f"{path} cannot be read ({why}); restore it from a copy of the run.") from None
     return _parse(path, document)
+
+
+def _one_run(folder: Path) -> Path:
+    """A run in a folder of ``train --seeds``."""
+    return min((path.parent for path in folder.glob("seed-*/config.json")), default=folder / "seed-1")
 
 
 def _parse(path: Path, document: Any) -> RunConfig:

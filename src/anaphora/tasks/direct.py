@@ -13,6 +13,8 @@ from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import save_weights
 
+_LESS_IS_BETTER = ("loss", "mse", "mae", "perplexity", "wer", "cer")
+
 if TYPE_CHECKING:
     from anaphora.tasks.estimator import Estimator
 
@@ -35,5 +37,13 @@ def learn_directly(
         journal.append({"step": 1, "dev": metrics, "best": True})
     finally:
         journal.close()
-    chosen = metrics.get(estimator._metric())
-    return TrainingResult(steps=1, best=chosen, best_step=1, metrics=metrics, stopped="finished")
+    name = estimator._metric()
+    return TrainingResult(
+        steps=1,
+        best=metrics.get(name),
+        best_step=1,
+        metrics=metrics,
+        stopped="finished",
+        metric=name,
+        greater_is_better=name not in _LESS_IS_BETTER,
+    )

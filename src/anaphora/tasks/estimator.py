@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,8 @@ from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
 from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
+from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_asked, train_seeds
+from anaphora.tasks.seeds import begin as begin_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import Stored, as_told
 from anaphora.tasks.tuning import begin_weights, tuning_of
@@ -48,6 +50,9 @@ class Estimator(Intervening, Stored):
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.
     """
 
+    seeds_: SeedReport
+    """What several seeds came to, after ``fit(…, seeds=3)``."""
+
     def fit(
         self,
         data: Any,
@@ -58,6 +63,7 @@ class Estimator(Intervening, Stored):
         force: bool = False,
         verbose: bool | None = None,
         reporter: Reporter | None = None,
+        seeds: int | Sequence[int] = 1,
         **fields: str | None,
     ) -> Self:
         """Train on ``data``, or on inputs ``data`` with their targets ``y``, and keep the weights that were best on ``valid``.
@@ -66,7 +72,8 @@ class Estimator(Intervening, Stored):
         split, and of other data a part is held out. ``out`` is the run folder; without it the run lives in a
         temporary folder as long as the estimator. Under ``torchrun`` every process calls this; the first one
         prepares the folder. Progress is one line on a terminal or in a notebook; ``verbose=False`` silences it, and
-        ``verbose=True`` prints plain lines anywhere else. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
+        ``verbose=True`` prints plain lines anywhere else. ``seeds=3`` trains three times, with ``seed`` and the two after it, into the
+        runs ``out/seed-1`` …; the estimator then is the best of them, and ``seeds_`` has mean and spread of every measure. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
         """
         self._check_fields(fields)
         self.trusts = (
@@ -81,7 +88,23 @@ class Estimator(Intervening, Stored):
             self._learn(train)
             return train, dev
 
-        return self._fit(opened, out, force, reporter or reporter_for(self.settings_, verbose))
+        reporter = reporter or reporter_for(self.settings_, verbose)
+        if seeds == 1 and not isinstance(seeds, bool):
+            return self._fit(opened, out, force, reporter)
+        chosen = seeds_asked(seeds, self.settings_.seed)
+        place = self._folder(out)
+        begin_seeds(self, place, chosen, force=force)
+        self._given["seed"] = chosen[0]
+        self.settings_ = self.settings_.model_copy(update={"seed": chosen[0]})
+        first = place / f"seed-{chosen[0]}"
+        return self._take_best(place, reporter, lambda: self._fit(opened, first, False, reporter))
+
+    def _take_best(self, place: Path, reporter: Reporter | None, first: Callable[[], Estimator]) -> Self:
+        """Train what is left of a folder of seeds and become the best run; ``first()`` trains the first seed."""
+        given = self._given
+        best, self.seeds_ = train_seeds(self, place, reporter, first)
+        vars(self).update({**vars(best), "seeds_": self.seeds_, "_given": given})
+        return self
 
     def _join(self, X: Any, y: Any) -> Any:
         """What ``fit(X, y)`` is trained on."""
@@ -191,6 +214,9 @@ class Estimator(Intervening, Stored):
         given again as ``parts``, or imported by name with ``trust``; one whose source changed since is an error
         unless ``force``.
         """
+        if is_folder_of_seeds(run):
+            asked = {"steps": steps, "epochs": epochs, "checkpoint": checkpoint}
+            return cls._resume_seeds(Path(run), asked, verbose, reporter, trust, parts)
         folder = RunFolder.open(Path(run))
         config = read_config(folder.path)
         if not config.data:
@@ -206,6 +232,27 @@ class Estimator(Intervening, Stored):
         self.trusts = trust
         reporter = reporter or reporter_for(self.settings_, verbose)
         return self._go_on(folder, config, reporter, checkpoint)
+
+    @classmethod
+    def _resume_seeds(
+        cls,
+        place: Path,
+        asked: Mapping[str, Any],
+        verbose: bool | None,
+        reporter: Reporter | None,
+        trust: bool,
+        parts: Mapping[str, Any],
+    ) -> Self:
+        for key, value in asked.items():
+            if value is not None:
+                raise RunError(f"{place}: holds runs of several seeds; give one of them together with {key}.")
+        self = lead_of(cls, place, trust, parts)
+        reporter = reporter or reporter_for(self.settings_, verbose)
+
+        def first() -> Estimator:
+            raise AssertionError("the first run is there")
+
+        return self._take_best(place, reporter, first)
 
     def _go_on(
         self, folder: RunFolder, config: RunConfig, reporter: Reporter | None, checkpoint: int | None = None

@@ -431,6 +431,17 @@ class TargetKeywords(TypedDict, total=False):
     """The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy. Default: 'auto'."""
 
 
+class RegularKeywords(TypedDict, total=False):
+    """Regular; a preset may change the defaults."""
+
+    r_drop: float
+    """How much two passes with other dropout must agree: the weight of the divergence of their answers beside the mean of their losses (R-Drop); 0 = one pass. Default: 0.0."""
+    adversarial: float
+    """Train half on embeddings that are moved in the direction in which the loss rises most, by this share of their length; 0 = off. Default: 0.0."""
+    mixup: float
+    """α of the Beta distribution that says in what shares two examples, after pooling, and their losses are mixed while training; 0 = off. Default: 0.0."""
+
+
 class NgramKeywords(TypedDict, total=False):
     """Ngram; a preset may change the defaults."""
 
@@ -613,7 +624,7 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, RegularKeywords, NgramKeywords, EncoderKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int

@@ -41,6 +41,8 @@ class TrainingResult:
     metrics: dict[str, float]
     stopped: Ending
     trained: bool = True  # whether there was anything left to do
+    metric: str = ""  # the name of the dev metric
+    greater_is_better: bool = True
 
     def _repr_html_(self) -> str:
         """A table for a notebook."""
@@ -131,6 +133,8 @@ class Trainer:
             metrics=best["metrics"] if best else standing.metrics,
             stopped=stopped,
             trained=not over,
+            metric=self.learner.objective.metric,
+            greater_is_better=self.learner.objective.greater_is_better,
         )
 
     def _open(self) -> None:

@@ -32,6 +32,8 @@ def command(
 
     With --checkpoint the run goes back to that step; the checkpoints after it are removed.
 
+    RUN may be a folder of `train --seeds`: runs that have not ended go on, and those that are missing begin.
+
     The result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
     config.json was edited since, what was changed is said.
     """
@@ -41,8 +43,9 @@ def command(
     from anaphora.cli.training import report
     from anaphora.tasks.config import read_config
     from anaphora.tasks.registry import estimator
+    from anaphora.tasks.seeds import first_run
 
-    config = read_config(Path(run))
+    config = read_config(first_run(Path(run)))
     from anaphora.cli.reporting import make_reporter
 
     begun = time.monotonic()

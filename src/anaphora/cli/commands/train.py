@@ -24,6 +24,7 @@ anaphora train translate train.tsv --valid dev.tsv --model transformer -o runs/x
 anaphora train translate train.en --target train.de --set tokens=word --steps 2000
 anaphora train classify reviews.tsv --model bilstm
 anaphora train tag train.conll --valid dev.conll --model bilstm-crf
+anaphora train tag train.conll --valid dev.conll --seeds 3
 anaphora train language book.txt --model lstm --set tokens=char
 anaphora train forecast sensors.csv --set horizon=24
 anaphora train transcribe recordings.tsv --valid dev.tsv
@@ -123,6 +124,12 @@ class Train(Order):
 @target_field_option
 @time_field_option
 @skip_bad_option
+@click.option(
+    "--seeds",
+    type=int,
+    metavar="N",
+    help="Train N times, with --seed and those after it; mean and spread of each measure.",
+)
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would happen; train nothing.")
 @json_option
@@ -138,6 +145,7 @@ def command(
     target_field: str | None,
     time_field: str | None,
     skip_bad: bool,
+    seeds: int | None,
     force: bool,
     dry_run: bool,
     as_json: bool,
@@ -180,7 +188,7 @@ def command(
     if dry_run:
         plan(request, force=force, as_json=as_json)
         return FINE
-    stopped = train(request, force=force, as_json=as_json)
+    stopped = train(request, force=force, as_json=as_json, seeds=1 if seeds is None else seeds)
     from anaphora.training.interrupts import exit_code
 
     return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE

@@ -64,6 +64,38 @@ class TargetSettings(Settings):
     )
 
 
+class RegularSettings(Settings):
+    """What makes a model of few examples steadier; each takes a second pass over the batch, and half as much time again or more."""
+
+    r_drop: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How much two passes with other dropout must agree: the weight of the divergence of their answers beside "
+        "the mean of their losses (R-Drop); 0 = one pass.",
+    )
+    adversarial: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Train half on embeddings that are moved in the direction in which the loss rises most, by this share of "
+        "their length; 0 = off.",
+    )
+    mixup: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="α of the Beta distribution that says in what shares two examples, after pooling, and their losses are mixed while "
+        "training; 0 = off.",
+    )
+
+    @classmethod
+    def problem(cls, s: Any) -> str | None:
+        if s.mixup and (s.r_drop or s.adversarial):
+            return "mixup has no place beside r_drop or adversarial: set it to 0"
+        return None
+
+
 class NgramSettings(Settings):
     """Counts of n-grams under a linear model."""
 
@@ -86,6 +118,7 @@ class NgramSettings(Settings):
 class ClassifierSettings(
     EncoderSettings,
     NgramSettings,
+    RegularSettings,
     TargetSettings,
     TextSettings,
     NetworkSettings,
@@ -183,7 +216,16 @@ class ClassifyOptions(InputColumn):
 
 
 _LEARNT: Uses = (TrainingSettings, TargetSettings, "dropout", "scale", "bad_rows")
-_READING: Uses = (*_LEARNT, EncoderSettings, TextSettings, "scan", "features", "word_dropout", "embeddings")
+_READING: Uses = (
+    *_LEARNT,
+    EncoderSettings,
+    RegularSettings,
+    TextSettings,
+    "scan",
+    "features",
+    "word_dropout",
+    "embeddings",
+)
 _RECURRENT: Uses = (
     *_READING,
     *(StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings),

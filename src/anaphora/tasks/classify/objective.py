@@ -24,6 +24,7 @@ from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
 from anaphora.tasks.classify.info import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
+from anaphora.tasks.classify.regular import is_regular, regular_loss
 from anaphora.tasks.judged import Judged
 from anaphora.tasks.reading import score_inputs
 from anaphora.training.objective import LossSum
@@ -71,6 +72,11 @@ class ClassificationObjective:
         if model.training and self.settings.word_dropout and source.dim() == 2:
             source = drop_words(source, self.settings.word_dropout)
         truth = send(batch.targets, device)
+        if model.training and is_regular(self.settings):
+            smoothing = self.settings.label_smoothing
+            return regular_loss(
+                self.settings, model, source, lengths, truth, lambda z, y: self.loss_of(z, y, smoothing)
+            )
         looks = None
         if isinstance(model, LookingClassifier):
             scores, looks = model.look(source)
