@@ -15,6 +15,7 @@ from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, PAD
 from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
+from anaphora.kernels.gpu.attention import quickest_attention
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.language import Carried, Language, Reading
 from anaphora.models.language_masked import MaskedLanguage, hide
@@ -49,7 +50,8 @@ class LanguageObjective:
         device = next(model.parameters()).device
         inputs, targets = batch.tensors(device)
         if isinstance(batch, StreamBatch) and model.body.context and self._own_loss is None:
-            return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
+            with quickest_attention(inputs.shape[1], device):
+                return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
             before = self._carried.get(batch.share)

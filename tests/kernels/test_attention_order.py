@@ -1,0 +1,33 @@
+"""Which attention kernel comes first: torch's order is left alone wherever nothing was measured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from anaphora.kernels.gpu.attention import LONG, quickest_attention
+
+
+def _order() -> list[int]:
+    return torch._C._get_sdp_priority_order()
+
+
+def test_a_cpu_and_short_sequences_keep_the_order() -> None:
+    before = _order()
+    with quickest_attention(4 * LONG, torch.device("cpu")):
+        assert _order() == before
+    assert _order() == before
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
+def test_long_sequences_on_a_gpu_give_the_same_numbers() -> None:
+    before, device = _order(), torch.device("cuda")
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, 4, LONG, 64, device=device, dtype=torch.bfloat16) for _ in range(3))
+    exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
+    with quickest_attention(LONG, device):
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert _order() == before
+    assert float((found.double() - exact).abs().max()) < 0.02
