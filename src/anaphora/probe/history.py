@@ -34,8 +34,15 @@ def history(*runs: str | Path) -> Trace:
         "events": [],
         "seconds": [],
     }
+    imported = True
     for name, run in zip(names, runs, strict=True):
-        _read(name, RunFolder.open(Path(run)), tables)
+        folder = RunFolder.open(Path(run))
+        imported &= folder.model.exists() and not folder.metrics.exists()
+        _read(name, folder, tables)
+    if imported:
+        raise RunError(
+            f"{runs[0]} was not trained here, so there is no course of training to show; look at its model with an input."
+        )
     return Trace({}, {}, {"runs": names}, tables)
 
 
