@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.caption.estimator import Captioner as Captioner
     from anaphora.tasks.classify.estimator import Classifier as Classifier
     from anaphora.tasks.comparing.comparison import compare as compare
+    from anaphora.tasks.distilling import ensemble as ensemble
     from anaphora.tasks.embed.estimator import Embedder as Embedder
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
@@ -88,6 +89,7 @@ _HOMES = {
     "Translator": "anaphora.tasks.translate.estimator",
     "history": "anaphora.probe.history",
     **dict.fromkeys(("Attend", "Clamp", "Noise", "Patch", "Silence"), "anaphora.probe.interventions"),
+    "ensemble": "anaphora.tasks.distilling",
     "load": "anaphora.tasks.load",
     "steer": "anaphora.tasks.steering",
 }
@@ -123,6 +125,7 @@ __all__ = [
     "WordVectors",
     "__version__",
     "compare",
+    "ensemble",
     "fit",
     "history",
     "learn",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,18 @@ from anaphora.training.launch import recall, remember
 from anaphora.training.progress import dev_name
 
 
-def train(request: Request, *, force: bool, as_json: bool, seeds: int = 1) -> str:
-    """Train as asked, ``seeds`` times, and report; returns how training ended (``finished``, ``patience``, ``interrupted``)."""
+def train(
+    request: Request,
+    *,
+    force: bool,
+    as_json: bool,
+    seeds: int = 1,
+    rewrite: Callable[[Any], tuple[Any, Any]] | None = None,
+) -> str:
+    """Train as asked, ``seeds`` times, and report; returns how training ended (``finished``, ``patience``, ``interrupted``).
+
+    ``rewrite``, given the untrained estimator, makes training and dev examples that take the place of those asked for.
+    """
     check_data(request.data, request.task)
     if request.valid is not None:
         check_data(request.valid, request.task)
@@ -36,15 +47,9 @@ def train(request: Request, *, force: bool, as_json: bool, seeds: int = 1) -> st
     reporter = make_reporter(request.settings)
     try:
         with reported(say if first_process() else str):
-            model.fit(
-                request.data,
-                valid=request.valid,
-                out=out,
-                force=force,
-                reporter=reporter,
-                seeds=seeds,
-                **request.fields,
-            )
+            data, valid = (request.data, request.valid) if rewrite is None else rewrite(model)
+            fields = request.fields if rewrite is None else {}
+            model.fit(data, valid=valid, out=out, force=force, reporter=reporter, seeds=seeds, **fields)
     except KeyboardInterrupt:  # before the first step, or twice: the run is there, and can go on
         begun_runs = [*Path(out).glob("config.json"), *Path(out).glob("seed-*/config.json")]
         if first_process() and begun_runs:

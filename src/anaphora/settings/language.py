@@ -18,6 +18,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.own import Own
 from anaphora.settings.search import DrawSettings
+from anaphora.settings.teaching import TeacherSettings
 
 
 class SampleSettings(DrawSettings):
@@ -107,6 +108,7 @@ class ScoreOptions(Settings):
 
 
 class LanguageSettings(
+    TeacherSettings,
     TextSettings,
     NetworkSettings,
     InitSettings,

@@ -117,7 +117,10 @@ def _parse(path: Path, document: Any) -> RunConfig:
 def _as_then(task: TaskInfo, settings: dict[str, Any]) -> dict[str, Any]:
     """``settings`` with the values that a run had before these could be set and their default followed from others."""
     used = task.used(str(settings.get("model", task.default_preset)))
-    return {**{key: value for key, value in _FIXED_THEN.items() if key in used}, **settings}
+    fixed = dict(_FIXED_THEN)
+    if task.command == "translate" and "dropout" in settings:
+        fixed["input_dropout"] = settings["dropout"]
+    return {**{key: value for key, value in fixed.items() if key in used}, **settings}
 
 
 def _note_sources(config: RunConfig, recorded: Any) -> None:

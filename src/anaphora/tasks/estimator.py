@@ -30,6 +30,7 @@ from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_
 from anaphora.tasks.seeds import begin as begin_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import Stored, as_told
+from anaphora.tasks.teaching import has_teachers, take_over, taught
 from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
 from anaphora.training.epochs import counted
@@ -85,7 +86,7 @@ class Estimator(Intervening, Stored):
 
         def opened(run: RunFolder) -> tuple[Any, Any]:
             train, dev = self._open(data, valid, spill=run.path / "data", **fields)
-            self._learn(train)
+            self._learn_or_take_over(train)
             return train, dev
 
         reporter = reporter or reporter_for(self.settings_, verbose)
@@ -118,11 +119,18 @@ class Estimator(Intervening, Stored):
         self._check_fields(fields)
         choose_device(self.settings_.device)  # a device that is not there is a mistake already
         train, dev = self._open(data, valid, spill=None, **fields)
-        self._learn(train)
+        self._learn_or_take_over(train)
         facts = {"train": train.describe(), "valid": dev.describe(), "vocabulary": self._vocabulary()}
         if self._direct:
             return facts
         return facts | plan_training(self.settings_, self._fresh_model(), self._symbols(train), len(train))
+
+    def _learn_or_take_over(self, data: Any) -> None:
+        """Symbols and labels of the data, or those of the teachers that the settings name."""
+        if has_teachers(self):
+            take_over(self)
+        else:
+            self._learn(data)
 
     def _check_fields(self, fields: Mapping[str, Any]) -> None:
         task = self.task()
@@ -304,6 +312,7 @@ class Estimator(Intervening, Stored):
         self.model_ = self._fresh_model()
         begin_weights(self, run, resume=resume)
         objective, batches = self._counted_lesson(run, data, dev)
+        objective = taught(self, objective)
         tuning = tuning_of(self, run, batches, resume=resume)
         trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter, tuning)
         if resume:

@@ -375,6 +375,17 @@ class TuningKeywords(TypedDict, total=False):
     """Names of the parts whose matrices get a low-rank change, separated by commas; empty = every attention and every feed-forward layer. Default: ''."""
 
 
+class TeacherKeywords(TypedDict, total=False):
+    """Teacher; a preset may change the defaults."""
+
+    teacher: str
+    """Run folders whose predictions the model learns besides the truth (distillation, Hinton 2015; `anaphora distill` sets it); of several, separated by commas, the mean. The model takes over their symbols and labels. Default: ''."""
+    teacher_weight: float
+    """Share of the loss that is the divergence from what teacher predicts. Default: 0.5."""
+    teacher_temperature: float
+    """T by which the scores of model and teacher are divided before they are compared: above 1 also what is improbable counts. Default: 1.0."""
+
+
 class PretrainedKeywords(TypedDict, total=False):
     """Pretrained; a preset may change the defaults."""
 
@@ -599,7 +610,7 @@ TranslatorModel = Literal["rnn", "lstm", "lstm-attention", "gru-attention", "tra
 """The presets of `an.Translator`, or a model of your own."""
 
 
-class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, NoiseKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, InitKeywords, TuningKeywords, total=False):
+class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, SmoothingKeywords, ForcingKeywords, DecoderKeywords, NoiseKeywords, AttentionKeywords, PairVariantKeywords, Seq2SeqKeywords, TokenizerKeywords, TextKeywords, SidesKeywords, EncoderKeywords, InitKeywords, TuningKeywords, TeacherKeywords, total=False):
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
@@ -624,7 +635,7 @@ ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, RegularKeywords, NgramKeywords, EncoderKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, RegularKeywords, NgramKeywords, EncoderKeywords, TeacherKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
@@ -655,7 +666,7 @@ LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mingru", "m
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 
-class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, total=False):
+class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TeacherKeywords, total=False):
     """The settings of `an.LanguageModel`; ``help(an.LanguageModel)`` shows the defaults."""
 
     bidirectional: bool
@@ -714,7 +725,7 @@ TaggerModel = Literal["hmm", "mlp", "conv", "lstm", "bilstm", "bilstm-crf", "min
 """The presets of `an.Tagger`, or a model of your own."""
 
 
-class TaggerKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, total=False):
+class TaggerKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, FrameKeywords, FrameTargetKeywords, EncoderKeywords, TeacherKeywords, total=False):
     """The settings of `an.Tagger`; ``help(an.Tagger)`` shows the defaults."""
 
     vocab_size: int

@@ -122,7 +122,7 @@ def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) 
     if not isinstance(optimizer, torch.optim.Adam) or not all(all(group) for group in states):
         fused: Any = optimizer
         fused.grad_scale, fused.found_inf = divisor, bad
-        optimizer.step()
+        plain_step(optimizer)
         return
     kernel = torch._fused_adamw_ if isinstance(optimizer, torch.optim.AdamW) else torch._fused_adam_
     for group, found in zip(optimizer.param_groups, states, strict=True):

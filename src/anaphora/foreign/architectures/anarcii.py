@@ -69,6 +69,7 @@ def _of(kind: str, chains: str, layers: int) -> PublishedTranslator:
         "tie": False,
         "joint": False,
         "dropout": 0.25,
+        "input_dropout": 0.25,
         "source_tokens": "char",
         "target_tokens": "word",
         "beam": 1,  # as anarcii decodes

@@ -118,6 +118,7 @@ def derive(config: Values) -> dict[str, Any]:
         "shares": shares,
         "decoder_layers": 0 if writing == reading else writing,
         "dropout": config.get("dropout", 0.1),
+        "input_dropout": config.get("dropout", 0.1),
         "max_tokens": config.get("max_position_embeddings", 1024) - 2,
     }
 

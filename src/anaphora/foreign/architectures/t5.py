@@ -75,6 +75,7 @@ def _derive(config: Values) -> dict[str, Any]:
         "shares": True,
         "shared_vectors": not tie,
         "dropout": config.get("dropout_rate", 0.1),
+        "input_dropout": config.get("dropout_rate", 0.1),
         "max_tokens": config.get("n_positions", 512) - 1,
     }
 

@@ -15,6 +15,7 @@ from anaphora.settings import HoldoutSettings, InitSettings, TrainingSettings, T
 from anaphora.settings.base import written
 from anaphora.settings.language import SampleSettings
 from anaphora.settings.own import Part, trusting
+from anaphora.settings.teaching import TeacherSettings
 from anaphora.tasks.load import load
 from anaphora.tasks.pretrained import is_public
 from anaphora.tasks.registry import resolve
@@ -24,7 +25,7 @@ from anaphora.training.weights import snapshot
 if TYPE_CHECKING:
     from anaphora.tasks.language.estimator import LanguageModel
 
-_GROUPS = (TrainingSettings, TuningSettings, InitSettings, SampleSettings, HoldoutSettings)
+_GROUPS = (TrainingSettings, TuningSettings, InitSettings, TeacherSettings, SampleSettings, HoldoutSettings)
 _FREE = frozenset(
     {
         "bad_rows",

@@ -18,6 +18,7 @@ from anaphora.settings import (
 from anaphora.settings.base import written
 from anaphora.settings.own import Part, trusting
 from anaphora.settings.seq2seq import ForcingSettings, NoiseSettings, SmoothingSettings
+from anaphora.settings.teaching import TeacherSettings
 from anaphora.tasks.load import load
 from anaphora.tasks.parts import ENDS
 from anaphora.tasks.pretrained import is_public
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.translate.estimator import Translator
 
 _GROUPS = (
-    *(TrainingSettings, TuningSettings, InitSettings, HoldoutSettings, SearchSettings),
+    *(TrainingSettings, TuningSettings, InitSettings, TeacherSettings, HoldoutSettings, SearchSettings),
     *(ForcingSettings, SmoothingSettings, NoiseSettings),
 )
 _FREE = frozenset(

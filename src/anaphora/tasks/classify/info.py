@@ -25,6 +25,7 @@ from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.own import Own, OwnMetric
+from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
@@ -116,6 +117,7 @@ class NgramSettings(Settings):
 
 
 class ClassifierSettings(
+    TeacherSettings,
     EncoderSettings,
     NgramSettings,
     RegularSettings,
@@ -220,6 +222,7 @@ _READING: Uses = (
     *_LEARNT,
     EncoderSettings,
     RegularSettings,
+    TeacherSettings,
     TextSettings,
     "scan",
     "features",

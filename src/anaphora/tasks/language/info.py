@@ -13,13 +13,22 @@ from anaphora.settings import (
     VariantSettings,
 )
 from anaphora.settings.language import LanguageSettings, ReadOptions, ScoreOptions
+from anaphora.settings.teaching import TeacherSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 # bidirectional is refused by every preset, with a reason of its own
 _ALWAYS: Uses = ("tokens", "tokenizer", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
 _SAMPLING = ("length", "temperature", "top_k", "top_p", "min_p")
 _NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional")
-_TRAINED: Uses = (TrainingSettings, InitSettings, TuningSettings, "max_tokens", "tie", "valid_symbols")
+_TRAINED: Uses = (
+    TrainingSettings,
+    InitSettings,
+    TuningSettings,
+    TeacherSettings,
+    "max_tokens",
+    "tie",
+    "valid_symbols",
+)
 _NEURAL: Uses = (*_NEXT, *_TRAINED, "output_dropout")
 _READER: Uses = (
     *(*_NEURAL, EmbeddingSettings, "embedding_scale", StackSettings, RecurrentSettings, "bptt"),

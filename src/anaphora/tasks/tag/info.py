@@ -23,6 +23,7 @@ from anaphora.settings import (
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.own import Own, OwnMetric
+from anaphora.settings.teaching import TeacherSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 
@@ -48,6 +49,7 @@ class FrameTargetSettings(Settings):
 
 
 class TaggerSettings(
+    TeacherSettings,
     EncoderSettings,
     FrameTargetSettings,
     FrameSettings,
@@ -177,6 +179,7 @@ class TagOptions(Settings):
 _LEARNT: Uses = (
     EncoderSettings,
     FrameTargetSettings,
+    TeacherSettings,
     *(
         TrainingSettings,
         StackSettings,

@@ -12,6 +12,7 @@ from anaphora.data.around import Around
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.models.ensemble import Ensemble
 from anaphora.models.memory import Memory, join_memories
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
@@ -91,7 +92,7 @@ def _search(
         return device_beam(
             StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device, around)
         )
-    engine = model if watched else packed(model, int8=s.int8)
+    engine = model if watched or isinstance(model, Ensemble) else packed(model, int8=s.int8)
     seeds = [symbols_seed(s.seed, ids) for ids in sources]
     memory = _encoded_alone(engine, source, lengths) if s.int8 else engine.encode(source, lengths)
     return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree, around=around)

@@ -26,11 +26,13 @@ from anaphora.settings.network import in_blocks
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
 from anaphora.settings.seq2seq_variants import PairVariantSettings
+from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn, SidesSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses
 
 
 class TranslatorSettings(
+    TeacherSettings,
     TuningSettings,
     InitSettings,
     EncoderSettings,
@@ -90,7 +92,7 @@ class TranslateOptions(SearchSettings, OwnSearchSettings, SeveralOutputs, InputC
 _SEARCH = tuple(SearchSettings.model_fields.keys() - {"coverage"})
 _ALWAYS: Uses = (
     EncoderSettings,
-    *(SidesSettings, TrainingSettings, StackSettings, InitSettings, TuningSettings),
+    *(SidesSettings, TrainingSettings, StackSettings, InitSettings, TuningSettings, TeacherSettings),
     *_SEARCH,
     *("tie", "label_smoothing", "r_drop", "bpe_dropout", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "valid_examples"),

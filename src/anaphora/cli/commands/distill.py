@@ -1,0 +1,128 @@
+"""``anaphora distill``: train a model on what trained runs predict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from anaphora.cli.commands.train import _setting_options
+from anaphora.cli.failures import FINE, INTERRUPTED
+from anaphora.cli.group import Order
+from anaphora.cli.options import json_option, skip_bad_option, source_field_option, target_field_option
+
+EXAMPLES = """
+anaphora distill runs/big train.tsv --valid dev.tsv --hidden 128 -o runs/small
+anaphora distill runs/a runs/b runs/c train.tsv --valid dev.tsv -o runs/of-three
+anaphora distill runs/big train.tsv --sequences --model lstm-attention -o runs/small
+anaphora distill runs/big train.tsv --extra texts.txt -o runs/self-trained
+"""
+
+
+@click.command("distill", cls=Order, examples=EXAMPLES)
+@click.argument("teachers", metavar="RUN…", nargs=-1, required=True)
+@click.argument("data", metavar="DATA")
+@click.option("--valid", metavar="DATA", help="Dev data; without it a part of DATA is held out.")
+@click.option("-o", "--out", metavar="RUN", help="The run folder to write; runs/… if not given.")
+@click.option("--model", metavar="PRESET", help="Preset of the student; that of the first RUN if not given.")
+@_setting_options
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; may be repeated."
+)
+@click.option(
+    "--sequences",
+    is_flag=True,
+    help="Of translators: train on their outputs for the training inputs in place of the true ones.",
+)
+@click.option(
+    "--extra",
+    metavar="FILE",
+    help="Of translators: also train on their outputs for the lines of FILE (self-training).",
+)
+@source_field_option
+@target_field_option
+@skip_bad_option
+@click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
+@json_option
+def command(
+    teachers: tuple[str, ...],
+    data: str,
+    valid: str | None,
+    out: str | None,
+    assignments: tuple[str, ...],
+    sequences: bool,
+    extra: str | None,
+    source_field: str | None,
+    target_field: str | None,
+    skip_bad: bool,
+    force: bool,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Train a student on DATA that also learns what trained runs predict.
+
+    The loss is (1 − w) times that of the true answers plus w times the divergence from the mean of what the runs predict, with
+    w = teacher_weight. The student has their task, their symbols and labels, and its own preset and sizes. With --sequences a translator
+    learns the outputs that a beam of its teachers finds (Kim & Rush 2016), with --extra also those for texts without a translation.
+    """
+    from pathlib import Path
+
+    from anaphora.cli.request import read_request
+    from anaphora.data.streams import check_readable
+    from anaphora.tasks.config import read_config
+
+    configs = [read_config(Path(run)) for run in teachers]
+    task = configs[0].task.command
+    if (sequences or extra) and task != "translate":
+        option = "--sequences" if sequences else "--extra"
+        raise click.UsageError(f"{option} is for translators, but {teachers[0]} is a {configs[0].task.name}.")
+    if extra is not None:
+        check_readable(extra)
+    given = {key: value for key, value in flags.items() if value is not None}
+    given.setdefault("model", configs[0].settings.model)  # type: ignore[attr-defined]
+    given["teacher"] = ",".join(teachers)
+    if skip_bad:
+        given["bad_rows"] = "skip"
+    places = {
+        "task": task,
+        "data": data,
+        "valid": valid,
+        "out": out,
+        "source_field": source_field,
+        "target_field": target_field,
+    }
+    request = read_request(None, places, given, assignments)
+
+    from anaphora.cli.training import train
+
+    rewrite = _rewriting(request, teachers, sequences, extra) if sequences or extra else None
+    stopped = train(request, force=force, as_json=as_json, rewrite=rewrite)
+    from anaphora.training.interrupts import exit_code
+
+    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
+
+
+def _rewriting(request: Any, teachers: tuple[str, ...], sequences: bool, extra: str | None) -> Any:
+    """What makes the examples of a student of translators: their outputs for the training inputs, and for other texts."""
+
+    def rewrite(student: Any) -> tuple[list[Any], list[Any]]:
+        from anaphora.cli.output import say
+        from anaphora.data.lines import lines_of
+        from anaphora.tasks.distilling import ensemble, written_pairs
+
+        train, dev = student._open(request.data, request.valid, spill=None, **request.fields)
+        rows, teacher = list(train), ensemble(teachers)
+        left = 0
+        if sequences:
+            say(f"The teachers write outputs for {len(rows)} training inputs.")
+            rows, left = written_pairs(teacher, [source for source, _ in rows])
+        if extra is not None:
+            texts = [line for _, line in lines_of(extra)]
+            say(f"The teachers write outputs for {len(texts)} lines of {extra}.")
+            more, empty = written_pairs(teacher, texts)
+            rows, left = rows + more, left + empty
+        if left:
+            say(f"{left} inputs were left out, as their outputs are empty.")
+        return rows, list(dev)
+
+    return rewrite

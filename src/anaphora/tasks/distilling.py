@@ -1,0 +1,50 @@
+"""Pairs written by trained translators: for sequence-level distillation, self-training and back-translation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from anaphora.errors import RunError
+from anaphora.models.ensemble import Ensemble
+from anaphora.settings.own import trusting
+from anaphora.tasks.load import load
+from anaphora.tasks.teaching import same_learnt
+
+
+def ensemble(runs: Sequence[str | Path]) -> Any:
+    """A Translator that predicts with the mean of several runs of one vocabulary; of one run, that run.
+
+        an.ensemble(["runs/a", "runs/b"]).predict(["two dogs run"])
+
+    A `RunError` for a run that is no translator, and for one whose symbols differ from the first one's.
+    """
+    found: list[Any] = [load(Path(run), trust=trusting()) for run in runs]
+    for run, one in zip(runs, found, strict=True):
+        if one.command != "translate":
+            raise RunError(f"{run} is a {type(one).__name__}; only translators write together.")
+    same_learnt([str(run) for run in runs])
+    first = found[0]
+    if len(found) > 1:
+        first.model_ = Ensemble([one.model_ for one in found])
+    return first
+
+
+def written_pairs(
+    translator: Any, texts: Iterable[str], *, back: bool = False, **search: Any
+) -> tuple[list[tuple[str, str]], int]:
+    """Each text with the output of a trained ``translator``, and how many were left out since their output is empty.
+
+    ``back``: the text is the target and the output the source (back-translation, Sennrich et al. 2016). ``search``: the
+    options of ``predict``.
+    """
+    asked = [text for text in texts if text.strip()]
+    # An output drawn at random may hold bytes that no line of a file may: NUL and line breaks.
+    outputs = [" ".join(text.replace("\0", " ").split()) for text in translator.predict(asked, **search)]
+    pairs = [
+        (output, text) if back else (text, output)
+        for text, output in zip(asked, outputs, strict=True)
+        if output.strip()
+    ]
+    return pairs, len(asked) - len(pairs)

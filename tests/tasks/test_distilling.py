@@ -1,0 +1,228 @@
+"""Distillation: soft targets of every task that has them, ensembles, and pairs that translators write."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tasks_tiny import is_one_sentence, pairs, tiny
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.errors import RunError, SettingsError
+from anaphora.tasks.distilling import written_pairs
+from anaphora.training.objective import LossSum
+from anaphora.training.teaching import Taught
+
+PAIRS = pairs(60)
+SMALL = {"hidden": 8, "steps": 4, "valid_every": 100, "save_every": 100, "device": "cpu", "dropout": 0.0}
+TEXTS = [
+    ("good fine nice", "plus"),
+    ("bad poor weak", "minus"),
+    ("fine good", "plus"),
+    ("weak bad", "minus"),
+] * 4
+TAGGED = [(["a", "dog", "ran"], ["D", "N", "V"]), (["the", "cat", "sat"], ["D", "N", "V"])] * 5
+
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory):
+    """Two runs of one vocabulary."""
+    folder = tmp_path_factory.mktemp("teachers")
+    for seed in (1, 2):
+        tiny(seed=seed, steps=8).fit(PAIRS, valid=PAIRS[:4], out=folder / f"t{seed}")
+    return [str(folder / "t1"), str(folder / "t2")]
+
+
+class _Plain:
+    metric = "loss"
+
+    def loss(self, model, batch):
+        scores = model(batch)
+        return LossSum(scores.logsumexp(-1).sum() - scores[:, 0].sum(), len(scores))
+
+
+def test_the_loss_is_that_of_the_truth_and_the_divergence_by_hand():
+    torch.manual_seed(0)
+    student, one, two = (torch.nn.Linear(3, 4) for _ in range(3))
+    x, t, w = torch.randn(5, 3), 2.0, 0.3
+    taught = Taught(
+        _Plain(), [one, two], weight=w, temperature=t, part=lambda m: m, real=lambda call, batch: None,
+        answer=lambda teacher, call, batch: teacher(*call.arguments),
+    )  # fmt: skip
+    found = taught.loss(student.train(), x)
+    q = 0.5 * (torch.softmax(one(x) / t, -1) + torch.softmax(two(x) / t, -1))
+    p = torch.softmax(student(x) / t, -1)
+    wanted = (1 - w) * _Plain().loss(student, x).total + w * t * t * (q * (q / p).log()).sum()
+    torch.testing.assert_close(found.total, wanted)
+    assert taught.metric == "loss"
+    assert not one.weight.requires_grad
+    assert taught.loss(student.eval(), x).total == _Plain().loss(student, x).total
+
+
+def test_a_student_of_itself_has_nothing_to_learn_from_its_teacher(teachers):
+    """The divergence from a teacher with the same weights is 0, so only the truth is left."""
+    student = tiny(teacher=teachers[0], teacher_weight=1.0, steps=1, lr=1e-9).fit(PAIRS, valid=PAIRS[:4])
+    assert student.tokenizer_.to_json() == an.load(teachers[0]).tokenizer_.to_json()
+    from anaphora.tasks.teaching import taught
+
+    student.model_.load_state_dict(an.load(teachers[0]).model_.state_dict())
+    objective, batches = student._lesson(*student._open(PAIRS, PAIRS[:4], spill=None))
+    loss = taught(student, objective).loss(student.model_.train(), next(batches))
+    assert loss.total.item() == pytest.approx(0.0, abs=1e-4)
+
+
+def test_a_student_learns_from_teachers_alone_and_can_be_resumed(teachers, tmp_path):
+    whole = tiny(teacher=",".join(teachers), teacher_weight=1.0, hidden=8, steps=6)
+    whole.fit(PAIRS, valid=PAIRS[:4], out=tmp_path / "whole")
+    part = tiny(teacher=",".join(teachers), teacher_weight=1.0, hidden=8, steps=6, save_every=3, callbacks=[])
+    part.fit(PAIRS, valid=PAIRS[:4], out=tmp_path / "part")
+    again = an.Translator.resume(tmp_path / "part", checkpoint=3)
+    for name, tensor in whole.model_.state_dict().items():
+        assert torch.equal(tensor, again.model_.state_dict()[name])
+
+
+def test_other_tasks_learn_from_runs_of_theirs(tmp_path):
+    classifier = an.Classifier("lstm", embedding=8, tokens="word", **SMALL).fit(
+        TEXTS, valid=TEXTS[:4], out=tmp_path / "c"
+    )
+    student = an.Classifier(
+        "bow", embedding=4, teacher=str(tmp_path / "c"), **{k: v for k, v in SMALL.items() if k != "hidden"}
+    )
+    student.fit(TEXTS, valid=TEXTS[:4])
+    assert student.settings_.tokens == "word"
+    assert set(student.predict(["good", "bad"])) <= set(classifier.predict([text for text, _ in TEXTS])) | {
+        "plus",
+        "minus",
+    }
+    tags = tmp_path / "t.conll"
+    tags.write_text(
+        "\n\n".join("\n".join(f"{w} {t}" for w, t in zip(*row, strict=True)) for row in TAGGED) + "\n"
+    )
+    an.Tagger("bilstm-crf", embedding=8, **SMALL).fit(tags, valid=tags, out=tmp_path / "t")
+    an.Tagger("bilstm", embedding=8, teacher=str(tmp_path / "t"), **SMALL).fit(tags, valid=tags)
+    with pytest.raises(SettingsError, match="chain over its tags") as caught:
+        an.Tagger("bilstm-crf", embedding=8, teacher=str(tmp_path / "t"), **SMALL).fit(tags, valid=tags)
+    assert is_one_sentence(caught.value)
+
+
+def test_language_models_learn_from_one_that_reads_windows(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat\n" * 60)
+    more = {"valid_symbols": 100, "batch_tokens": 64}
+    an.LanguageModel("transformer", heads=2, feedforward=16, layers=1, context=16, **SMALL, **more).fit(
+        text, out=tmp_path / "big"
+    )
+    an.LanguageModel("lstm", embedding=8, bptt=8, teacher=str(tmp_path / "big"), **SMALL, **more).fit(
+        text, out=tmp_path / "small"
+    )
+    with pytest.raises(SettingsError, match="carries its state") as caught:
+        an.LanguageModel("lstm", embedding=8, teacher=str(tmp_path / "small"), **SMALL, **more).fit(text)
+    assert is_one_sentence(caught.value)
+
+
+def test_teachers_of_other_tasks_symbols_and_settings_are_refused(teachers, tmp_path):
+    tiny(steps=1).fit([("xyz", "zyx")] * 8, valid=[("xyz", "zyx")], out=tmp_path / "other")
+    for asked, sentence in (
+        ({"teacher": f"{teachers[0]},{tmp_path / 'other'}"}, "has other symbols or labels than"),
+        ({"teacher": teachers[0], "tokens": "word"}, "tokens = 'word' differs from 'char'"),
+        ({"teacher": str(tmp_path / "none")}, "there is no such folder"),
+    ):
+        with pytest.raises((RunError, SettingsError), match=sentence) as caught:
+            tiny(**asked).fit(PAIRS, valid=PAIRS[:4])
+        assert is_one_sentence(caught.value)
+    with pytest.raises(RunError, match="learns from a run of its own task"):
+        an.Classifier("bow", teacher=teachers[0]).fit(TEXTS)
+    with pytest.raises(SettingsError, match=r"teacher_weight = 0\.3 is about teacher"):
+        an.Translator(teacher_weight=0.3)
+    with pytest.raises(SettingsError, match="leave one of the two out"):
+        an.Translator(teacher=teachers[0], init=teachers[1])
+
+
+def test_an_ensemble_is_the_mean_of_its_members(teachers):
+    texts = [source for source, _ in PAIRS[:6]]
+    both, alone = an.ensemble(teachers), an.ensemble(teachers[:1])
+    assert alone.predict(texts) == an.load(teachers[0]).predict(texts)
+    assert an.ensemble([teachers[0], teachers[0]]).predict(texts, beam=3) == alone.predict(texts, beam=3)
+    first, second = an.load(teachers[0]), an.load(teachers[1])
+    source, lengths = torch.tensor([[5, 6, 7]]), torch.tensor([3])
+    memory = both.model_.encode(source, lengths)
+    log_p, state = both.model_.step(torch.tensor([1]), both.model_.start(memory))
+    wanted = 0.0
+    for one in (first, second):
+        p, _ = one.model_.eval().step(torch.tensor([1]), one.model_.start(one.model_.encode(source, lengths)))
+        wanted = wanted + 0.5 * p.exp()
+    torch.testing.assert_close(log_p.exp(), wanted)
+    assert state.select(torch.tensor([0, 0])).each[0] is not None
+
+
+def test_pairs_are_written_forwards_and_back(teachers):
+    translator = an.ensemble(teachers[:1])
+    texts = ["abc", "", "fed"]
+    outputs = translator.predict(["abc", "fed"])
+    found, left = written_pairs(translator, texts)
+    assert [pair for pair in zip(["abc", "fed"], outputs, strict=True) if pair[1]] == found
+    assert written_pairs(translator, texts, back=True)[0] == [(output, text) for text, output in found]
+    assert left == 2 - len(found)
+
+
+def test_the_commands(teachers, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS))
+    (tmp_path / "more.txt").write_text("abcabc\n\nfff\n")
+    sizes = [
+        "--hidden",
+        "8",
+        "--steps",
+        "2",
+        "--set",
+        "max_length=12",
+        "--set",
+        "valid_examples=2",
+        "--device",
+        "cpu",
+    ]
+    assert (
+        main.run(
+            [
+                "distill",
+                *teachers,
+                "train.tsv",
+                "--sequences",
+                "--extra",
+                "more.txt",
+                *sizes,
+                "-o",
+                "s",
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["model"] == "lstm-attention"
+    config = json.loads((tmp_path / "s" / "config.json").read_text())
+    assert config["settings"]["teacher"] == ",".join(teachers)
+    assert (
+        main.run(
+            [
+                "synthesize",
+                teachers[0],
+                "more.txt",
+                "--back",
+                "--add",
+                "train.tsv",
+                "-o",
+                "both.tsv",
+                "--json",
+            ]
+        )
+        == 0
+    )
+    said = json.loads(capsys.readouterr().out)
+    rows = (tmp_path / "both.tsv").read_text().splitlines()
+    assert said["added"] == 60
+    assert len(rows) == 60 + said["written"]
+    assert all(row.split("\t")[1] in ("abcabc", "fff") for row in rows[60:])
+    assert main.run(["synthesize", teachers[0], "more.txt", "-o", "both.tsv"]) == 2
+    assert "exists already" in capsys.readouterr().err
