@@ -24,12 +24,14 @@ export interface Option {
 export interface View {
   name: string;
   title: string;
-  of: 'probe' | 'history' | 'vectors' | 'compare' | 'panel';
+  of: 'probe' | 'history' | 'vectors' | 'dev' | 'compare' | 'panel';
   reading: string;
   caution: string;
   options: Option[];
   /** Whether the input can be typed; otherwise it is named as a dev example of the run, such as `#3`. */
   typed: boolean;
+  /** Whether it takes texts of the user's, one a line. */
+  lines?: boolean;
   /** The question it helps to answer: a key of `About.questions`, or `compare`. */
   question: string;
 }

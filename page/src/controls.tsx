@@ -2,6 +2,7 @@
 import type { Option, View } from './api';
 import { go, place } from './state';
 import { Fold, Tabs } from './tabs';
+import { OwnTexts } from './texts';
 
 export type Able = Record<string, string | null>;
 
@@ -30,6 +31,7 @@ export function Controls({ views, questions, able }: { views: View[]; questions:
       {view && (
         <form onSubmit={(event) => event.preventDefault()}>
           {view.of === 'probe' && <Texts typed={view.typed} />}
+          {view.lines && <OwnTexts />}
           {view.of === 'probe' && ['beam', 'alignment', 'captions'].includes(view.name) && <Field name="p.beam" label="beam" kind="int" hint="5" />}
           {view.options.map((option) => (
             <Choice key={option.name} option={option} />

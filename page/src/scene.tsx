@@ -49,6 +49,8 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
 
   /** A mark may open a view of itself: its options are those of the picture. */
   function open(shape: Shape | undefined): void {
+    const example = shape?.data?.['e'];
+    if (example) return go({ view: 'explain', example, text: '', target: '' });
     const given = shape?.data?.['o'];
     if (!given) return;
     const options = { ...place.value.options };

@@ -21,11 +21,12 @@ from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.linear import LinearLayer
 from anaphora.nn.positions import Learned, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
+from anaphora.nn.transformer import TransformerEncoder as Stack
 from anaphora.probe.answers import answer_of
 from anaphora.views.registry import VIEWS, picture
 
 PAIRS = [("a b c", "c b a"), ("b c", "c b"), ("a a b", "b a a"), ("c", "c")] * 4
-WHAT = ("gradients", "ablation", "recurrence", "attribution")
+WHAT = ("gradients", "jacobians", "ablation", "recurrence", "attribution", "lens")
 ANSWERS = {
     "Translator": "text",
     "Captioner": "text",
@@ -101,8 +102,16 @@ def probed(model, x):
     return trace, refused
 
 
-def parts(model, preset):
-    """Which views the parts of the model can give."""
+def _read_by_the_output(net):
+    """Whether every layer of a language model is of the kind that its output reads."""
+    body = getattr(net, "body", None)
+    return isinstance(getattr(body, "stack", None), Stack) or isinstance(
+        getattr(body, "recurrent", None), Recurrent
+    )
+
+
+def parts(model, preset, held):
+    """Which views the parts of the model can give; ``held`` names the arrays that a trace of it holds."""
     net = model.model_ if isinstance(model.model_, nn.Module) else None
     modules = list(net.modules()) if net is not None else []
     has = lambda *kinds: any(isinstance(module, kinds) for module in modules)  # noqa: E731
@@ -123,8 +132,15 @@ def parts(model, preset):
         "spectrogram": name == "Transcriber",
         "glimpses": preset in ("glimpse", "draw"),
         "alignment": isinstance(net, Seq2Seq) and bool(net.decoder.attentions),
-        "attribution": (net is not None and preset != "masked") or preset == "ngrams",
+        "attribution": preset not in ("kalman", "var"),
+        "crf": preset.endswith("-crf"),
+        "prefixes": isinstance(net, CTCModel | JointModel),
+        "lens": name == "LanguageModel" and _read_by_the_output(net),
+        "trajectory": any(array in held for array in ("states", "encoder_states", "decoder_states")),
     }
+    one = [module for module in modules if isinstance(module, Recurrent)]
+    if name in ("LanguageModel", "Classifier", "Tagger") and not has(LinearLayer) and "glimpse" not in preset:
+        found["jacobians"] = len(one) == 1 and not one[0].bidirectional
     if name != "Captioner":
         found["positions"] = has(Sinusoidal, Learned)
     if gated and name != "Classifier":
@@ -140,7 +156,7 @@ def parts(model, preset):
 )
 def test_every_view_is_drawn_or_refused_truthfully(name, preset):
     model, trace, _ = looked_at(name, preset)
-    can = parts(model, preset)
+    can = parts(model, preset, trace.arrays)
     for view in VIEWS.values():
         if view.of != "probe":
             continue

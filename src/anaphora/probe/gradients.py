@@ -17,6 +17,8 @@ MAX_STEPS = 512
 """Longest sequence: every step costs one pass back."""
 MAX_STATE = 1024
 """Widest state whose Jacobian is computed whole."""
+MAX_SPECTRUM = 384
+"""Widest state whose Jacobians have their singular values and eigenvalues computed, all of them at each step."""
 
 Losses = Callable[[Tensor], Tensor]
 """From what the model computed to one loss for each place ``(T,)``."""
@@ -108,6 +110,43 @@ def jacobian_norms(recurrent: Recurrent, x: Tensor) -> tuple[NDArray[Any], NDArr
 
     ‖∂s_T/∂s_k‖ ≤ ∏ σ_max(∂s_i/∂s_{i−1}): where the first are below 1, the products vanish.
     """
+    return norms_of(state_jacobians(recurrent, x))
+
+
+def norms_of(jacobians: Sequence[Tensor]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The same of Jacobians that `state_jacobians` found."""
+    own = [float(torch.linalg.matrix_norm(j, 2)) for j in jacobians]
+    return np.array(own), np.array([float(torch.linalg.matrix_norm(p, 2)) for p in _products(jacobians)])
+
+
+def jacobian_spectrum(
+    jacobians: Sequence[Tensor],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Of Jacobians ∂s_t/∂s_{t−1}, each ``(n, n)``, as `state_jacobians` finds them:
+
+    singular ``(T, n)``     those of ∂s_T/∂s_k for the state after each step k, the greatest first
+    eigenvalues ``(T, 2, n)``   real and imaginary parts of those of ∂s_t/∂s_{t−1}, by size, the greatest first
+    growth ``(T,)``         log ‖J_t q‖ / ‖q‖ of a vector that is carried along from the first step: its mean is the largest
+                            Lyapunov exponent, as soon as the vector has turned into the direction that grows most
+    """
+    singular = [torch.linalg.svdvals(product).cpu().numpy() for product in _products(jacobians)]
+    eigenvalues, growth = [], []
+    carried = torch.ones(len(jacobians[0]), dtype=jacobians[0].dtype, device=jacobians[0].device)
+    carried = carried / carried.norm()
+    for jacobian in jacobians:
+        found = torch.linalg.eigvals(jacobian).cpu().numpy()
+        found = found[np.argsort(-np.abs(found), kind="stable")]
+        eigenvalues.append(np.stack((found.real, found.imag)))
+        carried = jacobian @ carried
+        size = float(carried.norm())
+        growth.append(float(np.log(max(size, 1e-300))))
+        carried = carried / max(size, 1e-300)
+    return np.stack(singular), np.stack(eigenvalues), np.array(growth)
+
+
+def state_jacobians(recurrent: Recurrent, x: Tensor) -> list[Tensor]:
+    """∂s_t/∂s_{t−1} ``(n, n)`` in double precision for each step of x ``(1, T, inputs)``, from a state of zeros; n counts all
+    numbers of the state, h and c of every layer."""
     if recurrent.bidirectional:
         raise AnaphoraError("the layer reads in both directions, so its states have no one order in time.")
     width = len(recurrent.state) * recurrent.layers * recurrent.hidden
@@ -127,13 +166,17 @@ def jacobian_norms(recurrent: Recurrent, x: Tensor) -> tuple[NDArray[Any], NDArr
         jacobians.append(whole.double())
         with torch.no_grad():
             state = advance(state.reshape(-1)).view(shape)
-    own = [float(torch.linalg.matrix_norm(j, 2)) for j in jacobians]
-    product = torch.eye(width, dtype=torch.float64, device=x.device)
-    products = [1.0]
+    return jacobians
+
+
+def _products(jacobians: Sequence[Tensor]) -> list[Tensor]:
+    """∂s_T/∂s_k for each k."""
+    product = torch.eye(len(jacobians[0]), dtype=torch.float64, device=jacobians[0].device)
+    products = [product]
     for jacobian in reversed(jacobians[1:]):
         product = product @ jacobian
-        products.append(float(torch.linalg.matrix_norm(product, 2)))
-    return np.array(own), np.array(products[::-1])
+        products.append(product)
+    return products[::-1]
 
 
 def _unrolled(recurrent: Recurrent, x: Tensor) -> tuple[list[tuple[Tensor, ...]], list[Tensor]]:

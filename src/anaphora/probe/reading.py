@@ -18,7 +18,14 @@ from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.positions import Learned, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
-from anaphora.probe.gradients import input_gradients, jacobian_norms, state_gradients
+from anaphora.probe.gradients import (
+    MAX_SPECTRUM,
+    input_gradients,
+    jacobian_spectrum,
+    norms_of,
+    state_gradients,
+    state_jacobians,
+)
 from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, weights_hash
 from anaphora.probe.recurrence import recurrence_arrays
 from anaphora.probe.trace import Array, Trace
@@ -27,7 +34,7 @@ SOURCES = (Embedding, VectorInput, DenseFrames, ConvolvedFrames)
 """What puts out the vector of each place, with respect to which gradients are taken."""
 TOP = 20
 """How many of the most probable symbols are spelled at each place."""
-WHAT = ("gradients", "jacobians", "ablation", "recurrence", "attribution")
+WHAT = ("gradients", "jacobians", "ablation", "recurrence", "attribution", "lens")
 """What costs more than one run of the model, and is only looked at when it is asked for."""
 
 
@@ -178,7 +185,9 @@ def _given(recurrent: Recurrent, call: Callable[[], Tensor]) -> Tensor | None:
 
 
 def _jacobians(model: nn.Module, call: Callable[[], Tensor], places: int) -> dict[str, Array]:
-    """``jacobian_norms`` (time): σ_max(∂s_t/∂s_{t−1}), and ``jacobian_products`` (time): σ_max(∂s_T/∂s_t)."""
+    """``jacobian_norms`` (time): σ_max(∂s_t/∂s_{t−1}), and ``jacobian_products`` (time): σ_max(∂s_T/∂s_t). Of states that are
+    not too wide also ``jacobian_singular`` (time, rank), ``jacobian_eigenvalues`` (time, coordinate, unit) and
+    ``jacobian_growth`` (time), as in `jacobian_spectrum`."""
     layers = [module for module in model.modules() if isinstance(module, Recurrent)]
     if len(layers) != 1 or layers[0].bidirectional:
         return {}
@@ -188,10 +197,17 @@ def _jacobians(model: nn.Module, call: Callable[[], Tensor], places: int) -> dic
         given = _given(layers[0], call)
         if given is None or given.shape[1] != places:
             return {}
-        own, products = jacobian_norms(layers[0], given)
+        jacobians = state_jacobians(layers[0], given)
     finally:
         model.train(was_training)
-    return {"jacobian_norms": Array(("time",), own), "jacobian_products": Array(("time",), products)}
+    own, products = norms_of(jacobians)
+    found = {"jacobian_norms": Array(("time",), own), "jacobian_products": Array(("time",), products)}
+    if len(jacobians[0]) <= MAX_SPECTRUM:
+        singular, eigenvalues, growth = jacobian_spectrum(jacobians)
+        found["jacobian_singular"] = Array(("time", "rank"), singular)
+        found["jacobian_eigenvalues"] = Array(("time", "coordinate", "unit"), eigenvalues)
+        found["jacobian_growth"] = Array(("time",), growth)
+    return found
 
 
 def position_arrays(model: nn.Module, length: int) -> dict[str, Array]:

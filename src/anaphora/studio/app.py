@@ -27,6 +27,7 @@ from anaphora.studio.runs import Runs, Stamp
 from anaphora.studio.worker import Worker
 from anaphora.training.journal import plain
 from anaphora.views.colour import DARK, LEVELS, LIGHT, SERIES
+from anaphora.views.registry import VIEWS
 from anaphora.views.view import QUESTIONS
 from anaphora.web.answers import shortened
 
@@ -61,6 +62,8 @@ class Studio:
         self._listing = Worker("runs", LONGEST_WORK)
         self.comparisons = comparing.Comparisons()
         self._comparing = Worker("comparisons", comparing.LONGEST_WORK, self._forget_comparisons)
+        self.gathered = Pictures()  # of many examples, which take longer and must not hold up others
+        self._gathering = Worker("examples", comparing.LONGEST_WORK, self._forget_gathered)
         self._able: dict[tuple[str, int], dict[str, str | None]] = {}
         self._waiting = 0
         self._watching = 0
@@ -109,10 +112,13 @@ class Studio:
         query = request.query_params
         keys = query.getlist("run")
         plain = dict(query)
+        many = _of_many(plain)
+        pictures = self.gathered if many else self.pictures
         return await self._work(
-            lambda: self.pictures.draw(
+            lambda: pictures.draw(
                 read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
-            )
+            ),
+            self._gathering if many else None,
         )
 
     async def explain(self, request: Request) -> Response:
@@ -162,12 +168,13 @@ class Studio:
         query = request.query_params
         keys, plain = query.getlist("run"), dict(query)
         form = plain.get("form", "")
+        many = _of_many(plain)
 
         def made() -> Response:
             if form not in _FORMS:
                 raise AnaphoraError(f"a picture is saved as one of {', '.join(_FORMS)}.")
             wanted = read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
-            chosen = self.pictures.made(wanted)
+            chosen = (self.gathered if many else self.pictures).made(wanted)
             wanted_number = plain.get("number", "0")
             number = int(wanted_number) if re.fullmatch("[0-9]{1,4}", wanted_number) else len(chosen)
             if number >= len(chosen):
@@ -178,7 +185,7 @@ class Studio:
             content = getattr(drawn, form)()
             return Response(content, media_type=_FORMS[form], headers={"content-disposition": "attachment"})
 
-        return await self._work(made)
+        return await self._work(made, self._gathering if many else None)
 
     async def watch(self, request: Request) -> Response:
         """Server-sent events: ``changed`` with the ids of the runs whose journals grew."""
@@ -222,6 +229,9 @@ class Studio:
         """A thread whose time ran out may still change these pictures, so that others are made from now on."""
         self.pictures = Pictures()
 
+    def _forget_gathered(self) -> None:
+        self.gathered = Pictures()
+
     def _forget_comparisons(self) -> None:
         self.comparisons = comparing.Comparisons()
 
@@ -244,6 +254,12 @@ class Studio:
 def create_app(folders: Sequence[Path], *, token: str, port: Callable[[], int]) -> Guard:
     """The guarded application over the runs below ``folders``."""
     return Guard(Starlette(routes=Studio(folders).routes()), token=token, port=port)
+
+
+def _of_many(query: dict[str, str]) -> bool:
+    """Whether a view is asked for that takes many dev examples."""
+    chosen = VIEWS.get(query.get("view", ""))
+    return chosen is not None and chosen.of == "dev"
 
 
 def _static(name: str) -> Any:

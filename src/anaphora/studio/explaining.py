@@ -124,6 +124,7 @@ def _drawn(pictures: Pictures, trace: Trace, run: Run, found: dict[str, Any] | N
 def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
     """For each view None if this run can give it, else the reason, found by looking at its first dev example."""
     from anaphora.probe.history import history
+    from anaphora.tasks.gathered import why_not
 
     reasons: dict[str, str | None] = {}
     traces: dict[str, Trace | str] = {}
@@ -138,6 +139,9 @@ def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
             raise AnaphoraError(str(traces["vectors"]))
         traces["probe"] = _looked_at(asked)
     for name, view in VIEWS.items():
+        if view.of == "dev":
+            reasons[name] = str(traces["vectors"]) if asked is None else why_not(asked, view.what[0])
+            continue
         trace = traces.get(view.of, f"`anaphora study {name}` draws it.")
         if isinstance(trace, str):
             reasons[name] = trace

@@ -102,6 +102,7 @@ def all_views() -> list[dict[str, Any]]:
             "caution": v.caution,
             "options": view_options(v),
             "typed": v.typed,
+            "lines": v.lines,
             "question": v.question,
         }
         for v in VIEWS.values()
@@ -144,7 +145,8 @@ class Pictures:
                 made = picture(self.trace(wanted, run), wanted.view.name, **options)
                 model = self.model_of(run)[0].model
                 given = self.given(wanted, model)
-                given_text = wanted.text if wanted.view.of != "vectors" or model.embeds_inputs else ""
+                takes_text = {"vectors": model.embeds_inputs, "dev": wanted.view.lines}
+                given_text = wanted.text if takes_text.get(wanted.view.of, True) else ""
                 made.code = code_for(wanted.view, options, runs=[run.name], text=given_text, given=given)
                 found.append((run.name, made))
             except AnaphoraError as error:
@@ -169,9 +171,16 @@ class Pictures:
     def trace(self, wanted: Wanted, run: Run) -> Any:
         asked, stamp = self.model_of(run)
         model = asked.model
-        key = (run.id, stamp, wanted.view.of, wanted.text, wanted.target, wanted.search, wanted.view.what)
+        text = wanted.text if wanted.view.of != "dev" or wanted.view.lines else ""
+        key = (run.id, stamp, wanted.view.of, text, wanted.target, wanted.search, wanted.view.what)
         if key not in self._traces:
-            if wanted.view.of == "vectors":
+            if wanted.view.of == "dev":
+                from anaphora.tasks.gathered import gather
+
+                made = gather(
+                    asked, wanted.view.what[0], wanted.text.splitlines() if wanted.view.lines else ()
+                )
+            elif wanted.view.of == "vectors":
                 made = asked.vectors(asked.typed(wanted.text) if model.embeds_inputs else None)
             else:
                 given = self.given(wanted, model)

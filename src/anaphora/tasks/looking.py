@@ -135,6 +135,21 @@ class Asked:
             raise DataError(f"the run has dev examples #1 to #{count}; there is no #{number}.")
         return self.model._example(self._examples(), number - 1)  # type: ignore[no-any-return]
 
+    def some(self, most: int) -> list[tuple[int, Any, Any]]:
+        """At most ``most`` dev examples, evenly spaced: number (from 1), input and what is asked for."""
+        count = self.count()
+        kept = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
+        found = self.model._some(self._examples(), kept)
+        return [(i + 1, x, reference) for i, (x, reference) in zip(kept, found, strict=True)]
+
+    def dev(self) -> Any:
+        """The run's dev data, as the task reads them."""
+        return self._examples()
+
+    def paired(self, judged: int) -> bool:
+        """Whether the examples that the task judges are those of `example`, by their numbers."""
+        return judged == self.count()
+
     def first(self) -> Any:
         """The run's first dev example, as ``probe`` takes it."""
         return self.model._example(self._examples(), 0)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -100,6 +100,10 @@ class Task(ABC):
         """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and what is asked for."""
         ((x, *reference),) = dev.read([number])
         return x, reference[0] if reference else ""
+
+    def _some(self, dev: Any, numbers: Sequence[int]) -> list[tuple[Any, str]]:
+        """Several examples at once, by their numbers in rising order."""
+        return [self._example(dev, number) for number in numbers]
 
     def _with_words(self, x: Any, words: str) -> Any:
         """What ``probe`` takes for ``x`` (a file's name, or an example) and words typed beside it: a question, say."""

@@ -54,7 +54,7 @@ class Bars:
         return max([value for values in self.series.values() for value in values] + [0.0]) or 1.0
 
     def scene(self) -> Scene:
-        each = 15.0 if len(self.series) == 1 else 11.0
+        each = 15.0 if len(self.series) == 1 else 14.0
         names = [shorten(visible(name), 22) for name in self.names]
         left = MARGIN + max([ems(name) * 13 for name in names] + [40.0]) + 10
         self._long = plot_width(LENGTH, left + 80 + MARGIN, least=60.0, most=640.0)

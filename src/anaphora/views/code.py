@@ -40,6 +40,15 @@ def _trace(view: View, runs: Sequence[str], text: str | None, given: Mapping[str
             asked,
             f"trace = asked.vectors({typed})",
         ]
+    if view.of == "dev":
+        lines = [line for line in (text or "").splitlines() if line.strip()] if view.lines else []
+        return [
+            "from anaphora.tasks.gathered import gather",
+            "from anaphora.tasks.looking import Asked",
+            "",
+            model,
+            f"trace = gather(Asked(m, {runs[0]!r}), {view.what[0]!r}{f', {lines!r}' if lines else ''})",
+        ]
     if view.of != "probe":
         return [""]
     if text is not None and re.match(r"\s*#[0-9]", text):  # a dev example of the run

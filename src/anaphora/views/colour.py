@@ -125,3 +125,14 @@ def level(value: float, low: float, high: float) -> int:
         return 0
     share = min(max((value - low) / (high - low), 0.0), 1.0)
     return round(share * (LEVELS - 1))
+
+
+def readable(shade: int, *, signed: bool = False) -> str:
+    """``text`` or ``page``: whichever stands out from the step ``shade`` of the scale, in both themes alike."""
+    (light, dark) = (theme.signed if signed else theme.scale for theme in (LIGHT, DARK))
+    apart = [
+        abs(luminance(colours[shade]) - luminance(theme.text))
+        for colours, theme in ((light, LIGHT), (dark, DARK))
+    ]
+    pale = 0.25 * LEVELS < shade < 0.75 * LEVELS if signed else shade < LEVELS // 2
+    return "text" if min(apart) > 0.18 and pale else "page"

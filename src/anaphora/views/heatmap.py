@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.views.blocks import heatmap_blocks
-from anaphora.views.colour import LEVELS, level
+from anaphora.views.colour import LEVELS, level, readable
 from anaphora.views.room import plot_width, room
 from anaphora.views.scene import Dot, Label, Path, Rect, Scene
 from anaphora.views.text import ems, fold, shorten, visible
@@ -40,6 +40,8 @@ class Heatmap:
     """Whether zero is the middle: ``low`` must be ``-high`` then, and two hues say which side a value is on."""
     path: list[int] = field(default_factory=list)
     """A row for each column: a line through these cells is drawn over them."""
+    words: list[list[str]] = field(default_factory=list)
+    """A word for each cell, written into it where there is room."""
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
@@ -49,7 +51,8 @@ class Heatmap:
         return str(np.float32(self.values[row, column]))
 
     def describe(self, row: int, column: int) -> str:
-        return f"{self.rows[row]} ← {self.columns[column]}: {self.values[row, column]:.3f}"
+        word = f" {visible(self.words[row][column])}" if self.words else ""
+        return f"{self.rows[row]} ← {self.columns[column]}:{word} {self.values[row, column]:.3f}"
 
     def csv(self) -> str:
         out = io.StringIO()
@@ -83,9 +86,22 @@ class Heatmap:
             scene.shapes.append(Label(MARGIN, MARGIN + 34 + 17 * i, line, size=12, role="muted"))
         self._draw_names(scene, place)
         self._draw_cells(scene, place)
+        self._draw_words(scene, place)
         self._draw_path(scene, place)
         self._draw_foot(scene, place)
         return scene
+
+    def _draw_words(self, scene: Scene, place: _Layout) -> None:
+        size = min(11.0, place.tall * 0.6)
+        for r, row in enumerate(self.words):
+            for c, word in enumerate(row):
+                shown = shorten(visible(word), (place.wide - 4) / size)
+                if ems(shown) * size > place.wide - 2:
+                    continue
+                x, y = place.left + (c + 0.5) * place.wide, place.top + (r + 0.5) * place.tall + size * 0.36
+                shade = level(float(self.values[r, c]), self.low, self.high)
+                role = readable(shade, signed=self.signed)
+                scene.shapes.append(Label(x, y, shown, size=size, anchor="middle", role=role))
 
     def _draw_path(self, scene: Scene, place: _Layout) -> None:
         points = tuple(

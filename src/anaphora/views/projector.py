@@ -58,7 +58,7 @@ def embeddings(
             height=400.0,
         )
     ]
-    vectors = _unit(np.asarray(trace.array("embeddings", "symbol", "unit"), np.float64))
+    vectors = unit(np.asarray(trace.array("embeddings", "symbol", "unit"), np.float64))
     if word:
         at = _find(names, word)
         charts.append(_neighbours(f"Nearest to {names[at]}", vectors, names, vectors[at], {at}))
@@ -105,7 +105,7 @@ def _analogy(vectors: NDArray[np.float64], names: list[str], analogy: str) -> tu
     return bars, note
 
 
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300))
 
 

@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
-from anaphora.views.colour import DARK, LEVELS, LIGHT, level, luminance
+from anaphora.views.colour import level, readable
 from anaphora.views.heatmap import MARGIN
 from anaphora.views.room import plot_width, room
 from anaphora.views.scene import Label, Rect, Scene
@@ -93,7 +93,7 @@ class Ranks:
                 Rect(x, y, CELL_WIDTH - 3, CELL_HEIGHT - 3, f"c{shade}", radius=3, data=data, title=text)
             )
             shown = shorten(visible(symbol), CELL_WIDTH / 12)
-            scene.shapes.append(Label(x + 5, y + 13, shown, size=11, role=_readable(shade)))
+            scene.shapes.append(Label(x + 5, y + 13, shown, size=11, role=readable(shade)))
 
     def text(self, width: int, *, colour: bool) -> str:
         lines = [*wrap(visible(self.title), width), *wrap(visible(self.subtitle), width)]
@@ -103,10 +103,3 @@ class Ranks:
             lines.append(f"{pad(visible(place), label, right=True)} │ {best}")
         lines += [line for note in self.notes for line in wrap(visible(note), width)]
         return "\n".join(clip(line, width) for line in lines) + "\n"
-
-
-def _readable(shade: int) -> str:
-    """``text`` or ``page``: whichever stands out from the step ``shade`` of the scale, in both themes alike."""
-    light = abs(luminance(LIGHT.scale[shade]) - luminance(LIGHT.text))
-    dark = abs(luminance(DARK.scale[shade]) - luminance(DARK.text))
-    return "text" if min(light, dark) > 0.18 and shade < LEVELS // 2 else "page"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from anaphora.errors import AnaphoraError
@@ -33,34 +31,12 @@ from anaphora.views import (
     tree,
 )
 from anaphora.views.code import code_for
-from anaphora.views.picture import Chart, Picture
+from anaphora.views.further import FURTHER
+from anaphora.views.picture import Picture
 from anaphora.views.view import View
+from anaphora.views.view import described as _view
 
 _JOURNALS = "it is made of the journals of runs, not of one input."
-
-
-def _view(
-    module: ModuleType,
-    draw: Callable[..., Chart],
-    question: str,
-    *,
-    prefix: str = "",
-    name: str = "",
-    **more: Any,
-) -> View:
-    """The view that ``draw`` makes; ``module`` has its words: TITLE, READING and CAUTION, perhaps behind a ``prefix``."""
-    title, reading, caution = (getattr(module, prefix + word) for word in ("TITLE", "READING", "CAUTION"))
-    needs = tuple(more.pop("needs", ()))
-    return View(
-        name or draw.__name__,
-        title,
-        needs,
-        reading,
-        caution,
-        draw=draw,
-        question=question,
-        **more,
-    )
 
 
 VIEWS = {
@@ -72,8 +48,8 @@ VIEWS = {
             "explain",
             any_of=("integrated_gradients", "occlusion"),
             what=("attribution",),
-            without="its answer cannot be shared out over the input: hidden Markov models, Kalman filters, VAR, masked "
-            "language models and embedders have no score that could be.",
+            without="its answer cannot be shared out over the input: Kalman filters and VAR have no score that could be, and an "
+            "input of one symbol has nothing to leave out.",
         ),
         _view(
             alignment,
@@ -241,6 +217,7 @@ VIEWS = {
             typed=False,
             without="the model does not look at a picture bit by bit; `classify` has the presets glimpse and draw.",
         ),
+        *FURTHER,
     )
 }
 FIRST = (

@@ -116,10 +116,17 @@ class Scatter:
                     title=text,
                 )
             )
+        taken: list[tuple[float, float, float]] = []
         for point in self.points:
-            if point.named:
-                x, y = axes.x(point.x) + radius + 2, axes.y(point.y) + 4
-                scene.shapes.append(Label(x, y, shorten(visible(point.name), 14), size=11))
+            if not point.named:
+                continue
+            shown = shorten(visible(point.name), 14)
+            x, y, wide = axes.x(point.x) + radius + 2, axes.y(point.y) + 4, ems(shown) * 11 * 1.06
+            # a name that would cover another is left out: pointing at the dot says it
+            if any(abs(y - b) < 13 and x < a + w and a < x + wide for a, b, w in taken):
+                continue
+            taken.append((x, y, wide))
+            scene.shapes.append(Label(x, y, shown, size=11))
 
     def text(self, width: int, *, colour: bool) -> str:
         """A plot of characters, then the names that the picture would show."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from anaphora.errors import AnaphoraError
@@ -25,6 +26,8 @@ QUESTIONS = {
     "attention": "Where does it look?",
     "search": "How does it search?",
     "symbols": "What do its vectors say?",
+    "errors": "Where is it wrong?",
+    "data": "What was it given?",
     "own": "Views of your own",
 }
 """Names of the questions that views help to answer, in the order in which they are asked."""
@@ -45,7 +48,8 @@ class View:
     draw: Callable[..., Chart]
     of: str = "probe"
     """What the trace is of: "probe" (one input through a model), "history" (the course of trainings), "vectors" (a
-    model's symbols) or "examples" (many results)."""
+    model's symbols), "dev" (many dev examples of a run: ``what`` says which `anaphora.tasks.gathered` gathers) or "examples" (many
+    results)."""
     what: tuple[str, ...] = ()
     """What the probe must be asked for besides what it always looks at."""
     any_of: tuple[str, ...] = ()
@@ -54,6 +58,8 @@ class View:
     """An axis that this one must have: attention over a picture has no heads, say."""
     typed: bool = True
     """Whether its input can be typed; otherwise it is a file, or a dev example by its number."""
+    lines: bool = False
+    """Whether it takes texts of the user's, one a line."""
     question: str = "own"
     """The question it helps to answer, one of `QUESTIONS`."""
 
@@ -93,3 +99,27 @@ class View:
                 raise AnaphoraError(
                     f"The option {name} of the view {self.name} must be {said}, not {value!r}."
                 )
+
+
+def described(
+    module: ModuleType,
+    draw: Callable[..., Chart],
+    question: str,
+    *,
+    prefix: str = "",
+    name: str = "",
+    **more: Any,
+) -> View:
+    """The view that ``draw`` makes; ``module`` has its words: TITLE, READING and CAUTION, perhaps behind a ``prefix``."""
+    title, reading, caution = (getattr(module, prefix + word) for word in ("TITLE", "READING", "CAUTION"))
+    needs = tuple(more.pop("needs", ()))
+    return View(
+        name or draw.__name__,
+        title,
+        needs,
+        reading,
+        caution,
+        draw=draw,
+        question=question,
+        **more,
+    )

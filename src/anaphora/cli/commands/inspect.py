@@ -63,10 +63,11 @@ def command(
     """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
     `curves`, `samples` and `health` show the course of one or several runs, also while they train; `embeddings`
-    shows which symbols are alike to the model, of an embedder which inputs. The others show one input on its way through it: `alignment`, for
+    shows which symbols are alike to the model, of an embedder which inputs. `errors`, `data`, `units` and `texts` are made of many dev
+    examples: mistakes, lengths and symbols, units that follow something, and a map of whole texts. The others show one input on its way through it: `alignment`, for
     each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
-    how far back the loss reaches; `attribution`, what the answer rests on; `heads` and `positions` of a Transformer; `spectrum` and `weights` of a linear recurrence; the hypotheses of a `beam`; what
-    `sampling` draws from; `ctc`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
+    how far back the loss reaches, `connectivity` from where, `jacobians` in which directions; `trajectory`, the path of the states; `lens`, what each layer would answer; `attribution`, what the answer rests on; `heads` and `positions` of a Transformer; `spectrum` and `weights` of a linear recurrence; the hypotheses of a `beam`; what
+    `sampling` draws from; `ctc`, `prefixes`, `crf`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
     `captions` and `glimpses`. Without --view, an input is shown by the view that says most about the model, and
     a run without an input by its curves.
     """
@@ -127,6 +128,7 @@ def _list(runs: tuple[str, ...], given: tuple[str | None, str | None], as_json: 
     """Every view with what it shows, or with the reason why it cannot be drawn of this model."""
     from anaphora.cli.output import emit, result, table
     from anaphora.errors import AnaphoraError
+    from anaphora.tasks.gathered import why_not
     from anaphora.tasks.looking import Asked
     from anaphora.views.registry import VIEWS
 
@@ -141,6 +143,9 @@ def _list(runs: tuple[str, ...], given: tuple[str | None, str | None], as_json: 
             traces[kind] = str(error)
     reasons: dict[str, str | None] = {}
     for name, view in VIEWS.items():
+        if view.of == "dev":
+            reasons[name] = why_not(asked, view.what[0])
+            continue
         trace = traces.get(view.of, f"`anaphora study {name}` draws it")
         reasons[name] = trace if isinstance(trace, str) else view.missing(trace)
     if as_json:
@@ -186,6 +191,8 @@ def _trace(
         return _history(runs, text or file)
     if view.of == "probe":
         return _probe(runs, view, given, target)
+    if view.of == "dev":
+        return _gathered(runs, view, given)
     if view.of != "vectors":
         raise DataError(
             f"the view {view.name} is of many results; `anaphora study {view.name}` makes them and draws it."
@@ -204,6 +211,31 @@ def _history(runs: tuple[str, ...], text: str | None) -> Trace:
     if text is not None:
         raise DataError("this view shows the course of training and takes no --text and no --input.")
     return history(*runs)
+
+
+def _gathered(runs: tuple[str, ...], view: View, given: tuple[str | None, str | None]) -> Trace:
+    """What many dev examples of the run show; texts of the user's, one a line, where the view takes them."""
+    from anaphora.errors import DataError
+    from anaphora.tasks.gathered import gather
+    from anaphora.tasks.looking import Asked
+
+    text, file = given
+    if not view.lines and (text or file) is not None:
+        raise DataError(
+            f"the view {view.name} is of the run's dev examples and takes no --text and no --input."
+        )
+    lines = (text or "").splitlines()
+    if file is not None:
+        from anaphora.files import read_bytes
+
+        try:
+            lines += read_bytes(file, most=1 << 20).decode().splitlines()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise DataError(
+                f"--input {file} cannot be read ({reason}); give a file with a text a line."
+            ) from None
+    return gather(Asked(_model(runs, view), runs[0]), view.what[0], lines)
 
 
 def _vectors(runs: tuple[str, ...], view: View, file: str | None) -> Trace:

@@ -217,6 +217,13 @@ class LanguageModel(Estimator):
         lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
         return next(islice(lines, number, None)), ""
 
+    def _some(self, dev: Text, numbers: Sequence[int]) -> list[tuple[str, str]]:
+        lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
+        wanted = set(numbers)
+        return [
+            (line, "") for i, line in enumerate(islice(lines, max(wanted, default=-1) + 1)) if i in wanted
+        ]
+
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from anaphora.data.symbols import PAD
 from anaphora.errors import DataError
 from anaphora.models.language_masked import MaskedLanguage
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.attribution import attribute_symbols, attribution_arrays
+from anaphora.probe.lens import lens_arrays
 from anaphora.probe.reading import add_next_symbols, probe_reading
-from anaphora.probe.trace import Trace
+from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.looking import facts_of
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 ATTRIBUTED = 256
 """Symbols over which an answer is shared out: the last of a longer text."""
+COUNTED = 32
+"""Symbols that are left out one by one of a model of counts, the last: it looks back over fewer."""
 LONGEST = 2048
 """Symbols that are looked at; of a longer text the last."""
 
@@ -37,7 +42,7 @@ def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
     spell = m.tokenizer_.pieces
     facts = facts_of(m, text)
     if not isinstance(m.model_, nn.Module):
-        return _stepwise(m, ids, facts)
+        return _stepwise(m, ids, facts, what)
     device = next(m.model_.parameters()).device
     model = m.model_
     if isinstance(model, MaskedLanguage):
@@ -65,8 +70,14 @@ def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
         losses=lambda out: F.cross_entropy(out[0].float(), wanted, reduction="none"),
         what=what,
     )
-    if "attribution" in what and not isinstance(model, MaskedLanguage):
+    if "attribution" in what and isinstance(model, MaskedLanguage):
+        trace = _hidden_one_by_one(m, trace, read, int(logits[0, -1].argmax()))
+    elif "attribution" in what:
         trace = _attributed(m, trace, read, int(logits[0, -1].argmax()))
+    if "lens" in what and "states" in trace.arrays:
+        arrays, rows = lens_arrays(model, trace.arrays["states"], logits[0], spell)
+        tables = {**trace.tables, "lens": rows} if rows else trace.tables
+        trace = replace(trace, arrays={**trace.arrays, **arrays}, tables=tables)
     return add_next_symbols(trace, logits[0], spell)
 
 
@@ -98,13 +109,57 @@ def _attributed(m: LanguageModel, trace: Trace, read: list[int], best: int) -> T
     return replace(trace, tokens=tokens, arrays={**trace.arrays, **arrays}, facts={**trace.facts, **facts})
 
 
-def _stepwise(m: LanguageModel, ids: list[int], facts: dict[str, object]) -> Trace:
+@torch.no_grad()
+def _hidden_one_by_one(m: LanguageModel, trace: Trace, read: list[int], best: int) -> Trace:
+    """log p of the most probable symbol at the last place, with each place hidden in turn."""
+    model, device = m.model_.eval(), next(m.model_.parameters()).device
+    first = max(0, len(read) - ATTRIBUTED)
+    rows = [read, *([*read[:k], PAD, *read[k + 1 :]] for k in range(first, len(read)))]
+    falls = []
+    for some in range(0, len(rows), 32):
+        part = torch.tensor(rows[some : some + 32], device=device)
+        lengths = torch.full((len(part),), len(read), device=device)
+        falls.append(model(part, lengths)[:, -1].float().log_softmax(-1)[:, best])
+    logs = torch.cat(falls).double().cpu().numpy()
+    return _occluded(m, trace, trace.tokens["time"][first:], logs, best, "hidden", "stands at the last place")
+
+
+def _occluded(
+    m: LanguageModel, trace: Trace, names: list[str], logs: Any, best: int, without: str, how: str
+) -> Trace:
+    """The trace with ``occlusion`` (source) over ``names``; ``logs`` are log p with all places, then without each."""
+    spelled = m.tokenizer_.pieces([best])[0]
+    known = {"of": f"log p({spelled} {how})", "without": without, "value": float(logs[0])}
+    return replace(
+        trace,
+        tokens={**trace.tokens, "source": names},
+        arrays={**trace.arrays, "occlusion": Array(("source",), logs[0] - logs[1:])},
+        facts={**trace.facts, "attribution": known},
+    )
+
+
+def _stepwise(m: LanguageModel, ids: list[int], facts: dict[str, object], what: Sequence[str]) -> Trace:
     """An n-gram model has nothing inside but what it expects: ask it symbol by symbol."""
     read = [m.begin, *ids]
-    state = m.start(1)
-    rows = []
+    rows = _expected(m, read)
+    trace = Trace({"time": m.tokenizer_.pieces(read)}, {}, {**facts, "places": "read"})
+    if "attribution" in what:
+        best, last = int(rows[-1].argmax()), read[-COUNTED:]
+        # without the first symbol there is nothing that the others could follow
+        kept = range(1 if len(last) == len(read) else 0, len(last))
+        without = [[*last[:k], *last[k + 1 :]] for k in kept]
+        logs = [_expected(m, one)[-1][best] for one in without]
+        found = np.array([float(rows[-1][best]), *map(float, logs)])
+        names = [m.tokenizer_.pieces(last)[k] for k in kept]
+        if len(found) > 1:
+            trace = _occluded(m, trace, names, found, best, "left out", "comes next")
+    return add_next_symbols(trace, torch.stack(rows), m.tokenizer_.pieces)
+
+
+def _expected(m: LanguageModel, read: list[int]) -> list[Tensor]:
+    """log p of every symbol after each of ``read``."""
+    state, rows = m.start(1), []
     for symbol in read:
         log_probs, state = m.step(torch.tensor([symbol]), state)
         rows.append(log_probs[0])
-    trace = Trace({"time": m.tokenizer_.pieces(read)}, {}, {**facts, "places": "read"})
-    return add_next_symbols(trace, torch.stack(rows), m.tokenizer_.pieces)
+    return rows

@@ -57,6 +57,9 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
                 "smoothed": Array(("time", "state"), model.marginals(words)),
                 "viterbi": Array(("time",), np.asarray(model.decode(words))),
             }
+            if "attribution" in what:
+                more, known = _unseen_one_by_one(model, words)
+                arrays, facts = arrays | more, facts | known
             return Trace({"time": words, "state": list(targets.names)}, arrays, facts)
         (encoded,) = m._reader.read([words])
         if isinstance(m._reader, PieceReader):
@@ -96,6 +99,11 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         shares = _spread(pieces, shares, len(places))
     arrays = {**trace.arrays, "probabilities": Array(("time", "symbol"), shares)}
     tokens = {**trace.tokens, "symbol": list(targets.names)}
+    if model.crf is not None:
+        arrays |= _chain(model, outputs[0])
+        tokens |= {"state": list(targets.names), "to": list(targets.names)}
+        if len(own) != len(places):  # words are read in pieces
+            tokens["step"] = facts["text"].split(" ")
     tagged = {**trace.facts, "tags": own} if len(own) == len(places) else trace.facts
     return replace(
         trace,
@@ -104,6 +112,43 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         facts=tagged,
         tables={**trace.tables, "top": _top(targets, shares)},
     )
+
+
+def _chain(model: Any, emissions: Tensor) -> dict[str, Array]:
+    """The scores of a CRF: ``chain_emissions`` (step, state), ``chain_moves`` (state, to), ``chain_start`` and ``chain_end``
+    (state), and with ``_rule`` behind the name 0 where the rules of the tags allow it, −1e30 where they forbid it."""
+    crf, least = model.crf, -1e30
+
+    def put(axes: tuple[str, ...], values: Tensor) -> Array:
+        return Array(axes, values.detach().double().clamp(min=least).cpu().numpy())
+
+    return {
+        "chain_emissions": put(("step", "state"), emissions),
+        "chain_moves": put(("state", "to"), crf.transitions),
+        "chain_start": put(("state",), crf.start),
+        "chain_end": put(("state",), crf.end),
+        "chain_move_rule": put(("state", "to"), model.move_rule),
+        "chain_start_rule": put(("state",), model.start_rule),
+        "chain_end_rule": put(("state",), model.end_rule),
+    }
+
+
+UNSEEN = "\ufffc"
+"""A word that no text has."""
+
+
+def _unseen_one_by_one(model: HMMTagger, words: list[str]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of each tag of the best path, with each word in turn made one that was never seen."""
+    path = np.asarray(model.decode(words))
+    own = range(len(words))
+
+    def logs(read: list[str]) -> Any:
+        return np.log(np.maximum(np.asarray(model.marginals(read))[own, path], 1e-300))
+
+    whole = logs(words)
+    falls = np.stack([whole - logs([*words[:k], UNSEEN, *words[k + 1 :]]) for k in own], axis=1)
+    known = {"of": "log p(tag)", "without": "made a word that was never seen", "value": float(whole.sum())}
+    return {"occlusion": Array(("step", "time"), falls)}, {"attribution": known}
 
 
 def _pieces(m: Tagger, encoded: Any) -> list[str]:
