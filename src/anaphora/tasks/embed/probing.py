@@ -58,8 +58,8 @@ def _left_out(m: Embedder, encoded: Any, own: Tensor) -> tuple[dict[str, Array],
     for some in range(0, len(groups), 32):
         part = groups[some : some + 32]
         rows = [np.delete(encoded, group, 0) for group in part]
-        turned = 1 - F.cosine_similarity(model(*tensors_of(rows, device)), own)
-        for group, value in zip(part, turned.double().cpu().tolist(), strict=True):
+        moved = 1 - F.cosine_similarity(model(*tensors_of(rows, device)), own)
+        for group, value in zip(part, moved.double().cpu().tolist(), strict=True):
             falls[group] = value / (group.stop - group.start)
     known = {"of": "the direction of the vector", "without": "left out", "value": 1.0}
     return {"occlusion": Array(("source",), falls)}, {"attribution": known}
