@@ -88,6 +88,7 @@ def test_a_unit_that_was_planted_is_found_on_the_half_that_did_not_choose_it(cla
     plain = classifier.model.probe(ROWS[0][0]).array("states", "layer", "time", "unit")
     assert np.array_equal(states[:, : plain.shape[1]], plain)
     capital = np.array([token.replace("▁", "")[:1].isupper() for token in trace.tokens["time"]])
+    states[:] = np.random.default_rng(0).normal(size=states.shape)
     states[0, :, 3] = np.where(capital, 5.0, np.linspace(-1, 1, len(capital)))
     best = next(one for one in search(trace) if one.name == "capital")
     assert (best.layer, best.unit, best.held_out) == (0, 3, 1.0)
