@@ -265,3 +265,48 @@ WRONG["8.3"] = (
     lambda tags: spans(tags)[:1],
     lambda tags: [(k, a, b - 1) for k, a, b in spans(tags)],
 )
+
+# ---------------------------------------------------------------- 9: encoder, decoder, beam
+SOLUTIONS["9.1"] = math.log(2)
+WRONG["9.1"] = (13 * math.log(2), 1, 0.5)
+SOLUTIONS["9.2"] = lambda target, sos, eos: ([sos, *target], [*target, eos])
+WRONG["9.2"] = (
+    lambda target, sos, eos: ([*target], [*target, eos]),
+    lambda target, sos, eos: ([sos, *target], [*target]),
+    lambda target, sos, eos: ([sos, *target, eos], [*target, eos]),
+)
+
+
+def search(following: Any, k: int, length: int) -> tuple[Any, ...]:
+    kept: list[tuple[float, tuple[Any, ...]]] = [(0.0, ())]
+    for _ in range(length):
+        longer = [(score + p, (*row, one)) for score, row in kept for one, p in following(row).items()]
+        kept = sorted(longer, reverse=True)[:k]
+    return kept[0][1]
+
+
+SOLUTIONS["9.3"] = search
+WRONG["9.3"] = (
+    lambda following, k, length: search(following, 1, length),
+    lambda following, k, length: search(following, 81, length),
+    lambda following, k, length: ("a",) * length,
+)
+
+# ---------------------------------------------------------------- 10: attention
+SOLUTIONS["10.1"] = 0.75
+WRONG["10.1"] = (3, 1 / 3, 0.25)
+
+
+def attend(s: torch.Tensor, H: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    weights = (H @ s).softmax(0)
+    return weights, weights @ H
+
+
+SOLUTIONS["10.2"] = attend
+WRONG["10.2"] = (
+    lambda s, H: (H @ s, (H @ s) @ H),
+    lambda s, H: ((H @ s).softmax(0), H.mean(0)),
+    lambda s, H: ((H @ s / s.shape[0] ** 0.5).softmax(0), s),
+)
+SOLUTIONS["10.3"] = 520
+WRONG["10.3"] = (500, 510, 600)

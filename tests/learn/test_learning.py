@@ -139,9 +139,14 @@ def test_every_row_of_the_curriculum_leads_to_its_lesson_and_its_command() -> No
     )
     wanted = []
     for row, _ in ROWS:
-        lesson = taught.get(row)
-        named = "to come" if lesson is None else f"[{lesson.number}]({lesson.name}.md)"
-        wanted.append((row, named, f"[{row[0]}](../reference/curriculum.md#{anchors[row[0]]})"))
+        lesson = taught[row]
+        wanted.append(
+            (
+                row,
+                f"[{lesson.number}]({lesson.name}.md)",
+                f"[{row[0]}](../reference/curriculum.md#{anchors[row[0]]})",
+            )
+        )
     assert found == wanted
 
 
@@ -149,3 +154,24 @@ def test_the_list_names_every_lesson() -> None:
     text = LIST.read_text(encoding="utf-8")
     for lesson in LESSONS:
         assert f"| {lesson.number} | [{lesson.title}]({lesson.name}.md) |" in text
+
+
+def test_facts_of_the_lectures_stand_in_their_lessons() -> None:
+    text = LIST.read_text(encoding="utf-8").split("## Facts of the lectures")[1]
+    facts = re.findall(r"^\| (00[\d–, ]+) \| `(.+)` \| \[(\d+)\]\((.+)\.md\) \|$", text, re.MULTILINE)
+    assert len(facts) == text.count("\n| 0") > 30
+    sources = {lesson.number: lesson for lesson in LESSONS}
+    for _, fact, number, name in facts:
+        assert sources[int(number)].name == name
+        assert fact.replace("\\|", "|") in sources[int(number)].source, fact
+    decks = set().union(*(_decks(named) for named, *_ in facts))
+    assert decks == {0, 1, 2, 3, 4}
+
+
+def _decks(named: str) -> set[int]:
+    """``000–002, 004`` → 0, 1, 2, 4."""
+    found: set[int] = set()
+    for part in named.split(", "):
+        first, _, last = part.partition("–")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
