@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from anaphora.data.symbols import SPELLINGS
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
 
 TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
@@ -75,3 +76,27 @@ def test_texts_without_any_known_n_gram_get_the_share_of_the_class():
     model = NGramClassifier(6, 1, binary=True).fit(texts, np.array([[1], [1], [1], [0], [1], [0]]), 1e6)
     z = model(torch.tensor([[3]]), torch.tensor([1]))
     assert float(z[0, 1]) == pytest.approx(math.log(4 / 2), abs=1e-3)
+
+
+def test_parts_are_regressions_of_their_own_whose_scores_are_averaged():
+    """Ids below ``split`` and from it on: the mean of two models, each of which knows one part."""
+    first, split, size = len(SPELLINGS), len(SPELLINGS) + 3, len(SPELLINGS) + 7
+    draw = np.random.default_rng(1)
+    texts = [np.flatnonzero(draw.random(size - first) < 0.5) + first for _ in range(30)]
+    truth = (draw.random((30, 1)) < 0.5).astype(float)
+    both = NGramClassifier(size, 1, binary=True, split=split).fit(texts, truth, 0.3)
+    low = NGramClassifier(split, 1, binary=True).fit([x[x < split] for x in texts], truth, 0.3)
+    high = NGramClassifier(size - 3, 1, binary=True).fit([x[x >= split] - 3 for x in texts], truth, 0.3)
+    for text in texts[:9]:
+        alone = [
+            model(torch.from_numpy(ids)[None], torch.tensor([len(ids)]))[0, 1]
+            for model, ids in ((low, text[text < split]), (high, text[text >= split] - 3))
+        ]
+        found = both(torch.from_numpy(text)[None], torch.tensor([len(text)]))[0, 1]
+        torch.testing.assert_close(found, torch.stack(alone).mean(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_part_without_n_grams_is_none():
+    size = len(SPELLINGS) + 2
+    for split in (0, len(SPELLINGS), size):
+        assert NGramClassifier(size, 1, split=split)._parts == ((len(SPELLINGS), size),)

@@ -55,6 +55,11 @@ class NGramSet:
         """Ids there are, with those of the special symbols."""
         return len(SPELLINGS) + len(self.known)
 
+    @property
+    def of_characters(self) -> int:
+        """How many of the known ones are runs of characters: they have the last ids."""
+        return sum(not gram.startswith("\t") for gram in self.known)
+
     def encode(self, text: str) -> Array:
         """The ids ``(n,)`` int32 of the known n-grams of a text, each once, in ascending order."""
         places: dict[str, int] = self._places  # type: ignore[attr-defined]

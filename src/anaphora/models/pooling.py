@@ -55,6 +55,18 @@ class Mean(nn.Module):
         return total / real.sum(1).clamp(min=1)
 
 
+class RootMean(nn.Module):
+    """T^{-1/2} Σ_t h_t over the real places that are not zero: as loud for long sequences as for short ones.
+
+    A vector of zeros stands for what says nothing, such as a symbol that was dropped.
+    """
+
+    def forward(self, memory: Memory) -> Tensor:
+        real = memory.mask.unsqueeze(-1) & (memory.annotations != 0).any(-1, keepdim=True)
+        total = memory.annotations.masked_fill(~real, 0.0).sum(1)
+        return total * real.sum(1).clamp(min=1).rsqrt()
+
+
 class Maximum(nn.Module):
     """max_t h_t of each unit over the real places (Collobert et al. 2011)."""
 

@@ -460,6 +460,8 @@ class NgramKeywords(TypedDict, total=False):
     """Most words of an n-gram of words. Default: 3."""
     char_ngrams: int
     """Most characters of an n-gram of characters, which has at least 2; below 2: words only. Default: 8."""
+    apart: bool
+    """Weigh the n-grams of words and those of characters by two regressions, whose scores are averaged, instead of by one over both. Default: False."""
     min_count: int
     """N-grams that fewer training texts have are left out. Default: 2."""
     penalty: float
@@ -631,7 +633,7 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-ClassifierModel = Literal["ngrams", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
+ClassifierModel = Literal["ngrams", "fasttext", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
 """The presets of `an.Classifier`, or a model of your own."""
 
 
@@ -746,6 +748,8 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeyw
     """Score whole sequences of tags by a CRF above the network instead of each tag by itself; bilstm-crf always does. Default: False."""
     scheme: Literal["auto", "none", "bio", "iob1", "bioes", "bilou"]
     """How tags mark spans (B-PER I-PER O): only sequences that are valid in it are predicted, and spans are scored. auto finds out from the training tags; none takes tags as they are. Default: 'auto'."""
+    balance_spans: bool
+    """Where tags mark spans: after training, shift the score of O (outside of spans) to where F1 on the dev data is best. A tagger of rare spans finds too few of them otherwise. Needs 50 spans in the dev data. Default: True."""
     order: Literal[2, 3]
     """Tags that the HMM looks at together: 2 (each depends on the one before) or 3. Default: 3."""
     kernel: int

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from anaphora.data.contexts import Context
@@ -14,13 +15,13 @@ from anaphora.data.labelled_inputs import NGramInputs, TextInputs
 from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
-from anaphora.data.symbols import BOS
+from anaphora.data.symbols import BOS, SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
-from anaphora.models.classical.ngram.classifier import NGramClassifier
-from anaphora.models.classifier import SequenceClassifier
+from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
+from anaphora.models.classifier import BagEncoder, SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
-from anaphora.models.pooling import LastState
+from anaphora.models.pooling import LastState, RootMean
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
@@ -48,6 +49,8 @@ from anaphora.tasks.pretrained import (
 from anaphora.tasks.reading import sequence_encoder, sequence_pooling
 from anaphora.tasks.tuning import usual_training
 
+_INFORMED = 0.3
+"""How loud naive Bayes is at first: a text of n n-grams has √n times the mean of what they say."""
 _LONGEST = 256
 """Symbols of a text that a model of others reads, unless max_tokens says otherwise."""
 
@@ -131,10 +134,45 @@ def learn_ngrams(s: ClassifierSettings, texts: Iterable[str]) -> NGramInputs:
     )
 
 
-def empty(targets: Targets, symbols: int) -> NGramClassifier:
-    """A model that knows nothing yet."""
+def of_ngrams(s: ClassifierSettings, symbols: int, outputs: int) -> SequenceClassifier:
+    """A mean of vectors of n-grams under a linear layer; `informed_vectors` says how they begin."""
+    bag = BagEncoder(Embedding(symbols, s.embedding), width=s.embedding)
+    return SequenceClassifier(
+        bag, RootMean(), width=s.embedding, outputs=outputs, dropout=s.dropout, binary=False
+    )
+
+
+def informed_vectors(
+    model: SequenceClassifier, texts: Sequence[Input], truth: np.ndarray[Any, Any]
+) -> dict[str, Tensor]:
+    """First weights with which the network answers nearly as naive Bayes does.
+
+    The log-ratio r_k (see `NGramClassifier`) of the n-grams of ``texts`` goes into dimension k of their vectors, which class k of
+    the output reads; the other dimensions are small and learn what else there is. ``truth`` is as `Targets.encode` gives it.
+    """
+    outputs = model.outputs
+    embedding = model.encoder.embedding
+    assert isinstance(embedding, Embedding)
+    weight = embedding.weight.detach()
+    wide = min(outputs, weight.shape[1])
+    if truth.ndim == 1:
+        truth = truth[:, None] == np.arange(outputs)
+    grams = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
+    texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    vectors = 0.02 * torch.randn_like(weight)
+    for k in range(wide):
+        vectors[:, k] += _INFORMED * log_ratio(grams, truth[texts_of, k] > 0.5, len(weight)).float()
+    vectors[: len(SPELLINGS)] = 0.0
+    readers = 0.05 * torch.randn_like(model.output.weight)
+    readers[range(wide), range(wide)] += 1.0
+    return {"encoder.embedding.weight": vectors, "output.weight": readers}
+
+
+def empty(targets: Targets, grams: NGramSet, *, apart: bool) -> NGramClassifier:
+    """A model that knows nothing yet; ``apart``: words and characters have regressions of their own."""
     binary = targets.kind == "class" and targets.size == 2
-    return NGramClassifier(symbols, 1 if binary else targets.size, binary=binary)
+    split = grams.size - grams.of_characters if apart else 0
+    return NGramClassifier(grams.size, 1 if binary else targets.size, binary=binary, split=split)
 
 
 def fitted(model: NGramClassifier, inputs: list[Input], truth: np.ndarray[Any, Any], penalty: float) -> None:

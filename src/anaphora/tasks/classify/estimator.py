@@ -33,7 +33,9 @@ from anaphora.tasks.classify.build import (
     empty,
     first_weights,
     fitted,
+    informed_vectors,
     learn_ngrams,
+    of_ngrams,
 )
 from anaphora.tasks.classify.inference import Classification
 from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
@@ -55,6 +57,7 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
+from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import chosen_metric
 from anaphora.training.progress import Reporter
@@ -81,6 +84,7 @@ class Classifier(SequenceReader):
     targets_: Targets
     _estimator_type = "classifier"
     _donor: Any = None
+    _seen: Labelled
     _labels = "str"
 
     def __init__(
@@ -122,7 +126,7 @@ class Classifier(SequenceReader):
                 raise DataError(
                     "init and embeddings are about symbols, but the data are vectors; leave them out."
                 )
-            if self._direct:
+            if self._direct or s.model == "fasttext":
                 raise DataError(
                     f"the preset {s.model} reads texts, but the data are vectors; choose another."
                 )
@@ -136,7 +140,7 @@ class Classifier(SequenceReader):
                 f"the preset {s.model} looks at pictures, but the data are texts; give arrays (rows, columns) with "
                 "their labels, or choose another preset."
             )
-        elif self._direct:
+        elif self._direct or s.model == "fasttext":
             self.inputs_ = learn_ngrams(s, (text for text, _ in data.read(range(len(data)))))
         else:
             donors = Donors.open(s)
@@ -152,8 +156,20 @@ class Classifier(SequenceReader):
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         self._labels = label_kind(given_labels(data, dict(fields)))
 
+    def _train_by_steps(self, run: RunFolder, data: Labelled, *rest: Any, **how: Any) -> TrainingResult:
+        self._seen = data  # first weights may depend on them
+        try:
+            return super()._train_by_steps(run, data, *rest, **how)
+        finally:
+            del self._seen
+
     def _inherited(self) -> dict[str, Tensor]:
         assert isinstance(self.model_, SequenceClassifier)
+        if isinstance(self.inputs_, NGramInputs):
+            if self.targets_.kind == "number":
+                return {}
+            texts, labels = zip(*self._seen.read(range(len(self._seen))), strict=True)
+            return informed_vectors(self.model_, self._encode(texts), self.targets_.encode(labels))
         if self.settings_.model in PICTURES:
             donor = self._donor if self._donor is not None else sense_donor(self.settings_.init)
             held = {} if donor is None else snapshot(donor.model_)
@@ -162,9 +178,11 @@ class Classifier(SequenceReader):
         return first_weights(self.settings_, tokenizer, self.model_)
 
     def _fresh_model(self) -> SequenceClassifier | OwnScores | NGramClassifier:
-        if isinstance(self.inputs_, NGramInputs):
-            return empty(self.targets_, self.inputs_.grams.size)
+        if isinstance(self.inputs_, NGramInputs) and self._direct:
+            return empty(self.targets_, self.inputs_.grams, apart=self.settings_.apart)
         seed_everything(self.settings_.seed, "model")
+        if isinstance(self.inputs_, NGramInputs):
+            return of_ngrams(self.settings_, self.inputs_.grams.size, self.targets_.size)
         sizes = self.inputs_.sizes
         inputs = sizes.get("symbols") or sizes.get("features") or sizes["channels"]
         tokenizer = self.inputs_.tokenizer if isinstance(self.inputs_, TextInputs) else None

@@ -107,6 +107,10 @@ class NgramSettings(Settings):
         le=16,
         description="Most characters of an n-gram of characters, which has at least 2; below 2: words only.",
     )
+    apart: bool = Field(
+        False,
+        description="Weigh the n-grams of words and those of characters by two regressions, whose scores are averaged, instead of by one over both.",
+    )
     min_count: int = Field(2, ge=1, description="N-grams that fewer training texts have are left out.")
     penalty: float = Field(
         0.3,
@@ -260,7 +264,7 @@ _PRESETS = (
         "ngrams",
         "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012). Seconds, "
         "no network.",
-        {"vocab_size": 500_000},
+        {"vocab_size": 500_000, "apart": True, "penalty": 0.1},
         (
             NgramSettings,
             "target",
@@ -272,6 +276,28 @@ _PRESETS = (
             "seed",
         ),
         direct=True,
+    ),
+    Preset(
+        "fasttext",
+        "Mean of the vectors of n-grams of words and characters, which begin as naive Bayes, and a linear layer (Joulin 2017).",
+        {
+            **_without(_TRAINED, "hidden"),
+            "vocab_size": 500_000,
+            "word_ngrams": 2,
+            "char_ngrams": 5,
+            "lowercase": True,
+            "embedding": 64,
+            "dropout": 0.3,
+            "word_dropout": 0.5,
+            "batch_tokens": 16_384,
+            "epochs": 4,
+            "patience": 0,
+            "lr": 3e-3,
+        },
+        (
+            *(*_LEARNT, RegularSettings, "embedding", "word_dropout", "vocab_size", "lowercase"),
+            *("word_ngrams", "char_ngrams", "min_count"),
+        ),
     ),
     Preset(
         "bow",

@@ -37,12 +37,15 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
+from anaphora.tasks.tag.balance import LEAST, OUTSIDE, balanced
 from anaphora.tasks.tag.build import build_tagger, counted_hmm, hmm_tensors, rebuilt_hmm, tag_rules
 from anaphora.tasks.tag.inference import Tagging, answered, tagged
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
 from anaphora.tasks.tag.objective import TagObjective, outline, spelled, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
+from anaphora.training import distributed
+from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
 from anaphora.training.progress import Reporter
@@ -209,6 +212,33 @@ class Tagger(Estimator):
             scores=self._measured,
         )
         return objective, batches
+
+    def _train_by_steps(
+        self,
+        run: RunFolder,
+        data: Any,
+        dev: Any,
+        reporter: Reporter | None,
+        *,
+        resume: bool,
+        checkpoint: int | None,
+    ) -> TrainingResult:
+        result = super()._train_by_steps(run, data, dev, reporter, resume=resume, checkpoint=checkpoint)
+        wanted = self.settings_.balance_spans and result.metric == "f1" and result.best is not None
+        group = distributed.join(self.settings_.device)
+        if not wanted or group.world > 1 or result.stopped == "interrupted":
+            return result
+        inputs, gold = self._apart(dev)
+        if OUTSIDE not in self.learnt_.tags or sum(map(begins, gold)) < LEAST:
+            return result
+        self._take_weights(run, run.load_model()[0], group.device)
+        assert isinstance(self.model_, models.Tagger)
+
+        def measured() -> dict[str, float]:
+            scores = self._scores(inputs, gold)
+            return {key: value for key, value in scores.items() if isinstance(value, float)}
+
+        return balanced(run, self.model_, self.learnt_.tags.index(OUTSIDE), measured, result)
 
     def _apart(self, data: TaggedRows) -> tuple[list[Any], list[list[str]]]:
         """The sentences (lists of words) or sequences of frames, and their labels."""
@@ -397,6 +427,13 @@ class Tagger(Estimator):
 
     def _words(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
         return given_sentences(sentences)
+
+
+def begins(tags: Sequence[str]) -> int:
+    """About how many spans a sentence has: tags that are not O after one that is."""
+    return sum(
+        tag != OUTSIDE and before == OUTSIDE for before, tag in zip((OUTSIDE, *tags), tags, strict=False)
+    )
 
 
 def _pairs(data: TaggedRows) -> Iterable[tuple[Any, str]]:

@@ -102,6 +102,11 @@ class TaggerSettings(
         description="How tags mark spans (B-PER I-PER O): only sequences that are valid in it are predicted, and spans "
         "are scored. auto finds out from the training tags; none takes tags as they are.",
     )
+    balance_spans: bool = Field(
+        True,
+        description="Where tags mark spans: after training, shift the score of O (outside of spans) to where F1 on the dev data "
+        "is best. A tagger of rare spans finds too few of them otherwise. Needs 50 spans in the dev data.",
+    )
     order: Literal[2, 3] = Field(
         3, description="Tags that the HMM looks at together: 2 (each depends on the one before) or 3."
     )
@@ -189,6 +194,7 @@ _LEARNT: Uses = (
         "max_tokens",
         "bad_rows",
         "metric",
+        "balance_spans",
     ),
     *("characters", "character_embedding", "character_hidden", "hide_rare", "embeddings", "crf"),
 )

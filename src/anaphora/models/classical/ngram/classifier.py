@@ -23,16 +23,17 @@ class NGramClassifier(nn.Module):
     p_kj is 1 + the number of texts of class k that have n-gram j, q_kj that of all others. r is what naive Bayes would
     add up; w is learned: for each class against the rest it minimises ½ penalty |w|² + Σ log(1 + e^{∓z}).
 
-    With ``binary`` one score z stands for two classes, whose scores are 0 and z.
+    With ``split`` the n-grams below that id and those from it on (words, characters) have regressions of their own, with r of their
+    own Σ; z is the mean of their scores. With ``binary`` one score z stands for two classes, whose scores are 0 and z.
     """
 
     weight: Tensor
     ratio: Tensor
     bias: Tensor
 
-    def __init__(self, symbols: int, outputs: int, *, binary: bool = False):
+    def __init__(self, symbols: int, outputs: int, *, binary: bool = False, split: int = 0):
         super().__init__()
-        self.binary = binary
+        self.binary, self.split = binary, split
         for name, shape in (
             ("weight", (symbols, outputs)),
             ("ratio", (symbols, outputs)),
@@ -48,19 +49,37 @@ class NGramClassifier(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, n)``, the ids of each text's n-grams, special symbols beside them, which weigh nothing ->
         scores ``(batch, outputs)``."""
-        ratio = self.ratio[source]
-        length = ratio.square().sum(1).sqrt()
-        z = (self.weight[source] * ratio).sum(1) / length.clamp_min(1e-12) + self.bias
+        z = self.bias.expand(len(source), -1)
+        ratio, weight = self.ratio[source], self.weight[source]  # (batch, n, outputs)
+        for start, stop in self._parts:
+            own = ((source >= start) & (source < stop)).unsqueeze(-1)
+            mine = ratio * own
+            z = z + (weight * mine).sum(1) / mine.square().sum(1).sqrt().clamp_min(1e-12)
         return nn.functional.pad(z, (1, 0)) if self.binary else z
+
+    @property
+    def _parts(self) -> tuple[tuple[int, int], ...]:
+        """The first id of each regression's n-grams, and the one after its last."""
+        size, first = len(self.weight), len(SPELLINGS)
+        return ((first, self.split), (self.split, size)) if first < self.split < size else ((first, size),)
 
     def fit(self, texts: Sequence[Array], truth: Array, penalty: float) -> NGramClassifier:
         """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``."""
         grams = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
         texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-        for k in range(truth.shape[1]):
-            ratio = log_ratio(grams, truth[texts_of, k] > 0.5, len(self.weight))
-            weight, bias = regress(grams, texts_of, ratio, truth[:, k].astype(np.float64), penalty)
-            self.ratio[:, k], self.weight[:, k], self.bias[k] = ratio, weight, bias
+        share = 1 / len(
+            self._parts
+        )  # the mean of the regressions, so that probabilities stay as sure as theirs
+        self.bias.zero_()
+        for start, stop in self._parts:
+            own = (grams >= start) & (grams < stop)
+            mine, where = grams[own] - start + len(SPELLINGS), texts_of[own]
+            for k in range(truth.shape[1]):
+                ratio = log_ratio(mine, truth[where, k] > 0.5, stop - start + len(SPELLINGS))
+                weight, bias = regress(mine, where, ratio, truth[:, k].astype(np.float64), penalty)
+                self.ratio[start:stop, k] = ratio[len(SPELLINGS) :]
+                self.weight[start:stop, k] = share * weight[len(SPELLINGS) :]
+                self.bias[k] += share * bias
         return self
 
 
