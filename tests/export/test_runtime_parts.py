@@ -13,7 +13,10 @@ from torch.nn import functional as F
 
 import anaphora as an
 from anaphora.data.audio.features import MFCC, LogMel
+from anaphora.data.audio.frames import Ear as TrainingEar
+from anaphora.data.audio.frames import make_features
 from anaphora.data.audio.normalise import normalise
+from anaphora.data.audio.recordings_readers import as_item, open_recordings
 from anaphora.kernels.grid.waves import grid_states
 from anaphora.nn import linear
 from anaphora.nn.exporting import scanned_layers
@@ -24,6 +27,7 @@ from anaphora.runtime import ctc
 from anaphora.runtime.searching import best_symbols
 from anaphora.runtime.sound import Ear, normalised
 from anaphora.runtime.tagger import best_path, marginals
+from anaphora.tasks.registry import TASKS, resolve
 
 
 def scan_by_hand(body: Any, carry: Any, given: Any, *, dim: int) -> tuple[Any, torch.Tensor]:
@@ -144,6 +148,23 @@ def test_features_of_sound_without_torch(kind: str, bins: int, how: Any) -> None
     with pytest.raises(an.AnaphoraError, match="16000 samples a second and the model hears 8000"):
         ear.hear((wave, 16000), 1)
     assert normalised(np.zeros((0, 3), np.float32), how).shape == (0, 3)
+
+
+@pytest.mark.parametrize("how", ["speech", "adapted", "running"])
+def test_normalisations_of_log_mel_without_torch(how: Any) -> None:
+    s = resolve(TASKS["transcribe"], {"bins": 20, "normalise": how})
+    waves = [np.random.default_rng(i).normal(size=3000).astype(np.float32) * 0.1 for i in range(3)]
+    data = open_recordings(
+        [((wave, 8000), "a") for wave in waves], features=lambda own: make_features(s, own)
+    )
+    own = TrainingEar.learn(s, data)
+    usual = None if own.usual is None else [own.usual.mean.tolist(), own.usual.deviation.tolist()]
+    sound = {key: getattr(s, key) for key in ("features", "bins", "frame_length", "hop", "normalise")}
+    ear = Ear("audio", 8000, 20, sound, usual)
+    np.testing.assert_allclose(ear.hear(waves[0], 1), own.hear(as_item((waves[0], 8000), 1, 8000)), atol=1e-3)
+    if usual is not None:
+        with pytest.raises(ValueError, match="what sound is usually like"):
+            Ear("audio", 8000, 20, sound, [usual[0]])
 
 
 def test_a_crf_without_torch_has_the_same_marginals_and_path() -> None:

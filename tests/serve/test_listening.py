@@ -15,7 +15,8 @@ import own_loop
 from anaphora.data.audio.resample import resample
 from anaphora.data.audio.resample_stream import ResampleStream
 from anaphora.serving.limits import Limits
-from anaphora.tasks.transcribe.inference.streaming import HearingAgain, hears_as_it_arrives
+from anaphora.tasks.transcribe.inference.again import HearingAgain
+from anaphora.tasks.transcribe.inference.arriving import hears_as_it_arrives
 from anaphora.tasks.transcribe.inference.words import Word
 
 pytest.importorskip("starlette")

@@ -28,6 +28,8 @@ SHOWN = {
     ("Answerer", "transformer"): {"positions", "captions"},
     ("Answerer", "question-only"): {"states", "gates"},
     ("Transcriber", "bilstm-ctc"): {"states", "gates", "ctc", "spectrogram"},
+    ("Transcriber", "lstm-ctc"): {"states", "gates", "ctc", "spectrogram"},
+    ("Transcriber", "transducer"): {"alignment", "gates", "states", "ctc", "spectrogram"},
     ("Transcriber", "conv-ctc"): {"states", "ctc", "spectrogram"},
     ("Transcriber", "transformer-ctc"): {"states", "heads", "positions", "ctc", "spectrogram"},
     ("Transcriber", "wav2vec2"): {"states", "heads", "ctc", "spectrogram"},

@@ -17,6 +17,7 @@ from torch import nn
 import anaphora as an
 from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import TransducerModel
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.linear import LinearLayer
 from anaphora.nn.positions import Learned, Sinusoidal
@@ -126,15 +127,16 @@ def parts(model, preset, held):
         "spectrum": has(LinearLayer) and not isinstance(net, Seq2Seq),
         "beam": isinstance(net, Seq2Seq) and name != "Transcriber",
         "sampling": name == "LanguageModel",
-        "ctc": isinstance(net, CTCModel | JointModel),
+        "ctc": isinstance(net, CTCModel | JointModel | TransducerModel),
         "hmm": preset == "hmm",
         "kalman": preset == "kalman",
         "spectrogram": name == "Transcriber",
         "glimpses": preset in ("glimpse", "draw"),
-        "alignment": isinstance(net, Seq2Seq) and bool(net.decoder.attentions),
+        "alignment": isinstance(net, TransducerModel)
+        or (isinstance(net, Seq2Seq) and bool(net.decoder.attentions)),
         "attribution": preset not in ("kalman", "var"),
         "crf": preset.endswith("-crf"),
-        "prefixes": isinstance(net, CTCModel | JointModel),
+        "prefixes": isinstance(net, CTCModel | JointModel | TransducerModel),
         "lens": name == "LanguageModel" and _read_by_the_output(net),
         "trajectory": any(array in held for array in ("states", "encoder_states", "decoder_states")),
     }

@@ -28,6 +28,8 @@ SETTINGS: dict[str, Any] = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "bilstm-ctc": {},
+    "lstm-ctc": {"hidden": 24, "normalise": "features"},
+    "transducer": {"embedding": 8, "hidden": 24, "steps": 120, "bidirectional": True, "ctc_weight": 0.6},
     "conv-ctc": {"kernel": 3, "layers": 2},
     "transformer-ctc": {"heads": 2, "feedforward": 32},
     "attention": {"embedding": 8},

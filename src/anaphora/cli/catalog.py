@@ -13,6 +13,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Use": {
         "predict": "Put text, sounds or pictures through a trained model.",
+        "listen": "Write down speech while it is still being said.",
         "sample": "Write new text with a trained language model.",
         "search": "Find the nearest of many inputs with a trained embedder.",
         "cluster": "Sort inputs into clusters with a trained embedder.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.audio.usual import LEAST, Usual, levelled
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS, read_numbers
 from anaphora.errors import DataError
 
-FLOOR, LEAST, PREEMPHASIS, LOW = 1e-10, 1e-3, 0.97, 20.0
-LOUD, DEPTH, SCALE = 4.6, 5.0, 3.0  # of `anaphora.data.audio.normalise`
+FLOOR, PREEMPHASIS, LOW = 1e-10, 0.97, 20.0
+DEPTH, SCALE = 5.0, 3.0  # of `anaphora.data.audio.normalise`
+NORMALISED = ("features", "means", "level", "speech", "adapted", "running", "unit", "none")
 TOGETHER = 4096
 """Frames that are transformed at once."""
 Frames = NDArray[np.float32]
@@ -25,14 +27,26 @@ Frames = NDArray[np.float32]
 class Ear:
     """Recordings to frames ``(time, width)``; ``kind`` is ``audio`` or ``features``."""
 
-    def __init__(self, kind: str, rate: int, width: int, settings: Mapping[str, Any]):
+    def __init__(
+        self,
+        kind: str,
+        rate: int,
+        width: int,
+        settings: Mapping[str, Any],
+        usual: Sequence[Sequence[float]] | None = None,
+    ):
         if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
             raise ValueError("it does not say what the model hears")
         self.kind, self.rate, self.width = kind, rate, width
         self.hop = float(settings["hop"])
         self._normalise = str(settings["normalise"])
-        if self._normalise not in ("features", "means", "level", "speech", "unit", "none"):
+        if self._normalise not in NORMALISED:
             raise ValueError(f"normalise: {self._normalise[:20]!r} is not known")
+        self._usual: Usual | None = None
+        if self._normalise in ("adapted", "running"):
+            if usual is None or [len(row) for row in usual] != [width, width]:
+                raise ValueError("it does not say what sound is usually like")
+            self._usual = Usual(*(np.array(row, np.float32) for row in usual))
         self._plain = settings["features"] == "samples"
         self._least = int(settings.get("least", 0))
         if kind == "audio" and not self._plain:
@@ -83,7 +97,13 @@ class Ear:
             raise DataError(
                 f"{name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
-        found = normalised(np.asarray(found, dtype=np.float32), self._normalise)
+        found = np.asarray(found, dtype=np.float32)
+        if self._usual is None:
+            found = normalised(found, self._normalise)
+        else:
+            found = (
+                self._usual.adapted(found) if self._normalise == "adapted" else self._usual.running()(found)
+            )
         return np.pad(found, ((0, max(0, self._least - len(found))), (0, 0)))
 
     def _features(self, wave: Frames) -> Frames:
@@ -109,7 +129,7 @@ def normalised(x: Frames, how: str) -> Frames:
     if not len(x) or how == "none":
         return x
     if how == "speech":
-        return _speech(x)
+        return np.asarray(np.maximum(levelled(x), -DEPTH) / SCALE, np.float32)
     over = None if how in ("level", "unit") else 0
     wide = x.astype(np.float64)
     wide = wide - wide.mean(over, keepdims=True)
@@ -118,13 +138,6 @@ def normalised(x: Frames, how: str) -> Frames:
     elif how != "means":
         wide = wide / np.maximum(np.sqrt((wide**2).mean(over, keepdims=True)), LEAST)
     found: Frames = wide.astype(np.float32)
-    return found
-
-
-def _speech(x: Frames) -> Frames:
-    loudness = np.logaddexp.reduce(x.astype(np.float64), axis=1)
-    loud = loudness >= loudness.max() - LOUD
-    found: Frames = (np.maximum(x - x[loud].mean(dtype=np.float64), -DEPTH) / SCALE).astype(np.float32)
     return found
 
 

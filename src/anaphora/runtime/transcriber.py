@@ -37,7 +37,13 @@ class Transcriber:
         try:
             learnt = parse_json(exported.text("learnt.json"))
             self.tokenizer = stored_tokenizer(exported)
-            self.ear = Ear(learnt["kind"], int(learnt["rate"]), int(learnt["features"]), facts["sound"])
+            self.ear = Ear(
+                learnt["kind"],
+                int(learnt["rate"]),
+                int(learnt["features"]),
+                facts["sound"],
+                learnt.get("usual"),
+            )
             self._factor, self._weight = int(facts["factor"]), float(facts["ctc_weight"])
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anaphora.search._rows import select_rows as select_rows
     from anaphora.search._sample import sample as sample
     from anaphora.search.ctc import Alignment as Alignment
+    from anaphora.search.ctc import CTCStream as CTCStream
     from anaphora.search.ctc import Span as Span
     from anaphora.search.ctc import ctc_align as ctc_align
     from anaphora.search.ctc import ctc_beam as ctc_beam
@@ -45,11 +46,19 @@ if TYPE_CHECKING:
     from anaphora.search.lexicon import WordModel as WordModel
     from anaphora.search.lexicon import lexicon_beam as lexicon_beam
     from anaphora.search.lexicon import word_chain as word_chain
+    from anaphora.search.transducer import Transducer as Transducer
+    from anaphora.search.transducer import TransducerGreedy as TransducerGreedy
+    from anaphora.search.transducer import TransducerHypothesis as TransducerHypothesis
+    from anaphora.search.transducer import TransducerStream as TransducerStream
+    from anaphora.search.transducer import transducer_beam as transducer_beam
+    from anaphora.search.transducer import transducer_greedy as transducer_greedy
+    from anaphora.search.transducer import transducer_loss as transducer_loss
 
 _HOMES = {
     "Alignment": "anaphora.search.ctc",
     "BeamNode": "anaphora.search._hypothesis",
     "BeamStep": "anaphora.search._hypothesis",
+    "CTCStream": "anaphora.search.ctc",
     "Hypothesis": "anaphora.search._hypothesis",
     "KenLM": "anaphora.search.lexicon",
     "Lexicon": "anaphora.search.lexicon",
@@ -57,6 +66,10 @@ _HOMES = {
     "NextWordModel": "anaphora.search.lexicon",
     "Span": "anaphora.search.ctc",
     "Step": "anaphora.search._hypothesis",
+    "Transducer": "anaphora.search.transducer",
+    "TransducerGreedy": "anaphora.search.transducer",
+    "TransducerHypothesis": "anaphora.search.transducer",
+    "TransducerStream": "anaphora.search.transducer",
     "WordChain": "anaphora.search.lexicon",
     "WordHypothesis": "anaphora.search.lexicon",
     "WordModel": "anaphora.search.lexicon",
@@ -75,6 +88,9 @@ _HOMES = {
     "ngram_f": "anaphora.search._risk",
     "sample": "anaphora.search._sample",
     "select_rows": "anaphora.search._rows",
+    "transducer_beam": "anaphora.search.transducer",
+    "transducer_greedy": "anaphora.search.transducer",
+    "transducer_loss": "anaphora.search.transducer",
     "word_chain": "anaphora.search.lexicon",
 }
 
@@ -82,6 +98,7 @@ __all__ = [
     "Alignment",
     "BeamNode",
     "BeamStep",
+    "CTCStream",
     "Hypothesis",
     "KenLM",
     "Lexicon",
@@ -89,6 +106,10 @@ __all__ = [
     "NextWordModel",
     "Span",
     "Step",
+    "Transducer",
+    "TransducerGreedy",
+    "TransducerHypothesis",
+    "TransducerStream",
     "WordChain",
     "WordHypothesis",
     "WordModel",
@@ -107,6 +128,9 @@ __all__ = [
     "ngram_f",
     "sample",
     "select_rows",
+    "transducer_beam",
+    "transducer_greedy",
+    "transducer_loss",
     "word_chain",
 ]
 

@@ -22,25 +22,17 @@ from anaphora.files import parse_json
 from anaphora.kernels.invariant import batch_invariant
 from anaphora.serving.guard import as_refusal
 from anaphora.serving.refusals import Refusal, late, malformed, unusable
-from anaphora.tasks.transcribe.inference.streaming import (
-    HearingAgain,
-    HearingAsItArrives,
-    Update,
-    hears_as_it_arrives,
-)
+from anaphora.tasks.transcribe.inference.session import Session
+from anaphora.tasks.transcribe.inference.streaming import WINDOW, HearingAsItArrives, open_hearing
+from anaphora.tasks.transcribe.inference.updates import Endpoint, Update
 from anaphora.tasks.transcribe.inference.words import Transcript, Word
 
 if TYPE_CHECKING:
     from anaphora.serving.app import Server
     from anaphora.serving.served import Served
 
-EVERY = 0.5
-"""Seconds of new sound after which a model that hears as it arrives is asked again."""
-AGAIN = 1.0
-"""The same for one that hears all of its window again."""
 MESSAGE = 1 << 20
 """Bytes of one message at most."""
-WINDOW = 30.0
 FORMATS = {"pcm16": "<i2", "float32": "<f4"}
 EXACT = "The final text is the one that predict gives of the whole recording, read in one window."
 INEXACT = (
@@ -58,6 +50,8 @@ class Begin(BaseModel):
     format: str = "pcm16"
     run: str | None = None
     beam: int | None = Field(None, ge=1)
+    endpoint: float = Field(0.0, ge=0, le=10)
+    """Seconds of silence that end an utterance; 0: all is one."""
 
 
 def routes(server: Server) -> list[BaseRoute]:
@@ -98,12 +92,10 @@ async def _talk(socket: WebSocket, server: Server) -> None:
         while (samples := hearing.samples(await _received(socket, seconds))) is not None:
             update = await asyncio.to_thread(hearing.push, samples)
             if update is not None:
-                await _send(
-                    socket,
-                    {"type": "words", "stable": _listed(update.stable), "partial": _listed(update.partial)},
-                )
-        found = await asyncio.to_thread(hearing.finish)
-        message = {"type": "final", "text": found.text, "words": _listed(found.words)}
+                found = {"stable": _listed(update.stable), "partial": _listed(update.partial)}
+                await _send(socket, {"type": "words", **found, **({"ended": True} if update.ended else {})})
+        whole = await asyncio.to_thread(hearing.finish)
+        message = {"type": "final", "text": whole.text, "words": _listed(whole.words)}
         await _send(socket, {**message, "seconds": round(hearing.seconds, 3), "version": served.version})
     await socket.close(1000)
 
@@ -163,16 +155,14 @@ class _Hearing:
                 f"beam = {begin.beam} is more than this server allows ({served.limits.beam}); ask for less."
             )
         self.served, self.begin = served, begin
-        self.exact = hears_as_it_arrives(estimator)
-        self.seconds, self._since = 0.0, 0.0
+        self.seconds = 0.0
         self._most = served.limits.length / 50  # as for recordings that are sent whole
         self._rest = b""
         options = {} if begin.beam is None else {"beam": begin.beam}
-        if self.exact:
-            search = estimator._search(estimator._options(options))
-            self._hearing: Any = HearingAsItArrives(estimator, begin.rate, search)
-        else:
-            self._hearing = HearingAgain(self._transcribed(options), begin.rate, window=WINDOW)
+        endpoint = Endpoint(begin.endpoint) if begin.endpoint else None
+        hearing = open_hearing(estimator, begin.rate, options, endpoint=endpoint)
+        self.exact = isinstance(hearing, HearingAsItArrives)
+        self._session = Session(hearing, begin.rate)
 
     def ready(self) -> dict[str, Any]:
         mode = "streaming" if self.exact else "window"
@@ -205,18 +195,11 @@ class _Hearing:
     def push(self, samples: np.ndarray[Any, np.dtype[np.float32]]) -> Update | None:
         """More sound; what is heard, where enough is new."""
         with self._alone():
-            self._hearing.push(samples)
-            self._since += len(samples) / self.begin.rate
-            if self._since < (EVERY if self.exact else AGAIN):
-                return None
-            self._since = 0.0
-            found: Update = self._hearing.update()
-            return found
+            return self._session.push(samples)
 
     def finish(self) -> Transcript:
         with self._alone():
-            found: Transcript = self._hearing.finish()
-            return found
+            return self._session.finish()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -225,10 +208,3 @@ class _Hearing:
         device = next(estimator.model_.parameters()).device
         with self.served.lock, batch_invariant(device, estimator.settings_.batch_invariant):
             yield
-
-    def _transcribed(self, options: dict[str, Any]) -> Any:
-        def words(samples: np.ndarray[Any, np.dtype[np.float32]]) -> list[Word]:
-            (found,) = self.served.estimator.transcribe([(samples, self.begin.rate)], **options)
-            return list(found[0].words)
-
-        return words

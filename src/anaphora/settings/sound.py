@@ -30,12 +30,14 @@ class SoundSettings(Settings):
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
     hop: float = Field(0.010, gt=0, le=1, description="Seconds from one frame to the next.")
-    normalise: Literal["features", "means", "level", "speech", "unit", "none"] = Field(
+    normalise: Literal["features", "means", "level", "speech", "adapted", "running", "unit", "none"] = Field(
         "features",
         description="What is taken away from a recording: each feature's own mean and variance; each feature's mean; one "
         "mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as "
         "models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither "
-        "pauses nor short recordings change (log-mel only); or nothing, so that sound can be read while it arrives.",
+        "pauses nor short recordings change (log-mel only); adapted: the same, then each feature's mean and variance, together "
+        "with those of the training set, which count for a second of sound; running: the latter over what was heard so far, so "
+        "that sound can be read while it arrives; or nothing.",
     )
     speed: float = Field(
         0.1,
@@ -115,9 +117,9 @@ class SoundSettings(Settings):
             raise ValueError(
                 f"warp stretches the bands of log-mel, which {self.features} does not have; leave one of the two out"
             )
-        if self.normalise == "speech" and self.features != "log-mel":
+        if self.normalise in ("speech", "adapted") and self.features != "log-mel":
             raise ValueError(
-                f"normalise = speech finds loud frames by the bands of log-mel, which {self.features} does not have; choose "
+                f"normalise = {self.normalise} finds loud frames by the bands of log-mel, which {self.features} does not have; choose "
                 "normalise = level"
             )
         return self

@@ -539,8 +539,8 @@ class SoundKeywords(TypedDict, total=False):
     """Seconds of sound in one frame; frames overlap. Default: 0.025."""
     hop: float
     """Seconds from one frame to the next. Default: 0.01."""
-    normalise: Literal["features", "means", "level", "speech", "unit", "none"]
-    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither pauses nor short recordings change (log-mel only); or nothing, so that sound can be read while it arrives. Default: 'features'."""
+    normalise: Literal["features", "means", "level", "speech", "adapted", "running", "unit", "none"]
+    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither pauses nor short recordings change (log-mel only); adapted: the same, then each feature's mean and variance, together with those of the training set, which count for a second of sound; running: the latter over what was heard so far, so that sound can be read while it arrives; or nothing. Default: 'features'."""
     speed: float
     """While training, sound is played up to this share slower or quicker (and so lower or higher), as if others spoke. Default: 0.1."""
     pitch: float
@@ -813,7 +813,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
 
 
-TranscriberModel = Literal["bilstm-ctc", "conv-ctc", "transformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
+TranscriberModel = Literal["bilstm-ctc", "lstm-ctc", "transducer", "conv-ctc", "transformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
@@ -833,7 +833,7 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     attention: Literal["additive", "bilinear"]
     """How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), or sᵀWh. Default: 'additive'."""
     ctc_weight: float
-    """w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs. Default: 0.3."""
+    """w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs; of the loss of the preset transducer alike. Default: 0.3."""
     order_weight: float
     """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
     valid_examples: int

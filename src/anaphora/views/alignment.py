@@ -47,7 +47,7 @@ def alignment(trace: Trace, *, layer: int | None = None, head: int | None = None
         columns=trace.tokens["source"],
         row_title="output",
         column_title="source",
-        value_title="attention weight",
+        value_title="share of alignments" if how == "alignments" else "attention weight",
         high=_top_of_scale(float(values.max(initial=0.0))),
         notes=notes,
         reading=READING,

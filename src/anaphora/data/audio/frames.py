@@ -17,6 +17,7 @@ from anaphora.data.audio.mel import MOST, WhisperMel
 from anaphora.data.audio.normalise import Normalisation, normalise
 from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
 from anaphora.data.audio.samples import Samples
+from anaphora.data.audio.usual import Usual
 from anaphora.data.audio.variation import varied, varies_sound
 from anaphora.data.features_own import OwnFeatures
 from anaphora.data.pooled import random_of
@@ -24,6 +25,8 @@ from anaphora.errors import DataError
 from anaphora.settings.own import Part
 from anaphora.settings.sound import SoundSettings
 
+ENOUGH = 300
+"""Recordings that tell what is usual."""
 HIGHEST = 16_000
 """Samples per second that are enough for speech; recordings with more are read with so many."""
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -51,10 +54,26 @@ class Ear:
     kind: str
     rate: int
     width: int
+    usual: Usual | None = None
+    """What features are like in the training set, where ``normalise`` needs it."""
 
     @classmethod
     def learn(cls, s: SoundSettings, data: Recordings) -> Ear:
-        return cls(s, data.kind, 0 if data.features is None else data.features.rate, data.width)
+        """``usual`` is learnt of up to `ENOUGH` recordings, evenly spread."""
+        rate = 0 if data.features is None else data.features.rate
+        usual = None
+        if s.normalise in ("adapted", "running"):
+            chosen = range(0, len(data), -(-len(data) // ENOUGH))
+            usual = Usual.of((data.load(i) for i in chosen), s.normalise)
+        return cls(s, data.kind, rate, data.width, usual)
+
+    def normalised(self, frames: Array) -> Array:
+        """The frames ``(time, width)`` of a recording without its level or channel, as ``normalise`` says."""
+        how = self.settings.normalise
+        if how in ("adapted", "running"):
+            assert self.usual is not None
+            return self.usual.adapted(frames) if how == "adapted" else self.usual.running()(frames)
+        return normalised(frames, how)
 
     @cached_property
     def features(self) -> Hearing | None:
@@ -74,7 +93,7 @@ class Ear:
             raise DataError(
                 f"{item.name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
-        return normalised(found, self.settings.normalise)
+        return self.normalised(found)
 
     def chosen(self, data: Recordings, i: int, *place: int) -> list[int]:
         """Recording ``i`` and those that training joins to it: up to ``joined`` together, no more than ``max_tokens`` frames."""
@@ -98,7 +117,7 @@ class Ear:
             found = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if s.warp and isinstance(self.features, LogMel):
             found = warp(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), self.features.centres)
-        return self._hiding(normalised(found, s.normalise), draw)
+        return self._hiding(self.normalised(found), draw)
 
     @cached_property
     def _hiding(self) -> SpecAugment:

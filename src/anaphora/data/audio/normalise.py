@@ -7,15 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-LOUD = 4.6
-"""Nats (20 dB) below the loudest frame from which a frame counts as speech."""
+from anaphora.data.audio.usual import LEAST, LOUD
+
 DEPTH, SCALE = 5.0, 3.0
 """Nats (22 dB) below the mean of speech at which sound is cut off, and what is divided by."""
-LEAST = 1e-3
-"""Least standard deviation that is divided by: a feature that never changes stays zero."""
 
-
-Normalisation = Literal["features", "means", "level", "speech", "unit", "none"]
+Normalisation = Literal["features", "means", "level", "speech", "adapted", "running", "unit", "none"]
 
 
 def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisation = "features") -> Tensor:
@@ -33,6 +30,8 @@ def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisatio
     pauses, and noise that is weaker by 22 dB, change nothing. Frames after the end are zero. A row does not
     depend on the others.
     """
+    if how in ("adapted", "running"):
+        raise ValueError(f"normalise: {how} needs to know what is usual; see Usual.")
     real = _real(features, lengths).expand_as(features)
     if how == "none":
         return torch.where(real, features, features.new_zeros(()))

@@ -131,26 +131,32 @@ def _candidates(q, blank, beam, size, masses, stayed, last, covered, heap, names
 
 
 @njit(cache=True, nogil=True)
-def prefix_beam(log_p, blank, width, n_best):  # type: ignore[no-untyped-def]
-    """The n best prefixes of log-probabilities (T, V).
+def new_prefixes(frames, width):  # type: ignore[no-untyped-def]
+    """A beam that holds the empty prefix, with room for all prefixes of so many frames:
 
-    Returns their scores (n,), lengths (n,) and symbols (n, longest), best first.
+    tree (5, nodes): the parent, last symbol, first child, next sibling of each prefix that was ever kept, and its place in the beam;
+    beam (width,): the nodes that are kept now; masses (3, width): their blank, label and total; counts: of the beam and of the tree.
     """
-    T, V = log_p.shape
-    most = T * width + 1
-    parent, last = np.full(most, -1, np.int32), np.full(most, -1, np.int32)
-    first_child, sibling = np.full(most, -1, np.int32), np.full(most, -1, np.int32)
-    place = np.full(most, -1, np.int32)  # of a node in the beam
-    beam, kept = np.zeros(width, np.int32), np.zeros(width, np.int32)
-    masses, stayed, made = np.full((3, width), -_INF), np.empty((3, width)), np.empty((3, width))
+    tree = np.full((5, frames * width + 1), -1, np.int32)
+    masses = np.full((3, width), -_INF)
+    masses[0, 0] = masses[2, 0] = 0.0
+    tree[4, 0] = 0
+    return tree, np.zeros(width, np.int32), masses, np.ones(2, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def prefix_frames(log_p, blank, tree, beam, masses, counts):  # type: ignore[no-untyped-def]
+    """The beam after frames with log-probabilities (T, V), in place; the tree has room for T · width more nodes."""
+    V, width = log_p.shape[1], len(beam)
+    parent, last, first_child, sibling, place = tree[0], tree[1], tree[2], tree[3], tree[4]
+    kept = np.zeros(width, np.int32)
+    stayed, made = np.empty((3, width)), np.empty((3, width))
     heap, names = np.empty(width), np.empty(width, np.int64)
     # A prefix may place at most `width` extensions; one more, as repeating its last symbol scores less than its rank.
     best, order = np.empty(min(V, width + 1)), np.empty(min(V, width + 1), np.int64)
     covered = np.zeros((width, V), np.bool_)
-    masses[0, 0] = masses[2, 0] = 0.0
-    place[0] = 0
-    size, nodes = 1, 1
-    for t in range(T):
+    size, nodes = counts[0], counts[1]
+    for t in range(len(log_p)):
         q = log_p[t]
         _stay(q, blank, beam, size, masses, stayed, parent, last, place, covered)
         count = _candidates(
@@ -171,17 +177,29 @@ def prefix_beam(log_p, blank, width, n_best):  # type: ignore[no-untyped-def]
                 i, symbol = divmod(names[j] - width, V)
                 kept[j], nodes = _child(beam[i], symbol, parent, last, first_child, sibling, nodes)
                 made[0, j], made[1, j], made[2, j] = -_INF, heap[j], heap[j]
-        beam, kept = kept, beam
-        masses, made = made, masses
         size = count
         for j in range(size):
+            beam[j] = kept[j]
+            masses[0, j], masses[1, j], masses[2, j] = made[0, j], made[1, j], made[2, j]
             place[beam[j]] = j
-    return _read(beam, min(size, n_best), masses, parent, last)
+    counts[0], counts[1] = size, nodes
 
 
 @njit(cache=True, nogil=True)
-def _read(beam, n, masses, parent, last):  # type: ignore[no-untyped-def]
+def prefix_beam(log_p, blank, width, n_best):  # type: ignore[no-untyped-def]
+    """The n best prefixes of log-probabilities (T, V).
+
+    Returns their scores (n,), lengths (n,) and symbols (n, longest), best first.
+    """
+    tree, beam, masses, counts = new_prefixes(len(log_p), width)
+    prefix_frames(log_p, blank, tree, beam, masses, counts)
+    return read_prefixes(beam, min(counts[0], n_best), masses, tree)
+
+
+@njit(cache=True, nogil=True)
+def read_prefixes(beam, n, masses, tree):  # type: ignore[no-untyped-def]
     """Scores, lengths and symbols of the first n prefixes, read from their ends to the root."""
+    parent, last = tree[0], tree[1]
     lengths = np.zeros(n, np.int64)
     for j in range(n):
         node = beam[j]

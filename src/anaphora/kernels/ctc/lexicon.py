@@ -203,13 +203,17 @@ def frame(q, rules, tree, lm, hot, beam, next_):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def frames(log_p, rules, tree, lm, hot, beam, next_):  # type: ignore[no-untyped-def]
+    """The beam after all frames of log_p (T, V), in place; it has room for T · width more prefixes."""
+    for t in range(len(log_p)):
+        frame(log_p[t], rules, tree, lm, hot, beam, next_)
+
+
+@njit(cache=True, nogil=True)
 def search_words(log_p, rules, tree, lm, hot, state):  # type: ignore[no-untyped-def]
     """The beam after all frames of log_p (T, V); the language model begins in `state`."""
-    T = len(log_p)
-    beam = new_beam(T, rules.width, state)
-    next_ = new_candidates(rules.width, tree.fan)
-    for t in range(T):
-        frame(log_p[t], rules, tree, lm, hot, beam, next_)
+    beam = new_beam(len(log_p), rules.width, state)
+    frames(log_p, rules, tree, lm, hot, beam, new_candidates(rules.width, tree.fan))
     return beam
 
 

@@ -121,3 +121,13 @@ def new_candidates(width, fan):  # type: ignore[no-untyped-def]
         np.empty(most), np.empty(most, np.int64), np.empty(most, EXTENSION), np.empty((3, width)),
         np.empty((2, width), np.int32), np.empty(most, np.int64), np.empty(width, np.int32), new_table(most),
     )  # fmt: skip
+
+
+def grown(beam: Beam, frames: int) -> Beam:
+    """The same beam with room for the prefixes of so many more frames."""
+    needed = int(beam.counts[1]) + frames * len(beam.now)
+    if needed <= len(beam.prefixes):
+        return beam
+    prefixes = np.empty(max(needed, 2 * len(beam.prefixes)), PREFIX)
+    prefixes[: beam.counts[1]] = beam.prefixes[: beam.counts[1]]
+    return beam._replace(prefixes=prefixes)

@@ -9,5 +9,16 @@ from __future__ import annotations
 from anaphora.search.ctc._align import Alignment, Span, ctc_align
 from anaphora.search.ctc._beam import ctc_beam, ctc_collapse, ctc_greedy
 from anaphora.search.ctc._loss import ctc_loss
+from anaphora.search.ctc._stream import CTCStream, common_beginning
 
-__all__ = ["Alignment", "Span", "ctc_align", "ctc_beam", "ctc_collapse", "ctc_greedy", "ctc_loss"]
+__all__ = [
+    "Alignment",
+    "CTCStream",
+    "Span",
+    "common_beginning",
+    "ctc_align",
+    "ctc_beam",
+    "ctc_collapse",
+    "ctc_greedy",
+    "ctc_loss",
+]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -76,18 +76,45 @@ def ctc_beam(
             f"got width={width}, threads={threads}, n_best={n_best}."
         )
     scores, frames = checked_log_probs("ctc_beam", log_probs, lengths, blank)
-    words = _words_of(lexicon, symbols, blank)
-    wanted = _Wanted(lm, lm_weight, word_bonus, hot_words, per_node, beam_distance, times)
+    search = words_search(
+        width,
+        n_best,
+        blank,
+        lexicon=lexicon,
+        symbols=symbols,
+        lm=lm,
+        lm_weight=lm_weight,
+        word_bonus=word_bonus,
+        hot_words=hot_words,
+        per_node=per_node,
+        beam_distance=beam_distance,
+        times=times,
+    )
     one: Callable[[Floats], NBest]
-    if words is None:
-        wanted.refuse()
+    if search is None:
         one = _Labels(blank, width, n_best or width)
     else:
-        search = wanted.search(words, width, n_best, blank, spelled=lexicon is None)
         search.check(scores.shape[2])
         threads = 1 if isinstance(search.lm, Asked) else threads
         one = partial(search, n_best=n_best, times=times)
     return _each(one, scores, frames, threads)
+
+
+def words_search(
+    width: int,
+    n_best: int | None,
+    blank: int,
+    *,
+    lexicon: Lexicon | None = None,
+    symbols: Sequence[str] | None = None,
+    **about: Any,
+) -> WordSearch | None:
+    """The search for words that the options of `ctc_beam` describe; None where there are none."""
+    words, wanted = _words_of(lexicon, symbols, blank), _Wanted(**about)
+    if words is None:
+        wanted.refuse()
+        return None
+    return wanted.search(words, width, n_best, blank, spelled=lexicon is None)
 
 
 def _each(one: Callable[[Floats], NBest], scores: Tensor, frames: Tensor, threads: int) -> list[NBest]:

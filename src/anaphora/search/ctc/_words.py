@@ -63,12 +63,38 @@ class WordSearch:
 
     def __call__(self, log_p: Floats, n_best: int | None, *, times: bool) -> NBest:
         """The best word sequences of log-probabilities (T, V)."""
-        beam = self._run(log_p)
+        return self.best(self.advance(self.begin(len(log_p)), log_p), n_best, log_p if times else None)
+
+    def begin(self, frames: int) -> Beam:
+        """The beam before the first frame, with room for ``frames`` of them."""
+        from anaphora.kernels.ctc.lexicon_arrays import new_beam
+
+        return new_beam(frames, self.rules.width, self.lm.start)  # type: ignore[no-any-return]
+
+    def advance(self, beam: Beam, log_p: Floats) -> Beam:
+        """The beam after more frames with log-probabilities (T, V)."""
+        from anaphora.kernels.ctc import lexicon as kernels
+        from anaphora.kernels.ctc.lexicon_arrays import grown, new_candidates
+
+        beam = grown(beam, len(log_p))
+        hot, following = self.hot.table, new_candidates(self.rules.width, self.tree.fan)
+        if not isinstance(self.lm, Asked):
+            kernels.frames(log_p, self.rules, self.tree, self.lm.table, hot, beam, following)
+            return beam
+        states, words = np.empty((2, self.rules.width * self.tree.fan), dtype=np.int64)
+        for q in log_p:
+            missing = kernels.unknown_words(self.tree, self.lm.table, beam, states, words)
+            self.lm.learn(states[:missing], words[:missing])
+            kernels.frame(q, self.rules, self.tree, self.lm.table, hot, beam, following)
+        return beam
+
+    def best(self, beam: Beam, n_best: int | None, log_p: Floats | None) -> NBest:
+        """The best word sequences of a beam, each word with its frames in log_p (T, V), all that was read, if given."""
         ends = _Ends(self, beam)
         found = NBest()
         seen: set[tuple[str, ...]] = set()
         for place in ends.best_first():
-            hypothesis = ends.hypothesis(place, log_p if times else None)
+            hypothesis = ends.hypothesis(place, log_p)
             if tuple(hypothesis.words) not in seen:
                 seen.add(tuple(hypothesis.words))
                 found.append(hypothesis)
@@ -76,21 +102,26 @@ class WordSearch:
                 break
         return found
 
-    def _run(self, log_p: Floats) -> Beam:
-        from anaphora.kernels.ctc import lexicon as kernels
-        from anaphora.kernels.ctc.lexicon_arrays import new_beam, new_candidates
-
-        hot = self.hot.table
-        if not isinstance(self.lm, Asked):
-            return kernels.search_words(log_p, self.rules, self.tree, self.lm.table, hot, self.lm.start)  # type: ignore[no-any-return]
-        beam = new_beam(len(log_p), self.rules.width, self.lm.start)
-        following = new_candidates(self.rules.width, self.tree.fan)
-        states, words = np.empty((2, self.rules.width * self.tree.fan), dtype=np.int64)
-        for q in log_p:
-            missing = kernels.unknown_words(self.tree, self.lm.table, beam, states, words)
-            self.lm.learn(states[:missing], words[:missing])
-            kernels.frame(q, self.rules, self.tree, self.lm.table, hot, beam, following)
-        return beam  # type: ignore[no-any-return]
+    def certain(self, beam: Beam) -> tuple[list[int], list[str]]:
+        """The symbols and the words with which whatever is found later will begin: those of the last prefix that all kept ones
+        have in common."""
+        parents = beam.prefixes["parent"]
+        paths = []
+        for node in beam.now[: beam.counts[0]].tolist():
+            path = []
+            while node > 0:
+                path.append(node)
+                node = int(parents[node])
+            paths.append(path[::-1])
+        tokens, words = [], []
+        for nodes in zip(*paths, strict=False):
+            if len(set(nodes)) > 1:
+                break
+            at = beam.prefixes[nodes[0]]
+            tokens.append(int(at["label"]))
+            if at["entry"] >= 0 and self.lexicon.tree.word[at["entry"]] >= 0:
+                words.append(self.lexicon.words[self.lexicon.tree.word[at["entry"]]])
+        return tokens, words
 
 
 class _Ends:

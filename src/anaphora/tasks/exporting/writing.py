@@ -147,6 +147,10 @@ def transcriber_export(m: Any) -> Export:
         raise AnaphoraError(
             "the preset whisper reads a prompt and fills up silence, for which there is no graph yet; export it --to hf."
         )
+    if s.model == "transducer":
+        raise AnaphoraError(
+            "a transducer writes and listens in turn, for which there is no graph yet; export a preset with CTC."
+        )
     inputs.check_reading(m.tokenizer_)
     if ear.kind == "audio" and isinstance(s.features, Part):
         inputs.check_reading(None, s.features)

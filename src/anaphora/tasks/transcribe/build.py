@@ -24,6 +24,7 @@ from anaphora.models.frontend import Framed
 from anaphora.models.listener import ConvolutionListener, Listener, Stacking, Subsampling
 from anaphora.models.samples import ConvolvedPositions, SampleFront
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import Joiner, TransducerModel
 from anaphora.models.whisper import PromptedDecoder, WhisperFront
 from anaphora.nn import transformer
 from anaphora.nn.attention import Additive, Bilinear
@@ -45,7 +46,7 @@ from anaphora.tasks.parts import (
 )
 from anaphora.tasks.transcribe.info import TranscriberSettings
 
-Model = CTCModel | Seq2Seq
+Model = CTCModel | Seq2Seq | TransducerModel
 
 
 def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) -> Model:
@@ -55,6 +56,8 @@ def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) ->
     encoder = _listener(s, features)
     if s.model.endswith("-ctc") or s.model == "wav2vec2":
         return CTCModel(encoder, FrameScores(encoder.width, symbols, dropout=s.dropout))
+    if s.model == "transducer":
+        return _transducer(s, encoder, symbols)
     decoder = _decoder(s, encoder, symbols)
     if s.model == "joint":
         return JointModel(encoder, decoder, FrameScores(encoder.width, symbols, dropout=s.dropout))
@@ -128,6 +131,20 @@ def _whisper(s: TranscriberSettings, features: int, symbols: int) -> Seq2Seq:
     )
     decoder.output.bias.requires_grad_(False)  # which Whisper does not have
     return Seq2Seq(Listener(WhisperFront(features, s.hidden, s.max_tokens), body), decoder)
+
+
+def _transducer(s: TranscriberSettings, encoder: Listener, symbols: int) -> TransducerModel:
+    """One layer predicts: what was written says little beside what is heard."""
+    single = s.model_copy(update={"layers": 1})
+    layer = make_recurrent(single, s.embedding, bidirectional=False)
+    return TransducerModel(
+        encoder,
+        nn.Embedding(symbols, s.embedding),
+        layer,
+        Joiner(encoder.width, s.hidden, s.hidden, symbols, dropout=s.dropout),
+        FrameScores(encoder.width, symbols, dropout=s.dropout),
+        dropout=s.dropout,
+    )
 
 
 def _decoder(s: TranscriberSettings, encoder: Listener, symbols: int) -> BahdanauDecoder:

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
+import numpy as np
 from torch import Tensor
 
-from anaphora.data.audio.frames import Ear, make_features, normalised
+from anaphora.data.audio.frames import Ear, make_features
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
     as_item,
@@ -19,6 +20,7 @@ from anaphora.data.audio.recordings_readers import (
     reopen_recordings,
     reopen_training_recordings,
 )
+from anaphora.data.audio.usual import Usual
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
@@ -40,6 +42,9 @@ from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, mak
 from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
 from anaphora.tasks.transcribe.inference.listening import Listening
 from anaphora.tasks.transcribe.inference.reading import sources
+from anaphora.tasks.transcribe.inference.session import Session
+from anaphora.tasks.transcribe.inference.streaming import open_hearing
+from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
 from anaphora.tasks.transcribe.info import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
@@ -200,7 +205,7 @@ class Transcriber(Estimator):
             seed=s.seed,
         )
         shown = range(min(len(dev), s.valid_examples))
-        heard = [normalised(dev.load(i), self.settings_.normalise) for i in shown]
+        heard = [ear.normalised(dev.load(i)) for i in shown]
         examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
         return TranscriptionObjective(s, self.tokenizer_, examples), batches
 
@@ -240,6 +245,8 @@ class Transcriber(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
         ear = self.ear_
         learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
+        if ear.usual is not None:
+            learnt["usual"] = [ear.usual.mean.tolist(), ear.usual.deviation.tolist()]
         write_learnt(run, FORMAT, learnt)
 
     def _read_learnt(self, run: RunFolder) -> None:
@@ -247,7 +254,13 @@ class Transcriber(Estimator):
             kind, rate, width = learnt["kind"], *(checked(int, learnt[name]) for name in ("rate", "features"))
             if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
                 raise ValueError("it does not say what the model hears")
-            self.ear_ = Ear(self.settings_, kind, rate, width)
+            usual = None
+            if self.settings_.normalise in ("adapted", "running"):
+                mean, deviation = checked(list[list[float]], learnt["usual"])
+                if len(mean) != width or len(deviation) != width or not min(deviation) > 0:
+                    raise ValueError("it does not say what sound is usually like")
+                usual = Usual(np.array(mean, np.float32), np.array(deviation, np.float32))
+            self.ear_ = Ear(self.settings_, kind, rate, width, usual)
             self.words_ = checked(list[str], learnt["words"])
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
@@ -278,6 +291,23 @@ class Transcriber(Estimator):
     def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
         return self._transcribed(self._listening(self._options(options)), self._all(inputs))
+
+    def listening(self, rate: int, *, endpoint: float = 0.0, every: float = 0.0, **options: Any) -> Session:
+        """Hear one recording as it arrives at ``rate`` samples a second: push its pieces, and ``finish``.
+
+            session = m.listening(16_000)
+            for piece in pieces:                # samples (n,)
+                update = session.push(piece)    # words that are certain now, and those that may change; None: not asked yet
+            print(session.finish().text, session.report())
+
+        endpoint: seconds of silence that end an utterance; 0: all is one, whose text is that of ``predict`` where the model hears as
+        sound arrives (`lstm-ctc`, `transducer`). every: seconds of new sound after which words are asked for; 0: as the model can.
+        """
+        self._check_trained()
+        if self.ear_.kind != "audio":
+            raise DataError("the model was trained on frames; listening needs one of sound.")
+        rule = Endpoint(endpoint) if endpoint else None
+        return Session(open_hearing(self, rate, options, endpoint=rule), rate, every)
 
     @whatever_the_batch
     def score(
@@ -353,7 +383,7 @@ class Transcriber(Estimator):
 
     def _search(self, asked: TranscribeOptions) -> Search:
         lexicon = None
-        if asked.lexicon or asked.lm:
+        if asked.lexicon or asked.lm or asked.hot_words:
             lexicon = make_lexicon(asked.lexicon or TRAIN, self.tokenizer_, self.words_)
         return Search(
             width=asked.beam or max(PLAIN if lexicon is None else WORDS, asked.n_best),
@@ -362,6 +392,7 @@ class Transcriber(Estimator):
             lm=read_language_model(asked.lm) if asked.lm else None,
             lm_weight=asked.lm_weight,
             word_bonus=asked.word_bonus,
+            hot_words=asked.expected(),
             ctc_weight=self.settings_.ctc_weight,
             own=asked.search.bring(where="search = ") if isinstance(asked.search, Part) else None,
         )

@@ -63,6 +63,14 @@ class TranscribeOptions(SeveralOutputs, BadInput):
         allow_inf_nan=False,
         description="Added to the score for every word; above 0 against words that are swallowed.",
     )
+    hot_words: str = Field(
+        "",
+        description="Words and phrases that are expected, with commas between them, such as anaphora, new york:4; a number after "
+        "a colon is the bonus of that one. They need a lexicon, which is train where none is given.",
+    )
+    hot_bonus: float = Field(
+        2.0, allow_inf_nan=False, description="Added to the score for each of hot_words that is said."
+    )
     window: float = Field(
         30.0,
         gt=0,
@@ -80,13 +88,27 @@ class TranscribeOptions(SeveralOutputs, BadInput):
     def _fits_together(self) -> TranscribeOptions:
         if self.overlap >= self.window:
             raise ValueError(f"overlap = {self.overlap:g} must be less than window = {self.window:g}")
-        if self.word_bonus and not (self.lexicon or self.lm):
+        if self.word_bonus and not (self.lexicon or self.lm or self.hot_words):
             raise ValueError("word_bonus is about words: give a lexicon, or lexicon = train")
-        if self.search != "auto" and (self.lexicon or self.lm or self.beam):
+        self.expected()
+        if self.search != "auto" and (self.lexicon or self.lm or self.beam or self.hot_words):
             raise ValueError("search is a search of your own: leave beam, lexicon and lm to it")
         if self.beam and self.n_best > self.beam:
             raise ValueError(f"n_best = {self.n_best} needs a beam at least as wide, not {self.beam}")
         return self
+
+    def expected(self) -> dict[str, float]:
+        """The bonus of each of ``hot_words``."""
+        found = {}
+        for part in filter(None, (part.strip() for part in self.hot_words.split(","))):
+            phrase, _, bonus = part.rpartition(":")
+            try:
+                found[" ".join((phrase or bonus).split())] = float(bonus) if phrase else self.hot_bonus
+            except ValueError:
+                raise ValueError(
+                    f"hot_words: {bonus!r} after the colon of {part!r} must be a number"
+                ) from None
+        return found
 
 
 class TranscriberSettings(
@@ -128,7 +150,8 @@ class TranscriberSettings(
         0.3,
         gt=0,
         lt=1,
-        description="w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs.",
+        description="w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs; of the "
+        "loss of the preset transducer alike.",
     )
     order_weight: float = Field(
         0.2,
@@ -199,6 +222,13 @@ _TRAINED: dict[str, Any] = {
     "valid_every": 100,
     "save_every": 200,
 }
+_ARRIVING: dict[str, Any] = {
+    "cell": "lstm",
+    "bidirectional": False,
+    "normalise": "none",
+    "volume": 6.0,
+    "hidden": 192,
+}
 _DECODING: dict[str, Any] = {**_TRAINED, "cell": "gru", "embedding": 64, "subsample": 4}
 
 _PRESETS = (
@@ -207,6 +237,18 @@ _PRESETS = (
         "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
         {**_TRAINED, "cell": "lstm"},
         (*_ALWAYS, *_RECURRENT, InitSettings, TuningSettings),  # init names another preset
+    ),
+    Preset(
+        "lstm-ctc",
+        "LSTM that reads forwards alone and hears sound as it arrives, a distribution over symbols and blank at every frame.",
+        {**_TRAINED, **_ARRIVING},
+        (*_ALWAYS, *_RECURRENT),
+    ),
+    Preset(
+        "transducer",
+        "What an LSTM hears as it arrives joins what another has written (RNN-T, Graves 2012); CTC on the encoder while training.",
+        {**_TRAINED, **_ARRIVING, "subsample": 4, "embedding": 64},
+        (*_ALWAYS, *_RECURRENT, EmbeddingSettings, "ctc_weight"),
     ),
     Preset(
         "conv-ctc",

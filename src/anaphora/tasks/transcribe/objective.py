@@ -19,8 +19,9 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
-from anaphora.search import ctc_loss
+from anaphora.search import ctc_loss, transducer_loss
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
 from anaphora.tasks.transcribe.info import TranscriberSettings
@@ -30,6 +31,7 @@ from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_meas
 from anaphora.training.schedules import teacher_forcing
 
 SHOWN = 4
+Model = CTCModel | Seq2Seq | TransducerModel
 Frames = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -61,7 +63,8 @@ class TranscriptionObjective:
     - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t);
     - attention: −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked, and while training ``order_weight`` for every frame that
       attention goes back (`going_back`);
-    - joint: w·CTC + (1 − w)·attention.
+    - joint: w·CTC + (1 − w)·attention;
+    - transducer: w·CTC + (1 − w)·(−log Σ_alignments Π p(step | t, u)), see `anaphora.search.transducer_loss`.
 
     A transcript with more symbols than its recording has frames adds nothing to CTC. ``dev`` are frames, transcripts
     and names. The dev metrics are ``loss`` (not smoothed) and, of greedy texts, WER, CER and the share without error.
@@ -90,13 +93,15 @@ class TranscriptionObjective:
         """Step ``number`` begins, on which the share of true symbols fed to the decoder depends."""
         self._step = number
 
-    def loss(self, model: CTCModel | Seq2Seq, batch: SpokenBatch) -> LossSum:
+    def loss(self, model: Model, batch: SpokenBatch) -> LossSum:
         x, lengths = tensors_of(batch.inputs, next(model.parameters()).device)
         smoothing = self.settings.label_smoothing if model.training else 0.0
         forcing = teacher_forcing(self.settings, self._step) if model.training else 1.0
         if isinstance(model, CTCModel):
             scores, frames = model(x, lengths)
             return LossSum(_frame_loss(scores, frames, batch.targets), batch.symbols)
+        if isinstance(model, TransducerModel):
+            return LossSum(self._of_alignments(model, x, lengths, batch.targets), batch.symbols)
         target_in = padded(batch.targets, x.device, first=BOS)
         target_out = padded(batch.targets, x.device, last=EOS)
         memory = model.encode(x, lengths)
@@ -115,8 +120,21 @@ class TranscriptionObjective:
             total = w * _frame_loss(scores, frames, batch.targets) + (1 - w) * total
         return LossSum(total, batch.symbols)
 
+    def _of_alignments(
+        self, model: TransducerModel, x: Tensor, lengths: Tensor, targets: list[list[int]]
+    ) -> Tensor:
+        """w·CTC + (1 − w)·transducer, summed over recordings."""
+        memory = model.encode(x, lengths)
+        logits, frames = model(memory, padded(targets, x.device))
+        w = self.settings.ctc_weight
+        written = transducer_loss(
+            logits, [list(row) for row in targets], frames, reduction="sum", impossible="zero"
+        )
+        scores, _ = model.frames(memory)
+        return w * _frame_loss(scores, frames, targets) + (1 - w) * written
+
     @torch.no_grad()
-    def evaluate(self, model: CTCModel | Seq2Seq) -> dict[str, float]:
+    def evaluate(self, model: Model) -> dict[str, float]:
         if not self._inputs:
             return {}
         total, count = 0.0, 0

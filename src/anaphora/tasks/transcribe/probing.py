@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import ctc_loss
@@ -19,22 +20,26 @@ from anaphora.errors import DataError
 from anaphora.models.ctc import BLANK, CTCModel, JointModel, log_probabilities
 from anaphora.models.listener import Listener
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import TransducerModel
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, stretches
 from anaphora.probe.ctc import probe_ctc
-from anaphora.probe.noted import GATES, as_numpy, run_noted, weights_hash
+from anaphora.probe.noted import GATES, Noted, as_numpy, run_noted, weights_hash
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.search import Hypothesis
+from anaphora.search import Hypothesis, TransducerHypothesis, transducer_loss
+from anaphora.search.transducer import transducer_posteriors
 from anaphora.tasks.looking import facts_of
 from anaphora.tasks.transcribe.inference.decoding import (
     PLAIN,
     Frames,
     Heard,
     Search,
+    search_alignments,
     search_frames,
     search_symbols,
+    spellable,
 )
-from anaphora.tasks.transcribe.inference.words import transcript
+from anaphora.tasks.transcribe.inference.words import in_order, transcript
 
 if TYPE_CHECKING:
     from anaphora.tasks.transcribe.estimator import Transcriber
@@ -45,8 +50,8 @@ LONGEST = 60.0
 
 def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence[str]) -> Trace:
     """One recording on its way to the best text, or to ``target``. Arrays: ``spectrogram`` (frame, feature); of models with
-    CTC ``posteriors``, ``lattice`` and ``best_path`` as in `probe_ctc`; of those with attention ``alignment`` (target,
-    source); and what the encoder's layers hold. The table ``words`` has the time and the confidence of each word."""
+    CTC ``posteriors``, ``lattice`` and ``best_path`` as in `probe_ctc`; of those with attention, and of transducers,
+    ``alignment`` (target, source); and what the encoder's layers hold. The table ``words`` has the time and the confidence of each word."""
     frames = m._hear(x)
     s = m.settings_
     if len(frames) * s.hop > LONGEST:
@@ -55,7 +60,11 @@ def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence
     if spelled is not None and not spelled:
         raise DataError("the target is empty; give the text that was said.")
     facts = facts_of(m, x if isinstance(x, str) else "")
-    look = _look_at_frames if isinstance(m.model_, CTCModel) else _look_at_decoder
+    look = _look_at_decoder
+    if isinstance(m.model_, CTCModel):
+        look = _look_at_frames
+    elif isinstance(m.model_, TransducerModel):
+        look = _look_at_alignments
     trace, heard, h = look(m, frames, spelled, facts, what)
     seconds = s.hop * s.subsample
     written = transcript(m.model_, heard, h, m.tokenizer_, seconds=seconds)
@@ -100,6 +109,49 @@ def _look_at_frames(
     return _with_frames(m, trace, log_probs, h), Heard([h], log_probs), h
 
 
+def _look_at_alignments(
+    m: Transcriber, frames: Frames, target: list[int] | None, facts: dict[str, Any], what: Sequence[str]
+) -> tuple[Trace, Heard, Hypothesis]:
+    """``alignment`` is γ: the share of alignments, by probability, that write a symbol at a frame."""
+    model = m.model_
+    assert isinstance(model, TransducerModel)
+    tokens = target
+    if tokens is None:
+        tokens = search_alignments(model, [frames], Search(PLAIN))[0].hypotheses[0].tokens
+    x, lengths = tensors_of([frames], next(model.parameters()).device)
+    wanted = torch.tensor([tokens], dtype=torch.int64, device=x.device)
+    noted = run_noted(model, lambda: model(model.encode(x, lengths), wanted)[0])
+    shares, steps = transducer_posteriors(noted.output[0], tokens)
+    count = len(shares)
+    places = in_order(shares.T.double().cpu().numpy())
+    own = [float(steps[t, u]) for u, t in enumerate(places)]
+    log_p = -float(transducer_loss(noted.output, [tokens], reduction="sum"))
+    h = TransducerHypothesis(tokens, log_p, log_p, own, True, frames=places)
+    arrays = {
+        "alignment": Array(("target", "source"), as_numpy(shares.T)),
+        "log_probs": Array(("target",), np.array(own, np.float32)),
+    }
+    arrays |= _states(noted, "encoder", "source", count)
+    names = {
+        "source": _places(m, count),
+        "target": m.tokenizer_.pieces(tokens),
+        "time": _places(m, count),
+    }
+    known = {
+        **facts,
+        "model": weights_hash(model),
+        "dtype": "float32",
+        "max_difference": noted.difference,
+        "alignment": "alignments",
+    }
+    trace = Trace(names, arrays, known)
+    with torch.no_grad():
+        log_probs = log_probabilities(model.frames(model.encode(x, lengths))[0][0]).cpu()
+    if spellable(tokens, len(log_probs)):
+        trace = _with_frames(m, trace, log_probs, h)
+    return trace, Heard([h]), h
+
+
 def _look_at_decoder(
     m: Transcriber, frames: Frames, target: list[int] | None, facts: dict[str, Any], what: Sequence[str]
 ) -> tuple[Trace, Heard, Hypothesis]:
@@ -122,14 +174,7 @@ def _look_at_decoder(
         "alignment": Array(("target", "source"), weights),
         "log_probs": Array(("target",), as_numpy(own)),
     }
-    for side, axis in (("encoder", "source"), ("decoder", "target")):
-        named = {"h": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
-        for name, called in named.items():
-            inner = noted.stacked(
-                name, (axis, "unit"), under=side, places=count if axis == "source" else len(wanted)
-            )
-            if inner is not None:
-                arrays[f"{side}_{called}"] = inner
+    arrays |= _states(noted, "encoder", "source", count) | _states(noted, "decoder", "target", len(wanted))
     tokens = {
         "source": _places(m, count),
         "target": [*m.tokenizer_.pieces(h.tokens), "</s>"],
@@ -151,11 +196,21 @@ def _look_at_decoder(
     return trace, heard, h
 
 
+def _states(noted: Noted, side: str, axis: str, places: int) -> dict[str, Array]:
+    """What the layers of ``side`` hold at each place: states, cells and gates."""
+    named = {"h": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
+    found = {
+        f"{side}_{called}": noted.stacked(name, (axis, "unit"), under=side, places=places)
+        for name, called in named.items()
+    }
+    return {name: inner for name, inner in found.items() if inner is not None}
+
+
 def _attributed(m: Transcriber, frames: Frames, tokens: list[int]) -> tuple[dict[str, Array], dict[str, Any]]:
     """log p of the transcript (of CTC the sum over all paths) shared out over the frames."""
     model = m.model_.eval()
     x, lengths = tensors_of([frames], next(model.parameters()).device)
-    wanted = torch.tensor([tokens], device=x.device)
+    wanted = torch.tensor([tokens], dtype=torch.int64, device=x.device)
 
     def score(inputs: Tensor) -> Tensor:
         n = len(inputs)
@@ -166,6 +221,10 @@ def _attributed(m: Transcriber, frames: Frames, tokens: list[int]) -> tuple[dict
             return -ctc_loss(logs, wanted.expand(n, -1), counts, sizes, blank=BLANK, reduction="none")[
                 :, None
             ]
+        if isinstance(model, TransducerModel):
+            logits, counts = model(model.encode(inputs, lengths.expand(n)), wanted.expand(n, -1))
+            losses = transducer_loss(logits, wanted.expand(n, -1), counts, reduction="none")
+            return -losses[:, None]
         fed = torch.tensor([[BOS, *tokens]], device=x.device).expand(n, -1)
         written = torch.tensor([[*tokens, EOS]], device=x.device).expand(n, -1)
         logs = log_probabilities(model(inputs, lengths.expand(n), fed))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from anaphora.models.ctc import CTCModel, JointModel, log_probabilities
 from anaphora.models.memory import Memory
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import TransducerModel
 from anaphora.search import (
     Hypothesis,
     Lexicon,
@@ -29,6 +30,9 @@ from anaphora.search import (
     ctc_greedy,
     ctc_loss,
     lexicon_beam,
+    transducer_beam,
+    transducer_greedy,
+    transducer_loss,
 )
 from anaphora.settings.own import Part
 from anaphora.tasks.decoding import checked_hypotheses
@@ -52,6 +56,7 @@ class Search:
     lm: Any = None
     lm_weight: float = 0.5
     word_bonus: float = 0.0
+    hot_words: Mapping[str, float] = field(default_factory=dict)
     ctc_weight: float = 0.3
     own: Part | None = None
     """The user's own search."""
@@ -60,7 +65,8 @@ class Search:
     def words(self) -> dict[str, Any]:
         """What is asked of searches for words."""
         weight = {} if self.lm is None else {"lm": self.lm, "lm_weight": self.lm_weight}
-        return {"lexicon": self.lexicon, "word_bonus": self.word_bonus, **weight}
+        hot = {"hot_words": self.hot_words} if self.hot_words else {}
+        return {"lexicon": self.lexicon, "word_bonus": self.word_bonus, **weight, **hot}
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,53 @@ def search_symbols(model: Seq2Seq, inputs: Sequence[Frames], s: Search) -> list[
     return [heard for heard in found if heard is not None]
 
 
+@torch.no_grad()
+def search_alignments(model: TransducerModel, inputs: Sequence[Frames], s: Search) -> list[Heard]:
+    """The best texts of a transducer, for every input, in order.
+
+    Words of a lexicon are searched for by the CTC of the encoder, and ranked by w · log p_ctc + (1 − w) · log p_transducer with what
+    language model and bonuses gave added.
+    """
+    device = next(model.parameters()).device
+    found: list[Heard | None] = [None] * len(inputs)
+    for rows in in_order(inputs, BATCH):
+        memory = model.encode(*tensors_of([inputs[i] for i in rows], device))
+        counts = memory.mask.sum(1).cpu()
+        if s.width == 1 and s.lexicon is None:
+            written = transducer_greedy(model, memory.annotations, counts)
+        elif s.lexicon is None:
+            written = transducer_beam(
+                model, memory.annotations, counts, width=max(s.width, s.n_best), n_best=s.n_best
+            )
+        else:
+            written = []
+        frames = log_probabilities(model.frames(memory)[0]).cpu() if s.lexicon is not None else None
+        for place, i in enumerate(rows):
+            real = int(counts[place])
+            if frames is None:
+                found[i] = Heard(list(written[place]))
+                continue
+            log_probs = frames[place, :real]
+            nbest = search_frames(log_probs, replace(s, n_best=s.width))
+            alone = _row(memory, place, real)
+            found[i] = Heard(_ranked(model, alone, nbest, s)[: s.n_best], log_probs)
+    return [heard for heard in found if heard is not None]
+
+
+def _ranked(
+    model: TransducerModel, memory: Memory, nbest: Sequence[Hypothesis], s: Search
+) -> list[Hypothesis]:
+    """Hypotheses of CTC, ranked by both."""
+    w, scores = s.ctc_weight, []
+    for h in nbest:
+        targets = torch.tensor([h.tokens], dtype=torch.int64, device=memory.mask.device)
+        logits, _ = model(memory, targets)
+        written = -float(transducer_loss(logits, [h.tokens], reduction="sum"))
+        scores.append(w * h.log_prob + (1 - w) * written + h.score - h.log_prob)
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    return [replace(nbest[i], score=scores[i]) for i in order]
+
+
 def _row(memory: Memory, place: int, real: int) -> Memory:
     """One row of a memory, a batch of one without padding."""
     one = slice(place, place + 1)
@@ -171,10 +224,14 @@ def spellable(symbols: Sequence[int], frames: int) -> bool:
 
 
 @torch.no_grad()
-def greedy_texts(model: CTCModel | Seq2Seq, inputs: Sequence[Frames], tokenizer: Tokenizer) -> list[str]:
+def greedy_texts(
+    model: CTCModel | Seq2Seq | TransducerModel, inputs: Sequence[Frames], tokenizer: Tokenizer
+) -> list[str]:
     """The text of each input, symbol by symbol the best."""
     if isinstance(model, CTCModel):
         best = [search_frames(log_probs, Search())[0] for log_probs in frame_log_probs(model, inputs)]
+    elif isinstance(model, TransducerModel):
+        best = [heard.hypotheses[0] for heard in search_alignments(model, inputs, Search())]
     else:
         best = [heard.hypotheses[0] for heard in search_symbols(model, inputs, Search())]
     return [tokenizer.decode(h.tokens) for h in best]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel
+from anaphora.models.transducer import TransducerModel
 from anaphora.tasks.given import NotFiniteError, named_when_not_finite
 from anaphora.tasks.transcribe.build import Model
 from anaphora.tasks.transcribe.inference.decoding import (
@@ -14,6 +15,7 @@ from anaphora.tasks.transcribe.inference.decoding import (
     Heard,
     Search,
     frame_log_probs,
+    search_alignments,
     search_frames,
     search_symbols,
 )
@@ -56,9 +58,13 @@ class Listening:
         else:
             model, search = self.model, self.search
             owners = [number for number, of in enumerate(windows, start=1) for _ in of]
-            heard = iter(
-                named_when_not_finite(lambda some: search_symbols(model, some, search), parts, owners)
-            )
+
+            def searched(some: Sequence[Frames]) -> list[Heard]:
+                if isinstance(model, TransducerModel):
+                    return search_alignments(model, some, search)
+                return search_symbols(model, some, search)
+
+            heard = iter(named_when_not_finite(searched, parts, owners))
             for of in windows:
                 yield of, [next(heard) for _ in of]
 

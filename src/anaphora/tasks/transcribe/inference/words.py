@@ -15,7 +15,7 @@ from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
-from anaphora.search import Hypothesis, Lexicon, WordHypothesis, ctc_align
+from anaphora.search import Hypothesis, Lexicon, TransducerHypothesis, WordHypothesis, ctc_align
 from anaphora.tasks.result import Result
 from anaphora.tasks.transcribe.inference.decoding import Heard, spellable
 
@@ -55,7 +55,9 @@ def transcript(
 ) -> Transcript:
     """A hypothesis as text; a frame lasts ``seconds``, the first began at ``begin``. ``lexicon`` is the one that its words
     were found in."""
-    if heard.log_probs is not None and spellable(h.tokens, len(heard.log_probs)):
+    if isinstance(h, TransducerHypothesis):
+        marks = _by_emission(h)
+    elif heard.log_probs is not None and spellable(h.tokens, len(heard.log_probs)):
         marks = _by_frames(heard, h)
     else:
         assert isinstance(model, Seq2Seq)
@@ -90,6 +92,11 @@ def _by_frames(heard: Heard, h: Hypothesis) -> list[_Mark]:
         return []
     (found,) = ctc_align(heard.log_probs[None], [h.tokens])
     return [_Mark(span.start, span.end, span.confidence) for span in found.spans]
+
+
+def _by_emission(h: TransducerHypothesis) -> list[_Mark]:
+    """At the frames at which the best alignment writes them; the confidence is p of a symbol there."""
+    return [_Mark(t, t + 1, math.exp(step)) for t, step in zip(h.frames, h.steps, strict=True)]
 
 
 @torch.no_grad()

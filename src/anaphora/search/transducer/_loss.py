@@ -1,0 +1,196 @@
+"""The transducer loss: minus the log of the summed probability of all alignments that write the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from anaphora.errors import DataError
+from anaphora.kernels.gpu.kernel import serves
+from anaphora.search.ctc._inputs import Lengths, Targets, checked_lengths, checked_targets
+
+
+def transducer_loss(
+    logits: Tensor,
+    targets: Targets,
+    logit_lengths: Lengths = None,
+    target_lengths: Lengths = None,
+    *,
+    blank: int = 0,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    impossible: Literal["raise", "zero"] = "raise",
+) -> Tensor:
+    """−log p(y | x) of a transducer (Graves 2012), summed over all alignments, with its gradient.
+
+    At frame t, u symbols of the target being written, the model either writes symbol u + 1 and stays at the frame, or says the
+    blank and goes on to the next; after the last frame's blank it has ended:
+
+        p(y | x) = Σ_alignments Π p(step | t, u),      ∂(−log p)/∂z_tu(k) = γ_tu p_tu(k) − [k = blank] γ^∅_tu − [k = y_{u+1}] γ^y_tu
+
+    where γ^∅_tu and γ^y_tu are the shares of alignments, by probability, that leave (t, u) by the blank and by the symbol, and γ_tu
+    is their sum.
+
+    logits: ``(batch, time, longest + 1, symbols)``; p_tu = softmax(logits[t, u]).
+    targets: ``(batch, longest)`` with ``target_lengths``, or a list of lists of symbols, without blanks.
+    reduction: "none" gives ``(batch,)``, "sum" their sum, "mean" (1/B) Σ_b loss_b / max(U_b, 1), as `ctc_loss`.
+    impossible: a row without frames, or whose alignments all have probability 0, raises `DataError` with its number, or with
+        "zero" adds neither loss nor gradient.
+
+    Sums over alignments are in float64: on the CPU in a compiled kernel, on NVIDIA GPUs in one of ours, elsewhere by torch
+    operations. Differentiable once.
+
+    >>> round(float(transducer_loss(torch.zeros(1, 2, 2, 3), [[1]])), 4)    # two alignments of three steps, each (1/3)³
+    2.6027
+    """
+    if reduction not in ("mean", "sum", "none") or impossible not in ("raise", "zero"):
+        raise ValueError(
+            f"transducer_loss: reduction is mean, sum or none, impossible is raise or zero; got {reduction}, {impossible}."
+        )
+    if logits.dim() != 4 or not logits.is_floating_point():
+        raise ValueError(
+            "transducer_loss: logits must be floats (batch, time, longest + 1, symbols), "
+            f"got {tuple(logits.shape)} of {logits.dtype}."
+        )
+    rows, time, places, symbols = logits.shape
+    if not 0 <= blank < symbols:
+        raise ValueError(f"transducer_loss: blank={blank} must be one of the {symbols} symbols.")
+    frames = checked_lengths("transducer_loss", logit_lengths, rows, time)
+    labels, sizes = checked_targets("transducer_loss", targets, target_lengths, rows, symbols, blank)
+    if labels.shape[1] + 1 != places:
+        raise ValueError(
+            f"transducer_loss: targets of up to {labels.shape[1]} symbols need logits (…, {labels.shape[1] + 1}, symbols), "
+            f"got (…, {places}, symbols)."
+        )
+    losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return (losses / sizes.clamp(min=1).to(losses)).sum() / max(rows, 1)
+
+
+class _Losses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
+    ) -> Tensor:
+        device = logits.device
+        following = torch.nn.functional.pad(labels, (0, 1), value=blank).to(device)  # (B, U + 1)
+        following = following[:, None, :, None].expand(*logits.shape[:3], 1)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        total = logits.to(wide).logsumexp(-1)  # (B, T, U + 1)
+        on_blank = logits[..., blank].double() - total.double()
+        on_label = logits.gather(3, following)[..., 0].double() - total.double()
+        alpha, beta = lattice(on_blank, on_label, frames, sizes)
+        log_p = beta[:, 0, 0] if logits.shape[1] else beta.new_full((len(logits),), -torch.inf)
+        lost = (log_p == -torch.inf).nonzero().flatten().tolist()
+        if lost and impossible == "raise":
+            raise DataError(
+                f"transducer_loss: row {lost[0]} has {int(frames[lost[0]])} frames and no alignment with a probability above 0; "
+                'drop such rows or pass impossible="zero".'
+            )
+        log_p = log_p.masked_fill(log_p == -torch.inf, torch.inf)  # exp(−∞ − ∞) = 0: no gradient
+        by_blank, by_label = _posteriors(alpha, beta, on_blank, on_label, log_p, frames, sizes)
+        ctx.save_for_backward(logits, total, following, by_blank.to(wide), by_label.to(wide))
+        ctx.blank = blank
+        return torch.where(log_p == torch.inf, 0.0, -log_p).to(wide)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        logits, total, following, by_blank, by_label = ctx.saved_tensors
+        by_blank, by_label = (g * upstream[:, None, None] for g in (by_blank, by_label))
+        gradient = (logits - total[..., None]).exp_()
+        visited = (by_blank + by_label)[..., None]
+        gradient = torch.where(visited == 0, gradient.new_zeros(()), gradient * visited)
+        gradient[..., ctx.blank] -= by_blank
+        gradient.scatter_add_(3, following, -by_label[..., None].to(gradient))
+        return (gradient.to(logits.dtype), *(None,) * 5)
+
+
+@torch.no_grad()
+def transducer_posteriors(logits: Tensor, target: Sequence[int], *, blank: int = 0) -> tuple[Tensor, Tensor]:
+    """Of one input, logits ``(time, U + 1, symbols)`` and a target of U symbols: γ ``(time, U)``, the share of alignments, by
+    probability, that write symbol u at frame t (each symbol's shares sum to one); and log p ``(time, U)`` of writing it there."""
+    log_p = logits.double().log_softmax(-1)
+    time, size = log_p.shape[0], len(target)
+    following = torch.tensor([*target, blank], device=logits.device).expand(time, -1)
+    on_blank, on_label = log_p[..., blank], log_p.gather(2, following[..., None])[..., 0]
+    nodes = (on_blank[None].contiguous(), on_label[None].contiguous())
+    counts = (torch.tensor([time]), torch.tensor([size]))
+    alpha, beta = lattice(*nodes, *counts)
+    _, by_label = _posteriors(alpha, beta, *nodes, beta[:, 0, 0], *counts)
+    return by_label[0, :, :size], on_label[:, :size]
+
+
+def _posteriors(
+    alpha: Tensor,
+    beta: Tensor,
+    on_blank: Tensor,
+    on_label: Tensor,
+    log_p: Tensor,
+    frames: Tensor,
+    sizes: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """γ^∅ and γ^y ``(B, T, U + 1)``."""
+    after = beta.new_full((1,), -torch.inf).expand_as(beta[:, :1])
+    later = torch.cat((beta[:, 1:], after), 1)  # β(t + 1, u)
+    real = (frames > 0).nonzero().flatten()
+    later[real, (frames - 1)[real], sizes[real]] = 0.0  # the last blank ends the alignment
+    longer = torch.cat((beta[:, :, 1:], beta.new_full((1,), -torch.inf).expand_as(beta[:, :, :1])), 2)
+    p = log_p[:, None, None]
+    by_blank, by_label = (alpha + on_blank + later - p).exp(), (alpha + on_label + longer - p).exp()
+    # −∞ + ∞ where logits are infinite: nothing passes there
+    return by_blank.nan_to_num_(0.0), by_label.nan_to_num_(0.0)
+
+
+def lattice(on_blank: Tensor, on_label: Tensor, frames: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """α and β ``(B, T, U + 1)`` in float64, see `anaphora.kernels.transducer.lattice`, by what the device has."""
+    if on_blank.numel() and on_blank.device.type == "cpu":
+        from anaphora.kernels.transducer.lattice import transducer_rows
+
+        alpha, beta = torch.empty_like(on_blank), torch.empty_like(on_blank)
+        arrays = (on_blank, on_label, frames, sizes, alpha, beta)
+        transducer_rows(*(each.contiguous().numpy() for each in arrays))
+        return alpha, beta
+    if on_blank.numel() and serves(on_blank):
+        from anaphora.kernels.transducer.lattice_gpu import lattice_cuda
+
+        return lattice_cuda(on_blank, on_label, frames, sizes)
+    return lattice_torch(on_blank, on_label, frames, sizes)
+
+
+def lattice_torch(on_blank: Tensor, on_label: Tensor, frames: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by torch operations, a diagonal t + u at a time."""
+    time, places = on_blank.shape[1:]
+    none = on_blank.new_full((), -torch.inf)
+    alpha, beta = torch.full_like(on_blank, -torch.inf), torch.full_like(on_blank, -torch.inf)
+    if not on_blank.numel():
+        return alpha, beta
+    t = torch.arange(time)[:, None]
+    u = torch.arange(places)
+    inside = ((t < frames[:, None, None]) & (u <= sizes[:, None, None])).to(on_blank.device)
+    end = ((t == frames[:, None, None] - 1) & (u == sizes[:, None, None])).to(on_blank.device)
+    diagonals = [_diagonal(n, time, places, on_blank.device) for n in range(time + places - 1)]
+    alpha[:, 0, 0] = 0.0
+    for at, us in diagonals[1:]:
+        by_blank = torch.where(at > 0, (alpha + on_blank)[:, at - 1, us], none)
+        by_label = torch.where(us > 0, (alpha + on_label)[:, at, us - 1], none)
+        alpha[:, at, us] = torch.logaddexp(by_blank, by_label)
+    alpha = torch.where(inside, alpha, none)
+    for at, us in reversed(diagonals):
+        below, beside = (at + 1).clamp(max=time - 1), (us + 1).clamp(max=places - 1)
+        by_blank = torch.where(at + 1 < time, beta[:, below, us] + on_blank[:, at, us], none)
+        by_label = torch.where(us + 1 < places, beta[:, at, beside] + on_label[:, at, us], none)
+        found = torch.logaddexp(by_blank, by_label)
+        beta[:, at, us] = torch.where(end[:, at, us], on_blank[:, at, us], found)
+    return alpha, torch.where(inside, beta, none)
+
+
+def _diagonal(n: int, time: int, places: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The nodes (t, u) with t + u = n."""
+    us = torch.arange(max(0, n - time + 1), min(places - 1, n) + 1, device=device)
+    return n - us, us

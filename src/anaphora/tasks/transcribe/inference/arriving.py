@@ -1,0 +1,130 @@
+"""Sound as it arrives: what the encoder says of it, and the search that goes on from there.
+
+A model hears as sound arrives where its encoder reads frames in order (recurrent layers of one direction under CTC or a transducer) and what is
+taken away from a recording needs nothing that comes later (``normalise`` is ``running`` or ``none``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.frames import Ear
+from anaphora.data.audio.resample_stream import ResampleStream
+from anaphora.models.ctc import CTCModel, log_probabilities
+from anaphora.models.encoders import RecurrentEncoder
+from anaphora.models.frontend import Framed
+from anaphora.models.listener import Listener, Stacking
+from anaphora.models.transducer import TransducerModel
+from anaphora.search import CTCStream, Hypothesis, TransducerGreedy, TransducerStream, ctc_greedy
+from anaphora.tasks.transcribe.inference.decoding import Heard, Search
+
+Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def hears_as_it_arrives(estimator: Any) -> bool:
+    """Whether what a model hears of a moment needs nothing that comes later."""
+    model, ear = estimator.model_, estimator.ear_
+    encoder = model.encoder if isinstance(model, CTCModel | TransducerModel) else None
+    if not isinstance(encoder, Listener) or not isinstance(ear.features, LogMel):
+        return False
+    front = encoder.front.front if isinstance(encoder.front, Framed) else encoder.front
+    body = encoder.body
+    ordered = isinstance(body, RecurrentEncoder) and not body.reverse and not body.recurrent.bidirectional
+    return isinstance(front, Stacking) and ordered and estimator.settings_.normalise in ("running", "none")
+
+
+class FrameStream:
+    """What the encoder says of one recording, for the pieces of sound as they arrive; see `hears_as_it_arrives`: log p ``(frames, symbols)``
+    of CTC, annotations ``(frames, width)`` of a transducer."""
+
+    def __init__(self, model: CTCModel | TransducerModel, ear: Ear, rate: int):
+        features = cast(LogMel, ear.features)
+        self._model, self._encoder = model, model.encoder
+        self._resampled, self._sound = ResampleStream(rate, features.rate), features.stream()
+        self._normalised = ear.usual.running() if ear.usual is not None else None
+        self._device = next(model.parameters()).device
+        self._held = torch.zeros(0, features.width)
+        self._state: Any = None
+
+    def push(self, samples: Samples) -> Tensor:
+        """More sound ``(n,)``."""
+        found = self._sound.push(self._resampled.push(torch.from_numpy(samples)))
+        return self._read(found, final=False)
+
+    def finish(self) -> Tensor:
+        """What was waiting for more."""
+        rest = self._resampled.finish()
+        found = [self._sound.push(rest)] if len(rest) else []
+        return self._read(torch.cat((*found, self._sound.finish())), final=True)
+
+    @torch.no_grad()
+    def _read(self, frames: Tensor, *, final: bool) -> Tensor:
+        if self._normalised is not None and len(frames):
+            frames = torch.from_numpy(self._normalised(frames.numpy()))
+        frames = torch.cat((self._held, frames))
+        whole = len(frames) if final else len(frames) // self._encoder.factor * self._encoder.factor
+        frames, self._held = frames[:whole], frames[whole:]
+        if not whole:
+            return self._said(torch.zeros(1, 0, self._encoder.width, device=self._device))
+        x, _ = self._encoder.front(frames[None].to(self._device), torch.tensor([whole], device=self._device))
+        body = cast(RecurrentEncoder, self._encoder.body)
+        y, self._state = body.recurrent(body.embedding(x), None, self._state)
+        return self._said(y)
+
+    def _said(self, annotations: Tensor) -> Tensor:
+        if isinstance(self._model, CTCModel):
+            return log_probabilities(self._model.frames.linear(annotations))[0].cpu()
+        return annotations[0]
+
+
+class Searching(Protocol):
+    """A search that goes on whenever frames arrive: `CTCStream`, `TransducerStream`, `TransducerGreedy`, `GreedyFrames`."""
+
+    def push(self, frames: Tensor, /) -> None:
+        """More frames ``(n, width)``."""
+
+    def best(self, n_best: int | None = 1) -> list[Hypothesis]:
+        """The best hypotheses of all so far."""
+
+    def certain(self) -> tuple[list[int], list[str] | None]:
+        """The symbols, and in a search for words the words, that no later frame can change."""
+
+
+class GreedyFrames:
+    """The best path of CTC, `ctc_greedy`, over frames as they arrive."""
+
+    def __init__(self) -> None:
+        self._read: list[Tensor] = []
+
+    def push(self, frames: Tensor) -> None:
+        if len(frames):
+            self._read.append(frames)
+
+    def best(self, n_best: int | None = 1) -> list[Hypothesis]:
+        return list(ctc_greedy(torch.cat(self._read)[None])[0]) if self._read else []
+
+    def certain(self) -> tuple[list[int], None]:
+        found = self.best()
+        return (list(found[0].tokens) if found else []), None
+
+
+def searching(model: CTCModel | TransducerModel, s: Search) -> Searching:
+    """The search that ``s`` describes, for frames as they arrive; a transducer's is for symbols."""
+    if isinstance(model, TransducerModel):
+        return (
+            TransducerGreedy(model) if s.width == 1 else TransducerStream(model, width=max(s.width, s.n_best))
+        )
+    if s.lexicon is None:
+        return GreedyFrames() if s.width == 1 else CTCStream(width=max(s.width, s.n_best))
+    # As `search_frames` asks for one: prefixes with the same future beside the best of them are never needed.
+    return CTCStream(width=max(s.width, s.n_best), per_node=s.n_best, **s.words)
+
+
+def heard_of(hypothesis: Hypothesis, frames: list[Tensor], model: Any) -> Heard:
+    """What tells where in the sound the symbols of a hypothesis are."""
+    return Heard([hypothesis], torch.cat(frames) if isinstance(model, CTCModel) else None)

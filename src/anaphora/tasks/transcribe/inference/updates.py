@@ -1,0 +1,31 @@
+"""What is known of sound that is still arriving, and where an utterance ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anaphora.tasks.transcribe.inference.words import Word
+
+
+@dataclass(frozen=True)
+class Update:
+    """Words that have become certain since the last update, and those after them that may still change."""
+
+    stable: list[Word]
+    partial: list[Word]
+    ended: bool = False
+    """Whether the utterance is over: nothing is partial then, and the next word begins another one."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An utterance is over once ``silence`` seconds have passed since its last word, or once it has lasted ``longest`` seconds."""
+
+    silence: float = 0.8
+    longest: float = 20.0
+
+    def ends(self, words: Sequence[Word], begin: float, now: float) -> bool:
+        """Whether an utterance that began at second ``begin`` with these words is over at ``now``. One without words is over after
+        ``longest`` seconds, so that silence does not pile up."""
+        return now - begin >= self.longest or (bool(words) and now - words[-1].end >= self.silence)
