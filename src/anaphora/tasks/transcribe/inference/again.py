@@ -17,7 +17,7 @@ class HearingAgain:
     and a second of sound has followed; sound before the last certain word is forgotten when the window is full.
 
     ``transcribe`` gives the words of samples ``(n,)``. What is certain was not heard with all that follows, so the whole may differ
-    from what ``predict`` gives of the whole recording. With an ``endpoint`` an utterance ends where it says so.
+    from what ``predict`` gives of the whole recording. With an ``endpoint`` utterances end, see `Endpoint`.
     """
 
     SETTLED = 1.0
