@@ -8,6 +8,7 @@ Each line: a name, seconds, step, the dev measure; the last one the best. ``seco
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 import tempfile
@@ -52,10 +53,13 @@ def main(task: str, data: str, valid: str, written: str) -> None:
     given = json.loads(written)
     name, metric = given.pop("name", "run"), given.pop("show", "loss")
     options = given.pop("evaluate", [])
+    if trace := given.pop("trace", 0):  # where it stands after so many seconds
+        faulthandler.dump_traceback_later(trace)
     on, seconds = given.pop("on", valid), given.pop("seconds", 0)
     if seconds:
         given["callbacks"] = (Limit(seconds),)
     model = estimator(task)(**given)
+    print(f"{name} {time.strftime('%H:%M:%S')} begins", flush=True)
     reporter = Curve(name, metric)
     with tempfile.TemporaryDirectory() as folder:
         model.fit(

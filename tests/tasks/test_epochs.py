@@ -14,6 +14,8 @@ import anaphora as an
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.text_stream import StreamBatches, WindowBatches
 from anaphora.errors import SettingsError
+from anaphora.settings import TrainingSettings
+from anaphora.training.epochs import counted
 
 DATA = [("a b", "x"), ("b a", "y"), ("a", "x"), ("b", "y")] * 5
 TINY: dict[str, Any] = {"hidden": 4, "embedding": 4, "batch_tokens": 12, "valid_every": 50, "save_every": 50}
@@ -105,3 +107,45 @@ def test_the_command_refuses_both_and_plans_with_epochs() -> None:
     longer = an.Classifier("lstm", epochs=4, **TINY).plan(DATA)
     assert plan["epochs"] == 2
     assert 2 * plan["steps"] - 1 <= longer["steps"] <= 2 * plan["steps"]
+
+
+def test_presets_of_texts_and_series_train_for_epochs_and_stop_early() -> None:
+    """Steps that suit one corpus are too few or too many for another; steps that are given are all trained."""
+    for kind in (an.LanguageModel, an.Forecaster):
+        usual, asked, longer = kind().settings_, kind(steps=7).settings_, kind(epochs=3).settings_
+        assert usual.epochs > 1
+        assert usual.patience > 0
+        assert usual.valid_every == 0
+        assert (asked.steps, asked.epochs, asked.patience) == (7, 0, 0)
+        assert asked.valid_every > 0
+        assert (longer.epochs, longer.max_steps) == (3, 0)
+
+
+def test_epochs_are_counted_between_bounds() -> None:
+    batches = StreamBatches(np.arange(50), rows=3, steps=4, seed=1)
+    one = batches.per_epoch()
+
+    def steps(**given: Any) -> tuple[int, int]:
+        found = counted(TrainingSettings(valid_every=0, **given), batches)
+        return found.steps, found.valid_every
+
+    assert steps(epochs=10) == (10 * one, -(-10 * one // 20))
+    assert steps(epochs=10, min_steps=20 * one)[0] == 20 * one
+    assert steps(epochs=10, max_steps=7)[0] == 7
+    assert steps(steps=100) == (100, 5)
+    assert steps(steps=100_000) == (100_000, 1000)
+    assert counted(TrainingSettings(steps=9, valid_every=4), batches).valid_every == 4
+
+
+def test_a_run_of_a_preset_stops_when_the_dev_loss_rises(tmp_path: Path) -> None:
+    text = "".join(f"{'abcdefghij'[i * i % 7]}{'klmnop'[i % 6]}\n" for i in range(120))
+    m = an.LanguageModel(
+        "lstm", hidden=16, embedding=8, bptt=8, batch_tokens=64, lr=0.05, length=3, patience=1
+    )
+    m.fit([text], valid=["zz yy xx\n" * 5], out=tmp_path / "run", verbose=False)
+    assert m.settings_.steps >= 300
+    assert m.settings_.valid_every == m.settings_.steps // 20
+    assert m.result_.stopped == "patience"
+    assert m.result_.steps < m.settings_.steps
+    again = an.LanguageModel.resume(tmp_path / "run", epochs=60, verbose=False)
+    assert again.settings_.steps > m.settings_.steps

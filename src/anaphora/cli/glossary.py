@@ -80,7 +80,7 @@ def entries(task: TaskInfo, preset: str | None = None) -> list[Entry]:
     """Every setting that means something to a preset of ``task``, or to the one given, in the order of the groups."""
     asked = list(task.presets) if preset is None else [preset]
     used = set().union(*(task.used(name) for name in asked))
-    own = {} if preset is None else task.presets[preset].defaults
+    own = {} if preset is None else task.presets[preset].usual
     found = [_entry(task, key, info, own) for key, info in task.settings.model_fields.items() if key in used]
     order = [task.name, *dict.fromkeys(GROUPS.values())]
     return sorted(found, key=lambda entry: order.index(entry.group))
@@ -88,7 +88,7 @@ def entries(task: TaskInfo, preset: str | None = None) -> list[Entry]:
 
 def _entry(task: TaskInfo, key: str, info: FieldInfo, own: Mapping[str, Any]) -> Entry:
     group = next((name for kind, name in GROUPS.items() if key in kind.model_fields), task.name)
-    changed = {name: preset.defaults[key] for name, preset in task.presets.items() if key in preset.defaults}
+    changed = {name: preset.usual[key] for name, preset in task.presets.items() if key in preset.usual}
     unused = [name for name in task.presets if key in task.unused(name)]
     return Entry(
         key, group, info.description or "", _allowed(info), own.get(key, info.default), changed, unused

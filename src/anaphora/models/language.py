@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.models.encoders import TransformerEncoder
+from anaphora.nn.attention import masks
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.linear import LinearStack
 from anaphora.nn.recurrent import Recurrent
@@ -158,6 +159,46 @@ class TransformerBody(TransformerEncoder):
     def _advance(self, symbols: Tensor, past: Past | None) -> tuple[Tensor, Past]:
         place = 0 if past is None else past.length
         return self.stack.step(self.enter(symbols[:, None], place).squeeze(1), past)
+
+
+class DocumentBody(TransformerBody):
+    """A `TransformerBody` of running text whose places see their own document only: the symbols since the last empty line.
+
+    ``line_break`` is the symbol of a line break. Step by step the window is read anew, since documents of rows begin at
+    different places.
+    """
+
+    def __init__(self, *parts: Any, line_break: int, **more: Any):
+        super().__init__(*parts, **more)
+        self.line_break = line_break
+
+    def read(self, symbols: Tensor, carried: Any = None) -> Reading:
+        """Symbols ``(rows, time)`` from the first position on; nothing is carried between windows."""
+        mask = masks.same(document_numbers(symbols, self.line_break))
+        return Reading(
+            self.stack(self.enter(symbols), mask & masks.causal(symbols.shape[1], device=mask.device)), None
+        )
+
+    def step(self, symbols: Tensor, carried: Window) -> tuple[Tensor, Window]:
+        before = carried.symbols
+        if before.shape[1] >= self.context:
+            before = before[:, -(self.context // 2) :]
+        window = torch.cat((before, symbols[:, None]), 1)
+        return self.read(window).states[:, -1], Window(None, window)
+
+
+def document_numbers(symbols: Tensor, line_break: int) -> Tensor:
+    """For symbols ``(rows, time)`` the number of the document that each belongs to: one begins after an empty line, which is
+    two line breaks in a row.
+
+        >>> document_numbers(torch.tensor([[5, 9, 9, 6, 9, 7]]), line_break=9)
+        tensor([[0, 0, 0, 1, 1, 1]])
+    """
+    ends = symbols == line_break
+    begins = torch.zeros_like(symbols)
+    # of several empty lines in a row the last one counts, so that no document is empty
+    begins[:, 2:] = (ends[:, :-2] & ends[:, 1:-1] & ~ends[:, 2:]).to(symbols.dtype)
+    return begins.cumsum(1)
 
 
 class Language(nn.Module):

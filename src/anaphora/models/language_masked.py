@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS
 from anaphora.models.encoders import TransformerEncoder
+from anaphora.models.language import document_numbers
+from anaphora.nn.attention import masks
 from anaphora.nn.embedding import Output
 
 
@@ -57,21 +59,37 @@ class MaskedLanguage(nn.Module):
     """p(x_t | the other symbols) at every place, from a body that sees both sides.
 
     A row begins with <s>, whose state stands for the whole row as [CLS] does in BERT. ``transform`` lies between the body and
-    the output layer.
+    the output layer. With a ``line_break`` places see their own document only (`document_numbers`).
     """
 
     def __init__(
-        self, body: TransformerEncoder, output: Output, *, context: int, transform: nn.Module | None = None
+        self,
+        body: TransformerEncoder,
+        output: Output,
+        *,
+        context: int,
+        transform: nn.Module | None = None,
+        line_break: int | None = None,
     ):
         super().__init__()
+        self.line_break = line_break
         self.body = body
         self.transform = nn.Identity() if transform is None else transform
         self.output = output
         self.context = context
 
-    def read(self, symbols: Tensor, lengths: Tensor) -> Tensor:
-        """Symbols ``(rows, time)`` -> what enters the output layer ``(rows, time, width)``."""
-        entering: Tensor = self.transform(self.body(symbols, lengths).annotations)
+    def read(self, symbols: Tensor, lengths: Tensor, true: Tensor | None = None) -> Tensor:
+        """Symbols ``(rows, time)`` -> what enters the output layer ``(rows, time, width)``.
+
+        ``true``: the symbols without any hidden, which say where documents end; as shown if not given.
+        """
+        if self.line_break is None:
+            states = self.body(symbols, lengths).annotations
+        else:
+            within = masks.same(document_numbers(symbols if true is None else true, self.line_break))
+            real = masks.padding(lengths, symbols.shape[1])
+            states = self.body.stack(self.body.enter(symbols), within & real.unsqueeze(1))
+        entering: Tensor = self.transform(states)
         return entering
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:

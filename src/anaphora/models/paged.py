@@ -247,11 +247,12 @@ class PagedBody:
     def _attend(self, y: Tensor, own: MultiHead, kept: Tensor, at: _Places) -> Tensor:
         """``(places, width)``; keys and values of the new places are written first, so that they see each other."""
         q, k, v = own.inward(y).split((own.width, own.kv_width, own.kv_width), -1)
-        slopes = None
+        slopes, each = None, own.width // own.heads
+        apart = own.normalised(*(t.view(*t.shape[:-1], -1, each) for t in (q, k)))
+        q, k = (t.flatten(-2) for t in apart)
         if isinstance(own.positions, Rotary):
-            each = own.width // own.heads
             cos, sin = (t[at.position, None] for t in own.positions.angles(self.context, each, y))
-            q, k = (own.positions.turn(t.unflatten(-1, (-1, each)), cos, sin).flatten(-2) for t in (q, k))
+            q, k = (own.positions.turn(t.view(*t.shape[:-1], -1, each), cos, sin).flatten(-2) for t in (q, k))
         elif isinstance(own.positions, Alibi):
             slopes = torch.tensor(own.positions.slopes, device=y.device, dtype=y.dtype)
         kept.view(-1, kept.shape[-1])[at.written] = torch.cat((k, v), -1).to(kept.dtype)

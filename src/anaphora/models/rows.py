@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.kernels.invariant.alone import rows_alone
-from anaphora.models.language import Language, RecurrentBody, TransformerBody
+from anaphora.models.language import DocumentBody, Language, RecurrentBody, TransformerBody
 from anaphora.models.language_window import WindowBody
 from anaphora.models.packed import packed
 from anaphora.models.paged import PagedBody, Pool
@@ -44,7 +44,7 @@ class LanguageRows:
         self.model: Any = packed(model)
         self.device = next(model.parameters()).device
         body = self.model.body
-        if isinstance(body, TransformerBody):
+        if isinstance(body, TransformerBody) and not isinstance(body, DocumentBody):
             self.body: Any = PagedBody(body)
         else:
             self.body = body if isinstance(body, RecurrentBody | WindowBody) else _Apart(body)

@@ -198,6 +198,11 @@ class LanguageSettings(
         description="β: adds β · mean((y_t − y_{t−1})²) of the last layer's outputs to the loss, for states that change "
         "slowly (TAR).",
     )
+    documents: Literal["none", "blank"] = Field(
+        "none",
+        description="Documents in running text that a Transformer keeps apart: blank = an empty line ends one, and no place attends "
+        "to another document of its window (document masks). With lines = true every line is by itself anyway.",
+    )
     masked_share: float = Field(
         0.15,
         gt=0,
@@ -237,6 +242,10 @@ class LanguageSettings(
             raise ValueError(
                 "a model of the next symbol cannot be bidirectional, since reading backwards it would see the very "
                 "symbols it has to predict: leave bidirectional out, or use model = 'masked'"
+            )
+        if self.documents != "none" and self.lines:
+            raise ValueError(
+                "documents is about running text: with lines = true every line is by itself anyway"
             )
         if self.backward and not self.lines:
             raise ValueError("backward = true reads single lines from their end: set lines = true as well")

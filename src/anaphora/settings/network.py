@@ -265,6 +265,11 @@ class VariantSettings(Settings):
     norm_eps: float = Field(
         1e-5, gt=0, allow_inf_nan=False, description="ε under the root of a Transformer's norms."
     )
+    qk_norm: bool = Field(
+        False,
+        description="Normalise queries and keys of self-attention by their root mean square, with learned gains, before they are "
+        "compared (Henry 2020): attention stays steady at higher learning rates.",
+    )
     biases: Literal["all", "attention", "queries", "none"] = Field(
         "all",
         description="Which linear maps of a Transformer's layers have a bias: all, those of attention only, those that make "

@@ -29,6 +29,8 @@ class TrainingSettings(Settings):
         description="Passes over the training data to train for, instead of `steps`, which are then counted from the data; "
         "0 = as `steps` says.",
     )
+    min_steps: int = Field(0, ge=0, description="Fewest steps that `epochs` may come to.")
+    max_steps: int = Field(0, ge=0, description="Most steps that `epochs` may come to; 0 = no limit.")
     batch_tokens: int = Field(
         4096,
         ge=1,
@@ -118,7 +120,7 @@ class TrainingSettings(Settings):
     valid_every: int = Field(
         500,
         ge=0,
-        description="Steps between evaluations on the dev data; 0 = a fortieth of the training, at most 1000 steps.",
+        description="Steps between evaluations on the dev data; 0 = a twentieth of the training, at most 1000 steps.",
     )
     save_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     save_in_background: bool = Field(
@@ -182,6 +184,8 @@ class TrainingSettings(Settings):
         found = super().implied(given)
         if given.get("steps") is not None and not given.get("epochs"):
             found["epochs"] = 0.0
+        if given.get("epochs"):  # a preset's bounds are about its own epochs
+            found |= {"min_steps": 0, "max_steps": 0}
         if given.get("optimizer") == "ntasgd":
             found["schedule"] = "constant"
         return found

@@ -234,7 +234,7 @@ class Estimator(Intervening, Stored):
         one_length({"steps": steps, "epochs": epochs})
         longer: dict[str, Any] = {} if steps is None else {"steps": steps, "epochs": 0.0}
         if epochs is not None:
-            longer["epochs"] = epochs
+            longer |= {"epochs": epochs, "min_steps": 0, "max_steps": 0}
         back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
         self = cls.again({**back, **longer})
         self.trusts = trust

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -28,6 +28,14 @@ class Preset:
     defaults: Mapping[str, Any]
     uses: Uses
     direct: bool = False
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    """How long it trains where ``steps`` are not given: epochs with bounds, patience, evaluations; in place of ``defaults``."""
+
+    @property
+    def usual(self) -> dict[str, Any]:
+        """The values it has where nothing is given."""
+        kept = {key: value for key, value in self.defaults.items() if not (self.budget and key == "steps")}
+        return {**kept, **self.budget}
 
     @property
     def groups(self) -> list[type[Settings]]:
@@ -61,12 +69,15 @@ _LINEAR: dict[str, tuple[Mapping[str, Any], str]] = {
 _LEAST_LAYERS = {"griffin": 3}  # else none would attend
 
 
-def linear_presets(defaults: Mapping[str, Any], uses: Uses) -> tuple[Preset, ...]:
-    """The presets with a linear recurrence, whose memory does not grow: ``defaults`` and ``uses`` are the task's own."""
+def linear_presets(
+    defaults: Mapping[str, Any], uses: Uses, budget: Mapping[str, Any] | None = None
+) -> tuple[Preset, ...]:
+    """The presets with a linear recurrence, whose memory does not grow: ``defaults``, ``uses`` and ``budget`` are the task's own."""
     found = []
     for name, (chosen, summary) in _LINEAR.items():
         layers = {"layers": max(defaults["layers"], _LEAST_LAYERS.get(name, 1))}
-        found.append(Preset(name, summary, {**defaults, **layers, **chosen}, (*uses, BlockSettings, "cell")))
+        more = {**defaults, **layers, **chosen}
+        found.append(Preset(name, summary, more, (*uses, BlockSettings, "cell"), budget=budget or {}))
     return tuple(found)
 
 

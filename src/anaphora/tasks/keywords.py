@@ -62,6 +62,10 @@ class TrainingKeywords(TypedDict, total=False):
     """Number of optimizer steps to train for. Default: 4000."""
     epochs: float
     """Passes over the training data to train for, instead of `steps`, which are then counted from the data; 0 = as `steps` says. Default: 0."""
+    min_steps: int
+    """Fewest steps that `epochs` may come to. Default: 0."""
+    max_steps: int
+    """Most steps that `epochs` may come to; 0 = no limit. Default: 0."""
     accumulate: int
     """Work through each batch in this many parts, to save memory; the result is the same. Default: 1."""
     checkpoint_activations: bool
@@ -95,7 +99,7 @@ class TrainingKeywords(TypedDict, total=False):
     callbacks: tuple[str, ...] | Mapping[str, Any] | Sequence[Any] | Callable[..., Any]
     """Your own objects that are called while training (see `an.Callback`), and may stop it. Default: ()."""
     valid_every: int
-    """Steps between evaluations on the dev data; 0 = a fortieth of the training, at most 1000 steps. Default: 500."""
+    """Steps between evaluations on the dev data; 0 = a twentieth of the training, at most 1000 steps. Default: 500."""
     save_every: int
     """Steps between checkpoints. Default: 500."""
     save_in_background: bool
@@ -220,6 +224,8 @@ class VariantKeywords(TypedDict, total=False):
     """How a Transformer normalises: LayerNorm, or RMSNorm, which neither centres nor shifts (Llama). Default: 'layer'."""
     norm_eps: float
     """ε under the root of a Transformer's norms. Default: 1e-05."""
+    qk_norm: bool
+    """Normalise queries and keys of self-attention by their root mean square, with learned gains, before they are compared (Henry 2020): attention stays steady at higher learning rates. Default: False."""
     biases: Literal["all", "attention", "queries", "none"]
     """Which linear maps of a Transformer's layers have a bias: all, those of attention only, those that make queries, keys and values (Qwen), or none (Llama). Gated feed-forward layers never have one. Default: 'all'."""
     parallel: bool
@@ -707,6 +713,8 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """α: adds α · mean(y²) of the last layer's outputs to the loss (AR). Default: 0.0."""
     temporal_penalty: float
     """β: adds β · mean((y_t − y_{t−1})²) of the last layer's outputs to the loss, for states that change slowly (TAR). Default: 0.0."""
+    documents: Literal["none", "blank"]
+    """Documents in running text that a Transformer keeps apart: blank = an empty line ends one, and no place attends to another document of its window (document masks). With lines = true every line is by itself anyway. Default: 'none'."""
     masked_share: float
     """Share of the symbols that are hidden and to be guessed from both sides (BERT). Default: 0.15."""
     output_transform: bool
@@ -785,6 +793,8 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Columns whose future is known in advance (a calendar, a plan, a control), separated by commas. Default: ''."""
     output: Literal["continuous", "count", "binary"]
     """What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), such as the notes of a piano roll. Default: 'continuous'."""
+    transpose: int
+    """Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 6 for piano rolls, else 0. Default: -1."""
     normalize: Literal["none", "last", "window"]
     """What is taken out of each window of the targets and put back into its forecasts: nothing, its last value, or its mean and deviation. Helps where the level wanders. Default: 'none'."""
     apart: bool

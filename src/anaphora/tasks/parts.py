@@ -29,7 +29,7 @@ from anaphora.nn import (
     linear,
     transformer,
 )
-from anaphora.nn.attention import MultiHead
+from anaphora.nn.attention import MultiHead, NormedMultiHead
 from anaphora.nn.cells import scanned
 from anaphora.nn.distances import Distances
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
@@ -164,7 +164,8 @@ def self_attention(s: TransformerStack, *, both: bool = True) -> MultiHead:
         within = (
             Rotary(base=s.rotary_base, share=s.rotary_share) if s.positions == "rotary" else Alibi(s.heads)
         )
-    return MultiHead(
+    kind = NormedMultiHead if s.qk_norm else MultiHead
+    return kind(
         s.hidden,
         s.heads,
         positions=within,

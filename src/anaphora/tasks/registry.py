@@ -65,10 +65,12 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
             problems.append(
                 f"{place}{key} is not a setting of {task.name} but of {', '.join(owners)}; leave it out."
             )
+    # steps that were given are all trained, and evaluated as the preset says
+    defaults = preset.defaults if given.get("steps") is not None else preset.usual
     try:
         settings = build(
             task.settings,
-            {**preset.defaults, **task.settings.implied(given), **given},
+            {**defaults, **task.settings.implied(given), **given},
             owner=task.name,
             where=where,
         )

@@ -63,7 +63,7 @@ def _title(home: type) -> str:
 
 def _own_default(task: TaskInfo, preset: Preset, name: str) -> Any:
     usual = task.settings.model_fields[name].get_default(call_default_factory=True)
-    return preset.defaults.get(name, usual)
+    return preset.usual.get(name, usual)
 
 
 def default(task: TaskInfo, name: str) -> Any:

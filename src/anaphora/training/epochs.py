@@ -19,12 +19,13 @@ def counted(settings: S, batches: Batches) -> S:
     """
     steps = settings.steps
     if settings.epochs:
-        steps = max(1, math.ceil(settings.epochs * batches.per_epoch() - 1e-9))
+        steps = max(1, settings.min_steps, math.ceil(settings.epochs * batches.per_epoch() - 1e-9))
+        steps = min(steps, settings.max_steps or steps)
     every = settings.valid_every or min(_RAREST, math.ceil(steps / _EVALUATIONS))
     if (steps, every) == (settings.steps, settings.valid_every):
         return settings
     return settings.model_copy(update={"steps": steps, "valid_every": every})
 
 
-_EVALUATIONS = 40  # in a training, where `valid_every` leaves it open
+_EVALUATIONS = 20  # in a training, where `valid_every` leaves it open
 _RAREST = 1000  # steps between them at most

@@ -34,7 +34,7 @@ def command(task: str | None, as_json: bool) -> None:
         rows = []
         for preset in info.presets.values():
             star = "*" if preset.name == info.default_preset else " "
-            changes = ", ".join(f"{key}={word(value)}" for key, value in preset.defaults.items())
+            changes = ", ".join(f"{key}={word(value)}" for key, value in preset.usual.items())
             rows.append((f"{star} {preset.name}", preset.summary))
             rows.append(("", f"{changes or 'the default settings'}"))
         result(table(rows))
@@ -50,7 +50,7 @@ def _facts(info: Any) -> dict[str, Any]:
         "presets": {
             preset.name: {
                 "summary": preset.summary,
-                "defaults": dict(preset.defaults),
+                "defaults": preset.usual,
                 "unused": sorted(info.unused(preset.name)),
             }
             for preset in info.presets.values()

@@ -12,7 +12,7 @@ from anaphora.nn.attention import masks
 from anaphora.nn.attention.attended import Attended
 from anaphora.nn.attention.base import Attention, masked_softmax
 from anaphora.nn.attention.hard import Draw, Hard, one_hot_draw, score_function, score_function_in_time
-from anaphora.nn.attention.multihead import KeyValues, MultiHead
+from anaphora.nn.attention.multihead import KeyValues, MultiHead, NormedMultiHead
 from anaphora.nn.attention.scaled_dot import ScaledDot, scaled_dot
 from anaphora.nn.attention.scores import Additive, Bilinear, Dot
 
@@ -26,6 +26,7 @@ __all__ = [
     "Hard",
     "KeyValues",
     "MultiHead",
+    "NormedMultiHead",
     "ScaledDot",
     "masked_softmax",
     "masks",

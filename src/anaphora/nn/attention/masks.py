@@ -40,3 +40,8 @@ def join(*masks: Tensor | None) -> Tensor | None:
 def by_query(mask: Tensor) -> Tensor:
     """``(batch, keys)`` as ``(batch, 1, keys)``; a mask with queries as it is."""
     return mask.unsqueeze(1) if mask.dim() == 2 else mask
+
+
+def same(numbers: Tensor) -> Tensor:
+    """True where two places have the same number: ``(batch, time)`` -> ``(batch, time, time)``."""
+    return numbers.unsqueeze(2) == numbers.unsqueeze(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ from anaphora.nn.attention.scaled_dot import scaled_dot
 from anaphora.nn.distances import Distances, SharedDistances
 from anaphora.nn.exporting import scanning
 from anaphora.nn.positions import Alibi, Rotary
+
+_EPS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -226,9 +229,14 @@ class MultiHead(nn.Module):
 
     def _project_self(self, x: Tensor, offset: int) -> tuple[Tensor, KeyValues]:
         q, k, v = map(self._split, self.inward(x).split((self.inner, self.kv_width, self.kv_width), -1))
+        q, k = self.normalised(q, k)
         if isinstance(self.positions, Rotary):
             q, k = self.positions(q, offset), self.positions(k, offset)
         return q, KeyValues(k, v)
+
+    def normalised(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys ``(…, d)`` of self-attention as they are compared, before positions turn them."""
+        return q, k
 
     def _for_every_head(self, kv: KeyValues) -> KeyValues:
         """``(rows, kv_heads, keys, d)`` -> ``(rows, heads, keys, d)``: neighbouring heads share."""
@@ -240,3 +248,23 @@ class MultiHead(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         """``(batch, time, heads · d)`` -> ``(batch, heads, time, d)``; of keys and values so many heads as they have."""
         return x.view(*x.shape[:-1], x.shape[-1] // self.each, self.each).transpose(1, 2)
+
+
+class NormedMultiHead(MultiHead):
+    """`MultiHead` whose queries and keys have a root mean square of 1, times learned gains (QK-norm, Henry et al. 2020).
+
+        q̂ = g_q ∘ q/rms(q),    k̂ = g_k ∘ k/rms(k),    rms over the d features of each head
+
+    Scores then cannot grow with the weights, so that attention does not collapse to single places where lr is high
+    (Dehghani et al. 2023). For self-attention ``(batch, time, width)`` only.
+    """
+
+    def __init__(self, *sizes: Any, **options: Any):
+        super().__init__(*sizes, **options)
+        self.query_norm, self.key_norm = nn.RMSNorm(self.each, eps=_EPS), nn.RMSNorm(self.each, eps=_EPS)
+
+    def normalised(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.query_norm(q).to(q.dtype), self.key_norm(k).to(k.dtype)
+
+    def project(self, keys: Tensor, values: Tensor | None = None) -> KeyValues:
+        raise ValueError("NormedMultiHead attends to its own sequence only: give it no keys")

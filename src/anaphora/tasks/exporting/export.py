@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from anaphora.errors import RunError, SettingsError
+from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.settings.base import suggestion
 from anaphora.tasks.exporting.formats import FORMATS
 
@@ -25,6 +25,16 @@ def export(m: Any, path: str | Path, to: str, *, force: bool = False, **options:
         of = f"; it is one of {', '.join(takes)}" if takes else ""
         raise SettingsError([f"{key} is not an option of --to {to}{of}."])
     m._check_trained()
+    if getattr(m.settings_, "documents", "none") != "none":
+        raise AnaphoraError(
+            "a model with documents = 'blank' cannot be exported: other programs would let places see other documents; train it "
+            "without documents."
+        )
+    if getattr(m.settings_, "qk_norm", False) and to in ("hf", "ctranslate2"):
+        raise AnaphoraError(
+            f"a model with qk_norm = true has no form in --to {to}, whose architectures do not normalise queries and keys; use "
+            "onnx, or train it without."
+        )
     place = Path(path)
     if place.exists() and not force:
         raise RunError(f"{place} exists; choose another place, or write over it with --force (force=True).")

@@ -47,6 +47,13 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         description="What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), "
         "such as the notes of a piano roll.",
     )
+    transpose: int = Field(
+        -1,
+        ge=-1,
+        le=43,
+        description="Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in "
+        "other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 6 for piano rolls, else 0.",
+    )
     loss: Annotated[Literal["mse", "mae"], Own()] = Field(  # type: ignore[assignment]
         "mse",
         description="What is minimised for continuous targets: the mean squared or the mean absolute error; or your own, a "
@@ -168,7 +175,10 @@ class ForecastOptions(Settings):
 
 
 _ALWAYS: Uses = ("horizon", "window", "targets", "known", "output", "period", "metric", "valid_examples")
-_NETWORK: Uses = (*_ALWAYS, TrainingSettings, StackSettings, "loss", "normalize", "apart", "patch")
+_NETWORK: Uses = (
+    *(*_ALWAYS, TrainingSettings, StackSettings),
+    *("loss", "normalize", "apart", "patch", "transpose"),
+)
 _RECURRENT: Uses = (*_NETWORK, RecurrentSettings)
 _STEPS = {
     "lr": 3e-3,
@@ -179,6 +189,7 @@ _STEPS = {
     "clip": 1.0,
     "precision": "fp32",  # values have more digits than bf16
 }
+_BUDGET = {"epochs": 60.0, "min_steps": 300, "max_steps": 2000, "patience": 5, "valid_every": 0}
 _QUICK = {**_STEPS, "hidden": 64, "layers": 1, "dropout": 0.0}
 
 _PRESETS = (
@@ -201,30 +212,40 @@ _PRESETS = (
         "One linear map from the window to the horizon, shared by all targets (Zeng 2023): hard to beat on calm data.",
         {**_STEPS, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
         (*_ALWAYS, TrainingSettings, "loss", "normalize"),
+        budget=_BUDGET,
     ),
     Preset(
         "mlp",
         "Feed-forward network on a window: the last `lags` steps (0 = all that are read) through tanh layers; no recurrence.",
         {**_QUICK, "hidden": 128},
         (*_NETWORK, "lags"),
+        budget=_BUDGET,
     ),
-    Preset("rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _RECURRENT),
+    Preset(
+        "rnn", "Plain recurrent network (Elman).", {**_QUICK, "cell": "elman"}, _RECURRENT, budget=_BUDGET
+    ),
     Preset(
         "lstm",
         "LSTM; all steps of the horizon from its last state.",
         {**_QUICK, "cell": "lstm"},
         _RECURRENT,
+        budget=_BUDGET,
     ),
     Preset(
-        "gru", "GRU; all steps of the horizon from its last state.", {**_QUICK, "cell": "gru"}, _RECURRENT
+        "gru",
+        "GRU; all steps of the horizon from its last state.",
+        {**_QUICK, "cell": "gru"},
+        _RECURRENT,
+        budget=_BUDGET,
     ),
     Preset(
         "conv",
         "Causal convolutions with dilations 1, 2, 4, … (Bai 2018).",
         {**_QUICK, "hidden": 48, "layers": 6, "kernel": 2, "batch_tokens": 3072},
         (*_NETWORK, "kernel"),
+        budget=_BUDGET,
     ),
-    *linear_presets({**_QUICK, "layers": 2, "lr": 2e-3, "batch_tokens": 3072}, _NETWORK),
+    *linear_presets({**_QUICK, "layers": 2, "lr": 2e-3, "batch_tokens": 3072}, _NETWORK, _BUDGET),
     Preset(
         "transformer",
         "Causal self-attention over the steps, or over patches of them (Nie 2023).",
@@ -237,6 +258,7 @@ _PRESETS = (
             "batch_tokens": 3072,
         },
         (*_NETWORK, TransformerSettings),
+        budget=_BUDGET,
     ),
 )
 

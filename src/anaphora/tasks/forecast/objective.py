@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.data.series_ahead import LARGEST
+from anaphora.data.series_arrays import ROLL_COLUMNS
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
+from anaphora.errors import SettingsError
 from anaphora.models.forecaster import LEVELS
 from anaphora.tasks.forecast.inference.running import Found, outputs, point
 from anaphora.tasks.forecast.info import ForecasterSettings
@@ -21,6 +23,7 @@ from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
 
 Floats = NDArray[np.float64]
+KEYS = 6  # half an octave to either side: every key
 
 
 class ForecastObjective:
@@ -41,11 +44,16 @@ class ForecastObjective:
         self._loss: str | ItemLoss = own_loss(settings) or settings.loss
         self._dev, self._chosen = dev, dev.spread(settings.valid_examples)
         self._shown = samples
+        self._transposed = transposed(settings, columns)
 
     def loss(self, model: Any, batch: WindowBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
-        out = model(t.x, t.future, t.lengths).float()
-        each = value_losses(out, t.y, self.columns.output, self._loss)
+        x, y = t.x, t.y
+        if self._transposed:
+            keys = torch.randint(-self._transposed, self._transposed + 1, (len(batch),), device="cpu")
+            x, y = (moved(one, keys.to(one.device)) for one in (x, y))
+        out = model(x, t.future, t.lengths).float()
+        each = value_losses(out, y, self.columns.output, self._loss)
         total = each.masked_fill(~t.real, 0.0).sum()
         if self.columns.output == "continuous":
             return LossSum(total, t.real.sum())
@@ -83,6 +91,27 @@ class ForecastObjective:
             on = [name for name, value in zip(self.columns.targets, values[0], strict=True) if value > 0.5]
             return " ".join(on) or "none"
         return _written(values[:12, 0])
+
+
+def transposed(s: ForecasterSettings, columns: Columns) -> int:
+    """By how many keys pieces are moved while training; a `SettingsError` where the columns are no keys."""
+    roll = s.output == "binary" and columns.names == columns.targets == ROLL_COLUMNS and s.horizon > 0
+    if s.transpose > 0 and not roll:
+        raise SettingsError(
+            [
+                f"transpose = {s.transpose} needs output = 'binary' and a piano roll (the columns note21 … note108); leave it out."
+            ]
+        )
+    return (KEYS if s.transpose < 0 else s.transpose) if roll else 0
+
+
+def moved(notes: Tensor, keys: Tensor) -> Tensor:
+    """Notes ``(batch, …, 88)``, each row moved up by ``keys`` ``(batch,)``; what leaves the piano is silent."""
+    count = notes.shape[-1]
+    shape = (-1, *(1,) * (notes.dim() - 1))
+    source = torch.arange(count, device=notes.device) - keys.view(shape)  # (batch, 1 …, 88)
+    found = notes.gather(-1, source.clamp(0, count - 1).expand_as(notes))
+    return found.masked_fill((source < 0) | (source >= count), 0.0)
 
 
 def value_losses(out: Tensor, y: Tensor, output: str, loss: str | ItemLoss) -> Tensor:

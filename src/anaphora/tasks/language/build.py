@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from anaphora.models.classical.ngram import NGram
 from anaphora.models.classical.ngram.files import ARRAYS
 from anaphora.models.classical.ngram.table import BackoffTable
 from anaphora.models.classical.ngram.text import Words
-from anaphora.models.language import Language, RecurrentBody, TransformerBody
+from anaphora.models.language import DocumentBody, Language, RecurrentBody, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, Transform
 from anaphora.models.language_window import WindowBody
 from anaphora.nn import transformer
@@ -31,12 +31,13 @@ from anaphora.tasks.parts import (
 )
 
 
-def build_language(s: LanguageSettings, symbols: int) -> Language | MaskedLanguage:
-    """The network a preset names, with fresh weights, for a vocabulary of this size."""
+def build_language(s: LanguageSettings, symbols: int, line_break: int = 0) -> Language | MaskedLanguage:
+    """The network a preset names, with fresh weights, for a vocabulary of this size with this symbol of a line break."""
+    ends = {"line_break": line_break} if s.documents == "blank" else {}
     if s.model == "masked":
-        return _masked(s, symbols)
+        return _masked(s, symbols, ends)
     if s.model == "transformer":
-        return _transformer(s, symbols)
+        return _transformer(s, symbols, ends)
     if s.model == "nplm":
         return _window(s, symbols)
     return _recurrent(s, symbols)
@@ -75,21 +76,23 @@ def _window(s: LanguageSettings, symbols: int) -> Language:
     return _with_output(s, body, embedding)
 
 
-def _transformer(s: LanguageSettings, symbols: int) -> Language:
+def _transformer(s: LanguageSettings, symbols: int, ends: Mapping[str, int]) -> Language:
     embedding = Embedding(symbols, s.hidden, scaled=s.embedding_scale)
     stack = transformer.TransformerEncoder(encoder_layer(s), s.layers)
-    body = TransformerBody(
+    kind: Any = DocumentBody if ends else TransformerBody
+    body = kind(
         embedding,
         stack,
         positions=make_positions(s, s.context),
         dropout=s.dropout,
         context=s.context,
+        **ends,
         **entrance(s),
     )
     return _with_output(s, body, embedding)
 
 
-def _masked(s: LanguageSettings, symbols: int) -> MaskedLanguage:
+def _masked(s: LanguageSettings, symbols: int, ends: Mapping[str, int]) -> MaskedLanguage:
     embedding = Embedding(symbols, s.hidden, scaled=s.embedding_scale)
     output = Output(s.hidden, symbols, tied=embedding if s.tie else None)
     transform = None
@@ -97,7 +100,7 @@ def _masked(s: LanguageSettings, symbols: int) -> MaskedLanguage:
         act = ACTIVATIONS[s.activation]
         transform = Transform(s.hidden, s.hidden, activation=act, norm=make_norm(s)(s.hidden))
     body = transformer_encoder(s, embedding, places=s.context + 1)
-    return MaskedLanguage(body, output, context=s.context, transform=transform)
+    return MaskedLanguage(body, output, context=s.context, transform=transform, **ends)
 
 
 def _with_output(

@@ -121,7 +121,8 @@ class LanguageModel(Estimator):
         own = own_model(self.command, self.settings_, inputs=size, outputs=size, vocabulary=self.tokenizer_)
         if own is not None:
             return own_language(own, size, self.settings_.context)
-        return build_language(self.settings_, size)
+        breaks = 0 if self.settings_.lines else self.tokenizer_.line_break
+        return build_language(self.settings_, size, breaks)
 
     def _lesson(self, data: Text, dev: Text) -> tuple[Objective, Batches]:
         s, held = self.settings_, self._encoded(dev, self.settings_.valid_symbols)

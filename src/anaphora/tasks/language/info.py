@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anaphora.settings import (
     EmbeddingSettings,
     InitSettings,
@@ -35,7 +37,7 @@ _READER: Uses = (
     *("embedding_dropout", "input_dropout", "weight_dropout", "variational"),
     *("activation_penalty", "temporal_penalty"),
 )
-_ATTENTIVE: Uses = (StackSettings, TransformerSettings, VariantSettings, "context", "compile")
+_ATTENTIVE: Uses = (StackSettings, TransformerSettings, VariantSettings, "context", "compile", "documents")
 
 _RECURRENT = {
     "embedding": 128,
@@ -48,6 +50,12 @@ _RECURRENT = {
     "save_every": 250,
     "valid_symbols": 100_000,
 }
+
+
+def _budget(most: int) -> dict[str, Any]:
+    """Twenty passes over a small text, ``most`` steps of a large one; ended early where the dev loss does not fall any more."""
+    return {"epochs": 20.0, "min_steps": 300, "max_steps": most, "patience": 5, "valid_every": 0}
+
 
 _PRESETS = (
     Preset(
@@ -72,24 +80,28 @@ _PRESETS = (
             "embedding_dropout",
             "input_dropout",
         ),
+        budget=_budget(2000),
     ),
     Preset(
         "rnn",
         "Plain recurrent network (Elman), its state carried through the whole text.",
         {**_RECURRENT, "cell": "elman", "layers": 1, "dropout": 0.1, "lr": 2e-3},
         _READER,
+        budget=_budget(2000),
     ),
     Preset(
         "lstm",
         "Long short-term memory; with weight dropout, variational dropout and averaging this is AWD-LSTM.",
         {**_RECURRENT, "cell": "lstm", "layers": 1, "dropout": 0.1},
         _READER,
+        budget=_budget(2000),
     ),
     Preset(
         "gru",
         "Gated recurrent units.",
         {**_RECURRENT, "cell": "gru", "layers": 1, "dropout": 0.1},
         _READER,
+        budget=_budget(2000),
     ),
     *linear_presets(
         {**_RECURRENT, "hidden": 128, "layers": 3, "dropout": 0.0, "lr": 3e-3, "warmup": 100},
@@ -97,6 +109,7 @@ _PRESETS = (
             *(*_NEURAL, EmbeddingSettings, "embedding_scale", StackSettings, "bptt"),
             *("embedding_dropout", "input_dropout"),
         ),
+        _budget(2000),
     ),
     Preset(
         "transformer",
@@ -116,6 +129,7 @@ _PRESETS = (
             "valid_symbols": 50_000,
         },
         (*_NEURAL, *_ATTENTIVE),
+        budget=_budget(1500),
     ),
     Preset(
         "masked",
@@ -134,6 +148,7 @@ _PRESETS = (
             "valid_symbols": 50_000,
         },
         (*_ALWAYS, *_TRAINED, *_ATTENTIVE, "masked_share", "output_transform"),
+        budget=_budget(1200),
     ),
 )
 

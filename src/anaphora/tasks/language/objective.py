@@ -207,7 +207,7 @@ def _guessed(
     true = padded([row[: s.context] for row in rows], device, first=BOS)
     lengths = torch.tensor([min(len(row), s.context) + 1 for row in rows], device=device)
     shown, counted = hide(true, s.masked_share, symbols)
-    hidden = model.read(shown, lengths)[counted]
+    hidden = model.read(shown, lengths, true)[counted]
     logits = model.output(hidden).float()
     answers = true[counted]
     loss = F.cross_entropy(logits, answers, reduction="sum")
