@@ -28,6 +28,21 @@ SHOTS: tuple[tuple[str, dict[str, str], tuple[int, int]], ...] = (
     ("explain", {"search": "numbers", "text": "ninety-one thousand six"}, (1100, 800)),
     ("narrow", {"search": "reviews", "text": "not a good film", "theme": "dark"}, (360, 760)),
     ("memory", {"search": "reviews", "view": "gates", "text": "not a good film"}, (1100, 760)),
+    (
+        "film",
+        {"search": "numbers", "view": "alignment", "text": "ninety-one thousand six", "beside": "0"},
+        (1100, 900),
+    ),
+    (
+        "intervene",
+        {
+            "search": "numbers",
+            "view": "intervene",
+            "text": "ninety-one thousand six",
+            "s.do": '[{"kind": "Attend", "at": 2, "to": 1, "weight": 0.9}]',
+        },
+        (1100, 900),
+    ),
 )
 
 
@@ -54,14 +69,13 @@ def shoot(folder: Path) -> None:
             browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             for name, words, (width, height) in SHOTS:
                 page = browser.new_page(viewport={"width": width, "height": height})
-                page.goto(
-                    f"{found[0]}&{urllib.parse.urlencode({k: v for k, v in words.items() if k != 'search'})}"
-                )
+                page.goto(found[0])
                 page.fill("#search", words["search"])
                 page.locator("button.name").first.click()
-                if page.locator("#input").count() or "view" not in words:
-                    page.wait_for_selector("#input")
-                    page.fill("#input", words["text"])
+                (run,) = urllib.parse.parse_qs(urllib.parse.urlsplit(page.url).fragment)["runs"]
+                asked = {key: value for key, value in words.items() if key != "search"} | {"runs": run}
+                page.goto(f"{found[0]}&{urllib.parse.urlencode(asked)}")
+                page.reload()
                 page.wait_for_timeout(4000)
                 image = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(48)
                 image.save(PICTURES / f"studio-{name}.png", optimize=True)

@@ -24,7 +24,7 @@ export interface Option {
 export interface View {
   name: string;
   title: string;
-  of: 'probe' | 'history' | 'vectors' | 'dev' | 'compare' | 'panel';
+  of: string;
   reading: string;
   caution: string;
   options: Option[];

@@ -1,5 +1,6 @@
 // Runs on the same examples: the table that `anaphora compare` prints, intervals drawn on one scale, and where runs disagree.
 import type { Comparison, Estimate, View } from './api';
+import { go, place } from './state';
 
 const WIDTH = 120;
 const ROOM = 6;
@@ -74,6 +75,13 @@ function Interval({ one, all }: { one: Estimate; all: Estimate[] }) {
   );
 }
 
+/** Open dev example `number` with run `i` of those that are compared; the others stay ticked. */
+function explain(i: number, number: number): void {
+  const runs = place.value.runs;
+  const chosen = runs[i];
+  if (chosen) go({ view: 'explain', runs: [chosen, ...runs.filter((run) => run !== chosen)], text: '', target: '', example: String(number) });
+}
+
 function Examples({ found }: { found: Comparison }) {
   return (
     <>
@@ -99,7 +107,11 @@ function Examples({ found }: { found: Comparison }) {
                 </th>
                 <td>{one.reference}</td>
                 {one.outputs.map((output, i) => (
-                  <td key={i}>{output}</td>
+                  <td key={i}>
+                    <button type="button" class="link" title={`Explain what ${found.names[i]} answered`} onClick={() => explain(i, one.number)}>
+                      {output || '(nothing)'}
+                    </button>
+                  </td>
                 ))}
               </tr>
             ))}

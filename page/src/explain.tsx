@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Answer, type Colours, type Explanation, type Rests, get } from './api';
 import { Steps, sends, set } from './controls';
 import { Drawing } from './picture';
-import { explainQuery, go, place } from './state';
+import { explainQuery, go, place, runAt } from './state';
 
 const PAUSE = 60;
 const METHODS: Record<string, string> = { integrated_gradients: 'integrated gradients', occlusion: 'occlusion' };
@@ -99,12 +99,12 @@ export function Explain({ colours, width }: { colours: Colours; width: number })
 }
 
 function pictureQuery(found: Explanation, view: string, width: number): string {
-  const words = new URLSearchParams({ view, run: place.value.runs[0]!, text: found.text, w: String(width) });
+  const words = new URLSearchParams({ view, run: runAt(place.value.runs[0]!, place.value), text: found.text, w: String(width) });
   if (place.value.target) words.set('target', place.value.target);
   return words.toString();
 }
 
-function num(value: number | undefined): string {
+export function num(value: number | undefined): string {
   return value === undefined ? '?' : String(Number(value.toPrecision(4)));
 }
 
@@ -126,7 +126,7 @@ function Answered({ answer, reference, rests }: { answer: Answer; reference: str
   );
 }
 
-function Body({ answer, rests }: { answer: Answer; rests: Rests | null }) {
+export function Body({ answer, rests }: { answer: Answer; rests: Rests | null }) {
   if (answer.kind === 'classes' || answer.kind === 'next') return <Shares names={answer.names!} shares={answer.probabilities!} />;
   if (answer.kind === 'tags')
     return (
@@ -191,7 +191,7 @@ function Body({ answer, rests }: { answer: Answer; rests: Rests | null }) {
 }
 
 function Piece(props: { children: preact.ComponentChildren; chosen: boolean; can: boolean; number: number; p: number; title: string }) {
-  const shade = { opacity: String(0.45 + 0.55 * Math.min(Math.max(props.p, 0), 1)) };
+  const shade = { opacity: String(0.75 + 0.25 * Math.min(Math.max(props.p, 0), 1)) };
   if (!props.can)
     return (
       <span class="piece" title={props.title}>

@@ -5,12 +5,18 @@ import { type About, type Drawn, Gone, type Run, type View, get, useToken, watch
 import { Compared } from './compare';
 import { type Able, Controls } from './controls';
 import { Explain } from './explain';
+import { Film } from './film';
 import { PANELS } from './panels';
 import { Drawing } from './picture';
 import { Sidebar } from './sidebar';
 import { go, place, query } from './state';
+import { Studies } from './studies';
 
 const RETRY = 1500;
+/** Views that ask the server themselves. */
+const OWN = ['panel', 'studies'];
+/** Views that follow the film of a training. */
+const FILMED = ['probe', 'vectors', 'panel'];
 
 function Page() {
   const at = place.value;
@@ -103,7 +109,7 @@ function Page() {
       return;
     }
     if (!view || !width) return;
-    if (view.of === 'panel') {
+    if (OWN.includes(view.of)) {
       // it asks for itself
       setDrawn(null);
       return;
@@ -197,6 +203,7 @@ function Page() {
       <main aria-busy={busy} ref={main}>
         {about && runs.length === 0 && !problem && <Welcome />}
         {about && runs.length > 0 && <Controls views={views} questions={about.questions} able={able} />}
+        {first && (at.view === 'explain' || FILMED.includes(view?.of ?? '')) && <Film key={first} run={first} tick={tick} />}
         {hint && (
           <p class="muted" role="status">
             {hint}
@@ -209,6 +216,7 @@ function Page() {
         )}
         {colours && first && at.view === 'explain' && <Explain key={first} colours={colours} width={width} />}
         {colours && first && Panel && <Panel key={first} colours={colours} width={width} />}
+        {colours && view?.of === 'studies' && <Studies colours={colours} width={width} />}
         {view && drawn?.view === at.view && drawn.comparison && <Compared found={drawn.comparison} view={view} />}
         {colours &&
           drawn?.view === at.view &&

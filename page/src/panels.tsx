@@ -3,7 +3,8 @@ import type { ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Colours, get } from './api';
 import { Steps, sends } from './controls';
-import { go, place } from './state';
+import { Intervene } from './intervene';
+import { go, place, runAt } from './state';
 import { Steer } from './steer';
 
 export interface PanelProps {
@@ -12,7 +13,7 @@ export interface PanelProps {
 }
 
 /** The panels by the name of their tab; a new one is one line here and one in `studio/panels.py`. */
-export const PANELS: Record<string, ComponentType<PanelProps>> = { steer: Steer };
+export const PANELS: Record<string, ComponentType<PanelProps>> = { intervene: Intervene, steer: Steer };
 
 /** What every panel shows of its input. */
 export interface Looked {
@@ -25,12 +26,12 @@ export interface Looked {
 }
 
 /** The answer of the panel `name` for the first run; what was found last stays until there is another. */
-export function useAnswer<T>(name: string): { found: T | null; problem: string; took: number } {
+export function useAnswer<T>(name: string, more: Record<string, string> = {}): { found: T | null; problem: string; took: number } {
   const at = place.value;
   const [found, setFound] = useState<T | null>(null);
   const [problem, setProblem] = useState('');
   const [took, setTook] = useState(0);
-  const words = new URLSearchParams({ panel: name, run: at.runs[0] ?? '' });
+  const words = new URLSearchParams({ panel: name, run: runAt(at.runs[0] ?? '', at), ...more });
   if (at.text.trim()) words.set('text', at.text);
   else if (at.example) words.set('example', at.example);
   for (const [key, value] of Object.entries(at.options)) if (key.startsWith('s.') && value !== '') words.set(key, value);

@@ -22,7 +22,7 @@ export function Sidebar({ runs }: { runs: Run[] }) {
     .sort(SORTS[sort]);
 
   function only(id: string): void {
-    go({ runs: [id], text: '', example: '', target: '' });
+    go({ runs: [id], text: '', example: '', target: '', frame: '', beside: '' });
   }
   function choose(id: string, on: boolean): void {
     go({ runs: on ? [...chosen, id] : chosen.filter((other) => other !== id) });

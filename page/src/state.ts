@@ -11,6 +11,10 @@ export interface Place {
   example: string;
   target: string;
   theme: string;
+  /** The step of the film that is looked at; empty: the weights that the run keeps. */
+  frame: string;
+  /** The step of the film that is drawn beside; empty: none. */
+  beside: string;
   /** Options of views (`o.…`), of the probe (`p.…`) and of panels (`s.…`) as they were typed; all are kept when another view is chosen. */
   options: Record<string, string>;
 }
@@ -27,6 +31,8 @@ function read(): Place {
     example: words.get('example') ?? '',
     target: words.get('target') ?? '',
     theme: words.get('theme') ?? '',
+    frame: words.get('frame') ?? '',
+    beside: words.get('beside') ?? '',
     options,
   };
 }
@@ -35,7 +41,7 @@ function write(place: Place): string {
   const words = new URLSearchParams();
   const plain = { token: place.token, runs: place.runs.join(','), view: place.view };
   for (const [key, value] of Object.entries(plain)) if (value) words.set(key, value);
-  for (const key of ['text', 'example', 'target', 'theme'] as const) if (place[key]) words.set(key, place[key]);
+  for (const key of ['text', 'example', 'target', 'theme', 'frame', 'beside'] as const) if (place[key]) words.set(key, place[key]);
   for (const [key, value] of Object.entries(place.options)) if (value !== '') words.set(key, value);
   return `#${words}`;
 }
@@ -53,10 +59,17 @@ export function go(change: Partial<Place>): void {
 addEventListener('hashchange', () => (place.value = read()));
 addEventListener('popstate', () => (place.value = read()));
 
+/** A run as the server takes it: with the step of its film that is looked at. */
+export function runAt(run: string, at: Place): string {
+  return at.frame ? `${run}@${at.frame}` : run;
+}
+
 /** The question a picture answers, as the server takes it: of the options those that the view has. */
 export function query(at: Place, view: View | undefined, width: number): string {
   const words = new URLSearchParams({ view: at.view });
-  for (const run of at.runs) words.append('run', run);
+  const filmed = view?.of === 'probe' || view?.of === 'vectors';
+  for (const run of at.runs) words.append('run', filmed ? runAt(run, at) : run);
+  if (filmed && at.beside && at.runs.length) words.append('run', `${at.runs[0]}@${at.beside}`);
   if (at.text) words.set('text', at.text);
   if (at.target) words.set('target', at.target);
   if (width) words.set('w', String(width));
@@ -67,7 +80,7 @@ export function query(at: Place, view: View | undefined, width: number): string 
 
 /** The same for an explanation of the first run. */
 export function explainQuery(at: Place, width: number): string {
-  const words = new URLSearchParams({ run: at.runs[0] ?? '' });
+  const words = new URLSearchParams({ run: runAt(at.runs[0] ?? '', at) });
   if (at.text.trim()) words.set('text', at.text);
   else if (at.example) words.set('example', at.example);
   if (at.target) words.set('target', at.target);

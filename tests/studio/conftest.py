@@ -111,6 +111,9 @@ def runs(tmp_path_factory) -> Path:
     an.Classifier(model="lstm", hidden=4, batch_tokens=64, **tiny).fit(
         sequences, valid=sequences[:3], out=folder / "vectors"
     )
+    (folder / "study-length").mkdir()
+    found = {"models": {"lstm": [[n, n < 5] for n in range(2, 9)], "gru": [[n, 1] for n in range(2, 9)]}}
+    (folder / "study-length" / "found.json").write_text(json.dumps({"study": "length", "found": found}))
     (folder / "not-a-run").mkdir()
     (folder / "broken").mkdir()
     (folder / "broken" / "config.json").write_text("{")

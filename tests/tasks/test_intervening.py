@@ -232,5 +232,5 @@ def test_models_without_an_inside_say_so():
 
 def test_each_is_a_line_of_python():
     one = an.Attend(layer=2, at=3, to=1, weight=0.5)
-    assert one.code() == "an.Attend(layer=2, at=3, weight=0.5)"
+    assert one.code() == "an.Attend(layer=2, at=3, to=1, weight=0.5)"
     assert eval(one.code(), {"an": an}) == one

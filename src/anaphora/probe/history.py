@@ -26,7 +26,7 @@ def history(*runs: str | Path) -> Trace:
     """
     if not runs:
         raise RunError("name at least one run folder.")
-    names = _names([Path(run) for run in runs])
+    names = names_of([Path(run) for run in runs])
     tables: dict[str, list[dict[str, Any]]] = {
         "steps": [],
         "dev": [],
@@ -34,19 +34,12 @@ def history(*runs: str | Path) -> Trace:
         "events": [],
         "seconds": [],
     }
-    imported = True
     for name, run in zip(names, runs, strict=True):
-        folder = RunFolder.open(Path(run))
-        imported &= folder.model.exists() and not folder.metrics.exists()
-        _read(name, folder, tables)
-    if imported:
-        raise RunError(
-            f"{runs[0]} was not trained here, so there is no course of training to show; look at its model with an input."
-        )
+        _read(name, RunFolder.open(Path(run)), tables)
     return Trace({}, {}, {"runs": names}, tables)
 
 
-def _names(paths: list[Path]) -> list[str]:
+def names_of(paths: list[Path]) -> list[str]:
     """The folders' own names, with as many of their parents as it takes to tell them apart."""
     depth = 1
     while True:

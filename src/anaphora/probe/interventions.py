@@ -24,6 +24,8 @@ from anaphora.probe.noted import STATES
 
 Where = Literal["", "encoder", "decoder", "cross"]
 WHERE = ("", "encoder", "decoder", "cross")
+QUIET = ("layer", "where", "of", "seed")
+"""What is left out of the line of Python where it is as usual."""
 WORDS = "spelling"
 """In the path of what reads the characters of each word: another sequence than the one that is looked at."""
 
@@ -48,7 +50,7 @@ class Intervention:
                 optional = value is None and "None" in str(field.type)
                 if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                     raise DataError(f"{self}: {field.name} counts from 1, not {value!r}.")
-            elif str(field.type).startswith("float") and not math.isfinite(value):
+            elif str(field.type).startswith("float") and not _finite(value):
                 raise DataError(f"{self}: {field.name} must be a finite number, not {value!r}.")
 
     def code(self) -> str:
@@ -56,9 +58,13 @@ class Intervention:
         given = [
             f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)
-            if getattr(self, field.name) != field.default
+            if getattr(self, field.name) != (field.default if field.name in QUIET else None)
         ]
         return f"an.{type(self).__name__}({', '.join(given)})"
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)

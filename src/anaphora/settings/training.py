@@ -11,7 +11,7 @@ from anaphora.settings.base import Settings
 from anaphora.settings.own import Own, OwnMany
 
 HARMLESS = frozenset(
-    {"accumulate", "batch_invariant", "checkpoint_activations", "device", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "shard", "threads"}
+    {"accumulate", "batch_invariant", "checkpoint_activations", "device", "film", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "shard", "threads"}
 )  # fmt: skip
 """Settings that decide how something is computed and kept, not what is learnt: where they have no effect, that is a warning."""
 
@@ -139,6 +139,13 @@ class TrainingSettings(Settings):
         ge=0,
         description="Checkpoints to keep besides the newest: those with the best dev metrics, each written right after its "
         "evaluation. `resume` and `predict` take one by --checkpoint STEP.",
+    )
+    film: int = Field(
+        32,
+        ge=0,
+        le=1 << 20,
+        description="MiB that small snapshots of the weights at evaluations may take (at most 24 of them, in half precision): the "
+        "studio and `an.load(RUN, frame=STEP)` follow the training with them. Those of models of which fewer than 3 fit are not taken; 0 = none.",
     )
     patience: int = Field(
         0,

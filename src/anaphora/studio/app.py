@@ -24,10 +24,15 @@ from anaphora.studio.guard import Guard
 from anaphora.studio.panels import answered, panels, reasons
 from anaphora.studio.pictures import Pictures, all_views, read_wanted
 from anaphora.studio.runs import Runs, Stamp
+from anaphora.studio.studies import VIEW as STUDIES
+from anaphora.studio.studies import Studies
 from anaphora.studio.worker import Worker
+from anaphora.training.film import frames
 from anaphora.training.journal import plain
+from anaphora.training.run import RunFolder
 from anaphora.views.colour import DARK, LEVELS, LIGHT, SERIES
 from anaphora.views.registry import VIEWS
+from anaphora.views.room import fitted
 from anaphora.views.view import QUESTIONS
 from anaphora.web.answers import shortened
 
@@ -57,6 +62,7 @@ class Studio:
 
     def __init__(self, folders: Sequence[Path]):
         self.runs = Runs(folders)
+        self.studies = Studies(folders)
         self.pictures = Pictures()
         self._drawing = Worker("pictures", LONGEST_WORK, self._forget)
         self._listing = Worker("runs", LONGEST_WORK)
@@ -82,6 +88,9 @@ class Studio:
             Route("/api/panel", self.panel),
             Route("/api/example", self.example),
             Route("/api/compare", self.compare),
+            Route("/api/film", self.film),
+            Route("/api/studies", self.list_studies),
+            Route("/api/study", self.study),
             Route("/api/save", self.save),
             Route("/api/watch", self.watch),
         ]
@@ -106,7 +115,8 @@ class Studio:
         return await self._work(self.runs.list, self._listing)
 
     async def list_views(self, request: Request) -> Response:
-        return JSONResponse([*all_views(), *(panel.listed() for panel in panels().values()), comparing.VIEW])
+        own = [panel.listed() for panel in panels().values()]
+        return JSONResponse([*all_views(), *own, comparing.VIEW, STUDIES])
 
     async def picture(self, request: Request) -> Response:
         query = request.query_params
@@ -164,6 +174,25 @@ class Studio:
             lambda: self.comparisons.of([self.runs.get(key) for key in keys[:9]], plain), self._comparing
         )
 
+    async def film(self, request: Request) -> Response:
+        """The steps of which the run has frames."""
+        key = request.query_params.get("run", "").partition("@")[0]
+        return await self._work(lambda: {"frames": frames(RunFolder(self.runs.get(key).path))}, self._listing)
+
+    async def list_studies(self, request: Request) -> Response:
+        return await self._work(self.studies.list, self._listing)
+
+    async def study(self, request: Request) -> Response:
+        query = request.query_params
+
+        def drawn() -> dict[str, Any]:
+            name, made = self.studies.picture(query.get("study", ""))
+            width = query.get("w", "")
+            with fitted(float(width) if re.fullmatch("[0-9]{2,4}", width) else None):
+                return {"view": "studies", "pictures": [self.pictures.json(made, name)], "missing": {}}
+
+        return await self._work(drawn)
+
     async def save(self, request: Request) -> Response:
         query = request.query_params
         keys, plain = query.getlist("run"), dict(query)
@@ -173,8 +202,11 @@ class Studio:
         def made() -> Response:
             if form not in _FORMS:
                 raise AnaphoraError(f"a picture is saved as one of {', '.join(_FORMS)}.")
-            wanted = read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
-            chosen = (self.gathered if many else self.pictures).made(wanted)
+            if "study" in plain:
+                chosen = [self.studies.picture(plain["study"])]
+            else:
+                wanted = read_wanted(plain.get("view", ""), [self.runs.get(key) for key in keys[:9]], plain)
+                chosen = (self.gathered if many else self.pictures).made(wanted)
             wanted_number = plain.get("number", "0")
             number = int(wanted_number) if re.fullmatch("[0-9]{1,4}", wanted_number) else len(chosen)
             if number >= len(chosen):

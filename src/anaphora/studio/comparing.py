@@ -46,6 +46,8 @@ class Comparisons:
         """The comparison as JSON for the page; an `AnaphoraError` that names runs as the page does where there is none."""
         if not 2 <= len(runs) <= MOST_RUNS:
             raise DataError(f"choose from 2 to {MOST_RUNS} runs to compare, not {len(runs)}.")
+        if any(run.frame is not None for run in runs):
+            raise DataError("runs are compared on examples with the weights they keep; leave the film first.")
         options = option_values(query, "o.", [option["name"] for option in VIEW["options"]])
         for name, most in (("samples", MOST_SAMPLES), ("examples", MOST_EXAMPLES)):
             value = dict(options).get(name, 0)

@@ -33,7 +33,7 @@ def explained(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[st
     output = dict(wanted.options).get("output")
     trace = _attributed(pictures, wanted, run)
     found = {
-        "run": run.name,
+        "run": run.shown,
         "text": text,
         "kind": asked.model._inputs(),
         "example": example,
@@ -41,7 +41,9 @@ def explained(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[st
         "reference": str(trace.facts.get("reference") or facts.get("reference") or ""),
         "answer": answer_of(trace),
         "input": _input(trace, output, symbols=asked.model._inputs() != "numbers"),
-        "code": code_for(VIEWS["attribution"], dict(wanted.options), runs=[run.name], text=text),
+        "code": code_for(
+            VIEWS["attribution"], dict(wanted.options), runs=[run.name], text=text, frame=run.frame
+        ),
         "difference": trace.max_difference,
     }
     with fitted(wanted.width):
@@ -109,7 +111,7 @@ def _telling(
         if VIEWS[name].missing(trace) is None:
             made = picture(trace, name)
             given = pictures.given(wanted, pictures.model_of(run)[0].model)
-            made.code = code_for(VIEWS[name], {}, runs=[run.name], text=text, given=given)
+            made.code = code_for(VIEWS[name], {}, runs=[run.name], text=text, given=given, frame=run.frame)
             return pictures.json(made, run.name), name
     return None, ""
 
@@ -123,6 +125,7 @@ def _drawn(pictures: Pictures, trace: Trace, run: Run, found: dict[str, Any] | N
 
 def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
     """For each view None if this run can give it, else the reason, found by looking at its first dev example."""
+    from anaphora.probe.film import film
     from anaphora.probe.history import history
     from anaphora.tasks.gathered import why_not
 
@@ -130,6 +133,8 @@ def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
     traces: dict[str, Trace | str] = {}
     with _told(traces, "history"):
         traces["history"] = history(run.path)
+    with _told(traces, "film"):
+        traces["film"] = film(run.path)
     asked = None
     with _told(traces, "vectors"):
         asked, _ = pictures.model_of(run)
@@ -145,7 +150,7 @@ def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
         trace = traces.get(view.of, f"`anaphora study {name}` draws it.")
         if isinstance(trace, str):
             reasons[name] = trace
-        elif view.of == "history":
+        elif view.of in ("history", "film"):
             empty = not any(trace.tables.get(need) for need in view.needs)
             reasons[name] = "the run has journaled nothing of it." if empty else None
         else:

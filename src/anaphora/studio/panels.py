@@ -32,9 +32,9 @@ class Panel:
 
 def panels() -> dict[str, Panel]:
     """All panels by name."""
-    from anaphora.studio import steering
+    from anaphora.studio import intervening, steering
 
-    return {panel.name: panel for panel in (steering.PANEL,)}
+    return {panel.name: panel for panel in (intervening.PANEL, steering.PANEL)}
 
 
 def answered(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def input_of(pictures: Pictures, run: Run, query: Mapping[str, str]) -> Input:
     wanted = facts.get("reference", reference)
     reference = wanted if isinstance(wanted, str) else " ".join(map(str, wanted))
     shown = {
-        "run": run.name,
+        "run": run.shown,
         "text": text,
         "kind": asked.model._inputs(),
         "example": example,

@@ -6,16 +6,16 @@ import inspect
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.settings.files import parse_value
 from anaphora.studio.runs import Run
-from anaphora.views.code import code_for
+from anaphora.views.code import code_for, code_together, opened
 from anaphora.views.colour import DARK, LIGHT
 from anaphora.views.raster import encoded, painted
-from anaphora.views.registry import VIEWS, picture, view
+from anaphora.views.registry import VIEWS, picture, picture_together, view
 from anaphora.views.room import fitted
 from anaphora.views.scene import Dot, Image, Label, Path, Rect, Shape
 from anaphora.views.view import View
@@ -131,14 +131,18 @@ class Pictures:
     def made(self, wanted: Wanted) -> list[tuple[str, Any]]:
         """The pictures with the names of their runs; of several runs, one that has none gives the reason instead."""
         options = dict(wanted.options)
-        if wanted.view.of == "history":
+        if wanted.view.of in ("history", "film"):
+            from anaphora.probe.film import film
             from anaphora.probe.history import history
 
-            trace = history(*(run.path for run in wanted.runs))
+            read = history if wanted.view.of == "history" else film
+            trace = read(*dict.fromkeys(run.path for run in wanted.runs))
             names = [run.name for run in wanted.runs]
             made = picture(trace, wanted.view.name, **options)
             made.code = code_for(wanted.view, options, runs=names)
             return [(", ".join(names), made)]
+        if wanted.view.together is not None and len(wanted.runs) > 1:
+            return self._together(wanted)
         found: list[tuple[str, Any]] = []
         for run in wanted.runs:
             try:
@@ -147,13 +151,46 @@ class Pictures:
                 given = self.given(wanted, model)
                 takes_text = {"vectors": model.embeds_inputs, "dev": wanted.view.lines}
                 given_text = wanted.text if takes_text.get(wanted.view.of, True) else ""
-                made.code = code_for(wanted.view, options, runs=[run.name], text=given_text, given=given)
-                found.append((run.name, made))
+                made.code = code_for(
+                    wanted.view, options, runs=[run.name], text=given_text, given=given, frame=run.frame
+                )
+                found.append((run.shown, made))
             except AnaphoraError as error:
                 if len(wanted.runs) == 1:
                     raise
-                found.append((run.name, error))
+                found.append((run.shown, error))
         return found
+
+    def _together(self, wanted: Wanted) -> list[tuple[str, Any]]:
+        """One picture of all runs that have it, and the reasons of the others.
+
+        Where nothing was given to put out, all are made to put out what the first one does: rows are the same symbols then.
+        """
+        options = dict(wanted.options)
+        traces: dict[str, Any] = {}
+        used: list[tuple[str, str]] = []
+        given: list[dict[str, Any]] = []
+        refused: list[tuple[str, Any]] = []
+        for run in wanted.runs:
+            try:
+                trace = self.trace(wanted, run)
+                if reason := wanted.view.missing(trace):
+                    raise AnaphoraError(reason)
+            except AnaphoraError as error:
+                refused.append((run.shown, error))
+                continue
+            if not traces and not wanted.target and wanted.view.name == "alignment":
+                output = trace.facts.get("output_text")
+                wanted = replace(wanted, target=output) if output else wanted
+            name = run.shown if run.shown not in traces else f"{run.shown} ({len(traces) + 1})"
+            traces[name] = trace
+            used.append((name, opened(run.name, run.frame)))
+            given.append(self.given(wanted, self.model_of(run)[0].model) if len(traces) > 1 else {})
+        if not traces:
+            raise refused[0][1]
+        made = picture_together(traces, wanted.view.name, **options)
+        made.code = code_together(wanted.view, options, used, wanted.text, given)
+        return [(", ".join(traces), made), *refused]
 
     def _missing(self, wanted: Wanted) -> dict[str, str]:
         """For the first run and this text: which other views cannot be drawn, and why."""
@@ -218,7 +255,7 @@ class Pictures:
             ) from None
         key = (run.id, stamp)
         if key not in self._models:
-            self._models[key] = Asked(load(run.path, device="cpu"), run.path)
+            self._models[key] = Asked(load(run.path, device="cpu", frame=run.frame), run.path)
         self._models.move_to_end(key)
         while len(self._models) > MODELS_KEPT:
             self._models.popitem(last=False)

@@ -11,13 +11,15 @@ import os
 import socket
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes, read_tail
+from anaphora.training.film import frames
 from anaphora.training.lock import read_holder
+from anaphora.training.run import RunFolder
 
 DEEPEST = 4
 """How many folders below a given one a run may lie."""
@@ -42,6 +44,13 @@ class Run:
     id: str
     name: str
     where: str | Path
+    frame: int | None = None
+    """The step of its film that is looked at; None: the weights that it keeps."""
+
+    @property
+    def shown(self) -> str:
+        """Its name, with the step that is looked at."""
+        return self.name if self.frame is None else f"{self.name} at step {self.frame}"
 
     @property
     def path(self) -> Path:
@@ -103,7 +112,11 @@ class Runs:
         return {key: run.stamp() for key, run in list(self._known.items())}
 
     def get(self, key: str) -> Run:
-        """The run with this id, or a RunError."""
+        """The run with this id, or a RunError. ``ID@120`` is what it was at step 120: the frame of its film there or, where that
+        was not kept, the one before it."""
+        key, _, step = key.partition("@")
+        if step:
+            return _at(self.get(key), step)
         if key not in self._known:
             self.all()
         if key not in self._known:
@@ -138,6 +151,14 @@ class Runs:
             known = _Seen(stamp, _facts(here, stats))
         seen[here] = known
         return known.facts is not None
+
+
+def _at(run: Run, step: str) -> Run:
+    there = frames(RunFolder(run.path))
+    if not there or not (step.isascii() and step.isdigit() and len(step) < 13):
+        raise RunError(f"{run.name} has no film of its training; it is kept by the setting film.")
+    frame = max((one for one in there if one <= int(step)), default=there[0])
+    return replace(run, id=f"{run.id}@{frame}", frame=frame)
 
 
 def _look(entries: Iterable[os.DirEntry[str]]) -> tuple[Stats, Sequence[str]]:

@@ -12,6 +12,7 @@ from anaphora.probe.seq2seq import END
 from anaphora.studio.panels import Input, Panel, input_of
 from anaphora.studio.pictures import Pictures
 from anaphora.studio.runs import Run
+from anaphora.views.code import opened
 
 WIDEST = 20
 MOST_NODES = 4000
@@ -94,10 +95,10 @@ def _code(run: Run, given: Input, options: Mapping[str, Any], reference: str | N
     words = "".join(f", {key}={value!r}" for key, value in options.items())
     words += f", reference={reference!r}" if reference else ""
     if given.text.strip().startswith("#") and given.facts["kind"] != "text":
-        find = ["from anaphora.tasks.looking import Asked", "", f"m = an.load({run.name!r})"]
+        find = ["from anaphora.tasks.looking import Asked", "", f"m = {opened(run.name, run.frame)}"]
         find += [f"x, _ = Asked(m, {run.name!r}).find({given.text!r})", f"trace = an.steer(m, x{words})"]
     else:
-        find = ["", f"m = an.load({run.name!r})", f"trace = an.steer(m, {given.text!r}{words})"]
+        find = ["", f"m = {opened(run.name, run.frame)}", f"trace = an.steer(m, {given.text!r}{words})"]
     return "\n".join(["import anaphora as an", *find])
 
 

@@ -34,6 +34,7 @@ from anaphora.tasks.teaching import has_teachers, take_over, taught
 from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
 from anaphora.training.epochs import counted
+from anaphora.training.film import film_of
 from anaphora.training.launch import recall, remember
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device
@@ -314,7 +315,8 @@ class Estimator(Intervening, Stored):
         objective, batches = self._counted_lesson(run, data, dev)
         objective = taught(self, objective)
         tuning = tuning_of(self, run, batches, resume=resume)
-        trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter, tuning)
+        film = film_of(run, self.settings_)
+        trainer = Trainer(self.model_, objective, batches, self.settings_, run, reporter, tuning, film)
         if resume:
             reached = trainer.resume(checkpoint)
             trainer.group.on_main(lambda: self._record_length(run, reached))

@@ -68,6 +68,7 @@ def load(
     *,
     device: str = "auto",
     checkpoint: int | None = None,
+    frame: int | None = None,
     trust: bool = False,
     **parts: Any,
 ) -> Trained: ...
@@ -80,6 +81,7 @@ def load(
     *,
     device: str = "auto",
     checkpoint: int | None = None,
+    frame: int | None = None,
     trust: bool = False,
     **parts: Any,
 ) -> E: ...
@@ -91,6 +93,7 @@ def load(
     *,
     device: str = "auto",
     checkpoint: int | None = None,
+    frame: int | None = None,
     trust: bool = False,
     into: nn.Module | None = None,
     names: Mapping[str, str] | None = None,
@@ -103,6 +106,7 @@ def load(
         m = an.load("runs/reviews")                  # whatever task it is
         m = an.load("runs/reviews", an.Classifier)   # a Classifier, to a type checker too
         m = an.load("runs/reviews", checkpoint=1500) # the weights of that step instead of the best
+        m = an.load("runs/reviews", frame=0)         # those before the first step, from the film of the training
 
     A model with own parts (``cell=MGU``) needs them again: ``parts`` gives them by the names of their settings, or
     ``trust=True`` lets those that the folder names be imported from installed packages and the current directory.
@@ -128,8 +132,10 @@ def load(
     checkpoint.
     """
     if is_foreign(Path(folder)):
+        checkpoint = frame if checkpoint is None else checkpoint
         return _of_transformers(Path(folder), kind, checkpoint, parts, device=device, trust=trust)
     if into is not None or Path(folder).is_file():
+        checkpoint = frame if checkpoint is None else checkpoint
         return _of_file(
             Path(folder),
             kind,
@@ -142,11 +148,11 @@ def load(
             part=part,
         )
     if kind is not None:
-        return kind.load(folder, device=device, checkpoint=checkpoint, trust=trust, **parts)
+        return kind.load(folder, device=device, checkpoint=checkpoint, frame=frame, trust=trust, **parts)
     path = Path(folder)
     config = read_config(path)
     return estimator(config.task.command).from_folder(
-        path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts
+        path, config, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
     )
 
 

@@ -16,6 +16,7 @@ from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.own import brought_back
 from anaphora.tasks.parameters import Parameters
+from anaphora.training.film import frame_weights
 from anaphora.training.precision import choose_device
 from anaphora.training.run import RunFolder
 from anaphora.training.saving import weights_of
@@ -65,6 +66,7 @@ class Stored(Parameters):
         *,
         device: str = "auto",
         checkpoint: int | None = None,
+        frame: int | None = None,
         trust: bool = False,
         **parts: Any,
     ) -> Self:
@@ -81,7 +83,9 @@ class Stored(Parameters):
             raise RunError(
                 f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
             )
-        return cls.from_folder(path, config, device=device, checkpoint=checkpoint, trust=trust, parts=parts)
+        return cls.from_folder(
+            path, config, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
+        )
 
     @classmethod
     def from_folder(
@@ -91,6 +95,7 @@ class Stored(Parameters):
         *,
         device: str = "auto",
         checkpoint: int | None = None,
+        frame: int | None = None,
         trust: bool = False,
         parts: Mapping[str, Any] | None = None,
     ) -> Self:
@@ -100,6 +105,8 @@ class Stored(Parameters):
         run = RunFolder(folder)
         # first the weights: that verifies the files the rest is built from
         tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)
+        if frame is not None:
+            tensors = frame_weights(run, frame)
         with as_told(run.path / run.learnt_names()[0]):
             self._read_learnt(run)
         self._take_weights(run, tensors, choose_device(device))

@@ -24,6 +24,7 @@ from anaphora.settings.length import one_length
 from anaphora.settings.own import parts_of
 from anaphora.training import distributed
 from anaphora.training.epochs import counted
+from anaphora.training.film import film_of
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.objective import LossSum
 from anaphora.training.progress import Reporter
@@ -86,7 +87,8 @@ def fit(
         with contextlib.ExitStack() as held:
             going_on = resume and run.exists()
             group.on_main(lambda: _prepare(run, held, complete, force=force, going_on=going_on))
-            trainer = Trainer(module, objective, stream, complete, run, reporter)
+            film = film_of(run, complete)
+            trainer = Trainer(module, objective, stream, complete, run, reporter, film=film)
             if going_on:
                 trainer.resume()
             result = trainer.run()

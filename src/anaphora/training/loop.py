@@ -14,6 +14,7 @@ from anaphora.settings import TrainingSettings
 from anaphora.training import distributed, saving
 from anaphora.training.bad_steps import BadSteps
 from anaphora.training.callbacks import Moment
+from anaphora.training.film import Film
 from anaphora.training.health import Finding
 from anaphora.training.interrupts import Interrupts
 from anaphora.training.journal import Journal
@@ -68,6 +69,7 @@ class Trainer:
         run: RunFolder,
         reporter: Reporter | None = None,
         tuning: Tuning = NONE,
+        film: Film | None = None,
     ):
         self.settings, self.folder = settings, run
         if settings.threads:
@@ -83,6 +85,7 @@ class Trainer:
         self.journals = {"metrics": self.metrics, "samples": self.samples, "bad-batches": self.bad_batches}
         self.interrupts = Interrupts(self.reporter.say, echo=1.0 if self.group.world > 1 else 0.0)
         self.keeper = Keeper(run, self.journals, settings)
+        self.film = film or Film(run, 0, 1)
         self.bad_steps = BadSteps(self.learner, run, self.bad_batches, self._found)
         self._resumed = Resumed()
         self._named: int | None = None  # the checkpoint that `resume` was asked for
@@ -112,6 +115,7 @@ class Trainer:
                 self.clock = Clock(standing.step, self.settings.steps, standing.symbols)
                 over = self.learner.over()
                 if not over:
+                    self._first_frame()
                     self._call("on_start")
                 stopped = self._loop()
                 if not over:
@@ -149,6 +153,8 @@ class Trainer:
             go_back(self.folder, self._named, self.reporter)
         for problem in self.keeper.open(self._resumed):
             self.reporter.warn(problem)
+        if not self.learner.over():
+            self.film.rewind(step)
         if self.learner.over():
             more = f"; `anaphora resume {folder} --steps N` trains longer"
             self.reporter.say(
@@ -278,6 +284,7 @@ class Trainer:
         if best:
             self.group.on_main(lambda: self._export("best", weights))
         findings = learner.health.evaluated(step, samples)
+        self.group.on_main(lambda: self._take_frame(weights))
         self._call("on_validation")
         if not self.group.main:
             return
@@ -288,6 +295,26 @@ class Trainer:
         self.reporter.evaluated(step, metrics, best=best, samples=samples)
         self._found(findings)
         self._note_time(event="evaluate")
+
+    def _first_frame(self) -> None:
+        """The weights before the first step, as a frame of the film."""
+        if self.learner.standing.step == 0 and self.film.on:
+            weights = self.learner.gathered()
+            self.group.on_main(lambda: self._take_frame(weights))
+
+    def _take_frame(self, weights: dict[str, Tensor] | None) -> None:
+        """Keep the weights that were evaluated; ``weights``: what `gathered` gave."""
+        if not self.film.on:
+            return
+        step = self.learner.standing.step
+        last = step >= self.settings.steps
+        if weights is not None:
+            self.film.take(step, weights, last=last)
+        else:
+            with self.learner.averaged():
+                self.film.take(step, snapshot(self.learner.model), last=last)
+        if self.film.problem and "cannot" in self.film.problem:
+            self.reporter.warn(f"step {step}: {self.film.problem}.")
 
     def _export(self, chosen: Literal["best", "last"], weights: dict[str, Tensor] | None = None) -> None:
         """Write the present (averaged, where there is an average) weights as the run's ``model.safetensors``; ``weights``:

@@ -53,6 +53,7 @@ class RunFolder:
         self.bad_batches = self.path / "bad-batches.jsonl"
         self.card = self.path / "README.md"
         self.checkpoints = self.path / "checkpoints"
+        self.film = self.path / "film"
         self._lock = Lock(self.path / "lock")
         self._held = 0
 
@@ -131,7 +132,7 @@ class RunFolder:
 
     def _check_folders(self) -> None:
         """A link in place of a folder leads out of the run; nothing is written or removed there."""
-        for folder in (self.checkpoints, self.path / "data"):
+        for folder in (self.checkpoints, self.film, self.path / "data"):
             if folder.is_symlink():
                 raise RunError(
                     f"{folder}: is a link, not a folder; put the folder itself there and try again."
@@ -201,12 +202,15 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove what interrupted writes left behind."""
-        for folder in (self.path, self.checkpoints):
+        for folder in (self.path, self.checkpoints, self.film):
             for entry in folder.glob(".tmp-*") if folder.is_dir() else ():
                 remove(entry)
 
     def _clear(self) -> None:
         for name in _FILES:
             (self.path / name).unlink(missing_ok=True)
-        for checkpoint in self.checkpoints.glob("step-*") if is_folder(self.checkpoints) else ():
-            remove(checkpoint)
+        for folder in (self.checkpoints, self.film):
+            for entry in folder.glob("step-*") if is_folder(folder) else ():
+                remove(entry)
+        with contextlib.suppress(OSError):  # where something else lies in it
+            self.film.rmdir()

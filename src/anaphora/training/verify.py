@@ -8,6 +8,7 @@ from typing import Literal
 
 from anaphora.errors import RunError
 from anaphora.training.checkpoint import CheckpointFolder, Unusable, read
+from anaphora.training.film import frame_weights, frames
 from anaphora.training.journal import read_journal
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import first_not_finite
@@ -24,7 +25,7 @@ class Verdict:
 
 def verify_run(run: RunFolder) -> list[Verdict]:
     """Read every file of a run and compare it with its checksums; nothing is changed."""
-    return [_model(run), *_base(run), *_checkpoints(run), *_journals(run)]
+    return [_model(run), *_base(run), *_checkpoints(run), *_film(run), *_journals(run)]
 
 
 def _model(run: RunFolder) -> Verdict:
@@ -65,6 +66,18 @@ def _checkpoints(run: RunFolder) -> list[Verdict]:
         else:
             verdicts.append(Verdict(name, "good", f"can be resumed from step {step}"))
     return verdicts
+
+
+def _film(run: RunFolder) -> list[Verdict]:
+    """One line for all frames that are good, and one for each that is not."""
+    there, damaged = frames(run), []
+    for step in there:
+        try:
+            frame_weights(run, step)
+        except RunError as error:
+            damaged.append(Verdict(run.film.name, "damaged", str(error)))
+    good = len(there) - len(damaged)
+    return [*([Verdict(run.film.name, "good", f"{good} frames")] if good else []), *damaged]
 
 
 def _journals(run: RunFolder) -> list[Verdict]:

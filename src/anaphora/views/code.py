@@ -16,18 +16,55 @@ def code_for(
     runs: Sequence[str] = ("RUN",),
     text: str | None = None,
     given: Mapping[str, Any] | None = None,
+    frame: int | None = None,
 ) -> str:
     """Lines that draw ``view`` of the first of ``runs`` (of all of them where it shows their course) with ``text`` as the input,
     and with what ``probe`` was ``given`` besides it. Names of runs count from the folder the code is run in."""
     words = "".join(f", {key}={value!r}" for key, value in options.items())
     drawn = f'trace.view("{view.name}"{words}).save("{view.name}.html")'
-    return "\n".join(["import anaphora as an", *_trace(view, runs, text, given or {}), drawn])
+    return "\n".join(
+        ["import anaphora as an", *_trace(view, runs, text, given or {}, opened(runs[0], frame)), drawn]
+    )
 
 
-def _trace(view: View, runs: Sequence[str], text: str | None, given: Mapping[str, Any]) -> list[str]:
+def opened(run: str, frame: int | None = None) -> str:
+    """The Python that loads a run, or what it was at a step of its film."""
+    return f"an.load({run!r}{'' if frame is None else f', frame={frame}'})"
+
+
+def code_together(
+    view: View,
+    options: Mapping[str, Any],
+    runs: Sequence[tuple[str, str]],
+    text: str,
+    given: Sequence[Mapping[str, Any]],
+) -> str:
+    """Lines that draw ``view`` of several runs in one picture: pairs of a name and what loads it, and what each ``probe`` is given."""
+    lines = ["import anaphora as an", "from anaphora.views.registry import picture_together"]
+    example = re.match(r"\s*#[0-9]", text)
+    lines += ["from anaphora.tasks.looking import Asked"] if example else []
+    lines += ["", "traces = {}"]
+    for (name, model), taken in zip(runs, given, strict=True):
+        asked = dict(taken) | ({"what": view.what} if view.what else {})
+        more = "".join(f", {key}={value!r}" for key, value in asked.items())
+        x = repr(text)
+        if example:  # a dev example of the run
+            lines.append(f"m = {model}")
+            folder = model.removeprefix("an.load(").removesuffix(")").split(", frame=")[0]
+            model, x = "m", f"Asked(m, {folder}).find({text!r})[0]"
+        lines.append(f"traces[{name!r}] = {model}.probe({x}{more})")
+    chosen = "".join(f", {key}={value!r}" for key, value in options.items())
+    return "\n".join([*lines, f'picture_together(traces, "{view.name}"{chosen}).save("{view.name}.html")'])
+
+
+def _trace(
+    view: View, runs: Sequence[str], text: str | None, given: Mapping[str, Any], loaded: str
+) -> list[str]:
     if view.of == "history":
         return ["", f"trace = an.history({', '.join(map(repr, runs))})"]
-    model = f"m = an.load({runs[0]!r})"
+    if view.of == "film":
+        return ["from anaphora.probe.film import film", "", f"trace = film({', '.join(map(repr, runs))})"]
+    model = f"m = {loaded}"
     named = dict(given) | ({"what": view.what} if view.what else {})
     more = "".join(f", {key}={value!r}" for key, value in named.items())
     if view.of == "vectors":

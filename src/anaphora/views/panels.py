@@ -25,6 +25,8 @@ class Panels:
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
+    least: float = field(default=0.0, kw_only=True)
+    """Units that each chart needs: as many stand side by side as have them. 0: two from `TWO` on."""
 
     def scene(self) -> Scene:
         scenes = self._scenes()
@@ -55,12 +57,14 @@ class Panels:
         """The charts; where there is room for two side by side, each has half of it, matrices with many columns apart."""
         wide = room()
         charts = self._charts()
-        if wide is None or wide < TWO or len(charts) < 2:
+        across = 1 if wide is None else int(wide // self.least) if self.least else 1 + (wide >= TWO)
+        across = max(1, min(across, len(charts)))
+        if wide is None or across < 2:
             return [chart.scene() for chart in charts]
         scenes = []
         for chart in charts:
             many = isinstance(chart, Heatmap) and len(chart.columns) > 24
-            with fitted(wide if many else wide / 2):
+            with fitted(wide if many else wide / across):
                 scenes.append(chart.scene())
         return scenes
 

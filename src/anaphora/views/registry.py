@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 from anaphora.errors import AnaphoraError
@@ -12,6 +13,7 @@ from anaphora.views import (
     alignment,
     attribution,
     captions,
+    change,
     flow,
     gates,
     glimpses,
@@ -26,6 +28,7 @@ from anaphora.views import (
     sampling,
     spectrogram,
     states,
+    together,
     tracking,
     training,
     tree,
@@ -58,6 +61,15 @@ VIEWS = {
             needs=("alignment",),
             without="the model has no attention from its output to its input; lstm-attention, gru-attention and transformer "
             "of translate, caption and transcribe have.",
+            together=together.alignment,
+        ),
+        _view(
+            change,
+            change.change,
+            "learning",
+            of="film",
+            needs=("moved",),
+            without="it is made of the film of a run's training, not of one input.",
         ),
         _view(
             length,
@@ -111,6 +123,7 @@ VIEWS = {
             any_of=(*flow.KINDS, "source_gradients"),
             without="it holds no gradients over places in time (what=('gradients',) asks for them): classify, tag, language, answer, forecast and translate have "
             "networks that give them; captioners, decoders of sound, glimpses and counted models do not.",
+            together=together.gradients,
         ),
         _view(
             heads,
@@ -257,6 +270,24 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     chosen.check(options)
     chart = chosen.draw(trace, **options)
     return Picture(chart, name=name, code=code_for(chosen, options, text=_text(trace)))
+
+
+def picture_together(traces: Mapping[str, Trace], name: str, **options: Any) -> Picture:
+    """One picture of the traces of several runs, by their names: the same axes, the same scale.
+
+        picture_together({run: an.load(run).probe("abc", what=("gradients",)) for run in ("elman", "lstm")}, "gradients")
+
+    Raises an `AnaphoraError` for a view that shows one run at a time, and where a trace lacks what it needs.
+    """
+    chosen = view(name)
+    if chosen.together is None:
+        can = ", ".join(one.name for one in VIEWS.values() if one.together)
+        raise AnaphoraError(f"The view {name} shows one run at a time; these show several: {can}.")
+    for run, trace in traces.items():
+        if reason := chosen.missing(trace):
+            raise AnaphoraError(f"{run}: {reason}")
+    chosen.check(options)
+    return Picture(chosen.together(traces, **options), name=name)
 
 
 def _text(trace: Trace) -> str | None:

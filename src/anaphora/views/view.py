@@ -47,7 +47,7 @@ class View:
     """Why a trace may lack them, as a sentence."""
     draw: Callable[..., Chart]
     of: str = "probe"
-    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings), "vectors" (a
+    """What the trace is of: "probe" (one input through a model), "history" (the course of trainings), "film" (their weights), "vectors" (a
     model's symbols), "dev" (many dev examples of a run: ``what`` says which `anaphora.tasks.gathered` gathers) or "examples" (many
     results)."""
     what: tuple[str, ...] = ()
@@ -62,6 +62,8 @@ class View:
     """Whether it takes texts of the user's, one a line."""
     question: str = "own"
     """The question it helps to answer, one of `QUESTIONS`."""
+    together: Callable[..., Chart] | None = None
+    """Draws the traces of several runs, by their names, in one picture; takes the options of ``draw``."""
 
     def options(self) -> list[str]:
         """Names of what ``draw`` takes besides the trace."""

@@ -136,7 +136,7 @@ def _list(runs: tuple[str, ...], given: tuple[str | None, str | None], as_json: 
     asked = Asked(model, runs[0])
     needed = tuple(dict.fromkeys(one for view in VIEWS.values() if view.of == "probe" for one in view.what))
     traces: dict[str, Trace | str] = {}
-    for kind in ("history", "vectors", "probe"):
+    for kind in ("history", "film", "vectors", "probe"):
         try:
             traces[kind] = _trace_for(kind, asked, runs, given, needed)
         except AnaphoraError as error:
@@ -165,8 +165,8 @@ def _trace_for(
 
     from anaphora.errors import AnaphoraError
 
-    if kind == "history":
-        return _history(runs, None)
+    if kind in ("history", "film"):
+        return _history(runs, None, kind)
     if kind == "vectors":
         return asked.vectors()  # type: ignore[no-any-return]
     text, file = given
@@ -187,8 +187,8 @@ def _trace(
     from anaphora.errors import DataError
 
     text, file = given
-    if view.of == "history":
-        return _history(runs, text or file)
+    if view.of in ("history", "film"):
+        return _history(runs, text or file, view.of)
     if view.of == "probe":
         return _probe(runs, view, given, target)
     if view.of == "dev":
@@ -204,13 +204,14 @@ def _trace(
     return _vectors(runs, view, file)
 
 
-def _history(runs: tuple[str, ...], text: str | None) -> Trace:
+def _history(runs: tuple[str, ...], text: str | None, kind: str) -> Trace:
     from anaphora.errors import DataError
+    from anaphora.probe.film import film
     from anaphora.probe.history import history
 
     if text is not None:
         raise DataError("this view shows the course of training and takes no --text and no --input.")
-    return history(*runs)
+    return history(*runs) if kind == "history" else film(*runs)
 
 
 def _gathered(runs: tuple[str, ...], view: View, given: tuple[str | None, str | None]) -> Trace:

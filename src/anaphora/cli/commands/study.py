@@ -52,7 +52,7 @@ def command(
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks import study
-    from anaphora.views import abilities, budget, drawing, length, memory, positions, scaling
+    from anaphora.views.studies import study_picture
 
     written = read_assignments(assignments)
     if written.problems:
@@ -61,16 +61,7 @@ def command(
     options = {"corpus": corpus, "settings": written.values}
     given = {key: value for key, value in options.items() if value}
     found = study.run(name, folder, reporter=make_reporter(), **given)
-    views = {
-        "budget": budget,
-        "draw": drawing,
-        "memory": memory,
-        "positions": positions,
-        "recall": abilities,
-        "scaling": scaling,
-        "tracking": abilities,
-    }
-    drawn = length.picture(found["models"]) if name == "length" else views[name].picture(found)  # type: ignore[attr-defined]
+    drawn = study_picture(name, found)
     files = {kind: str(folder / f"{name}.{kind}") for kind in ("html", "svg")}
     write_files(drawn, files)
     if as_json:

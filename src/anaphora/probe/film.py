@@ -1,0 +1,115 @@
+"""How the weights of a run moved while it trained, read from its film (`anaphora.training.film`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from anaphora.errors import RunError
+from anaphora.probe.history import names_of
+from anaphora.probe.trace import Trace
+from anaphora.training.film import frame_weights, frames
+from anaphora.training.run import RunFolder
+
+MOST_PARTS = 8
+BINS = 60
+MOST_SIZE = 4096
+"""The widest matrix whose singular values are computed."""
+
+
+def film(*runs: str | Path) -> Trace:
+    """A `Trace` of tables, every record with its ``run``:
+
+    ``moved`` (step, part, norm ‖W‖, moved ‖W − W₀‖ / ‖W₀‖; part ``all`` is the whole model), ``spread`` (when: initial or trained,
+    part, value, density: the histogram of its weights on the same bins) and ``singular`` (when, matrix, rank, value: of the
+    largest matrix). W₀ is the first frame. A `RunError` where a run has no film.
+    """
+    if not runs:
+        raise RunError("name at least one run folder.")
+    names = names_of([Path(run) for run in runs])
+    tables: dict[str, list[dict[str, Any]]] = {"moved": [], "spread": [], "singular": []}
+    for name, run in zip(names, runs, strict=True):
+        _read(name, RunFolder.open(Path(run)), tables)
+    return Trace({}, {}, {"runs": names}, tables)
+
+
+def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) -> None:
+    steps = frames(run)
+    if len(steps) < 2:
+        raise RunError(
+            f"{name} has no film of its training: it is fitted in one go, has not been evaluated yet, or was trained with film = 0, "
+            "or its weights are too many for the MiB of that setting."
+        )
+    first = _floats(frame_weights(run, steps[0]))
+    parts = _parts(list(first))
+    last: Mapping[str, Tensor] = first
+    for step in steps:  # one frame in memory at a time, besides the first
+        now = first if step == steps[0] else _floats(frame_weights(run, step))
+        if now.keys() != first.keys() or any(now[key].shape != first[key].shape for key in now):
+            raise RunError(f"{name}: its frames are of different models; train it anew.")
+        for part, keys in parts.items():
+            norm = _norm([now[key] for key in keys])
+            away = _norm([now[key] - first[key] for key in keys])
+            begun = _norm([first[key] for key in keys])
+            record = {"part": part, "norm": norm, "moved": away / begun if begun else 0.0}
+            tables["moved"].append({"run": name, "step": step, **record})
+        last = now
+    for part, keys in parts.items():
+        _spread(name, part, [first[key] for key in keys], [last[key] for key in keys], tables["spread"])
+    _singular(name, first, last, tables["singular"])
+
+
+def _floats(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.float() for name, value in tensors.items() if value.is_floating_point()}
+
+
+def _parts(names: list[str]) -> dict[str, list[str]]:
+    """The weights by the part of the model they belong to, as deep as gives a few parts; ``all`` has them all."""
+    best: dict[str, list[str]] = {}
+    for depth in range(1, 6):
+        found: dict[str, list[str]] = {}
+        for name in names:
+            found.setdefault(".".join(name.split(".")[:-1][:depth]) or name, []).append(name)
+        if len(found) > MOST_PARTS and best:
+            break
+        best = found
+    most = dict(sorted(best.items(), key=lambda one: one[0])[:MOST_PARTS])
+    return {"all": names, **most}
+
+
+def _norm(tensors: list[Tensor]) -> float:
+    return float(torch.stack([t.double().square().sum() for t in tensors]).sum().sqrt()) if tensors else 0.0
+
+
+def _spread(
+    name: str, part: str, first: list[Tensor], last: list[Tensor], rows: list[dict[str, Any]]
+) -> None:
+    begun = torch.cat([t.flatten() for t in first]).numpy()
+    ended = torch.cat([t.flatten() for t in last]).numpy()
+    edge = float(np.quantile(np.abs(np.concatenate([begun, ended])), 0.999)) or 1.0
+    edges = np.linspace(-edge, edge, BINS + 1)
+    for when, values in (("initial", begun), ("trained", ended)):
+        counts, _ = np.histogram(values, edges)
+        density = counts / max(len(values), 1) / (edges[1] - edges[0])
+        for left, right, height in zip(edges[:-1], edges[1:], density, strict=True):
+            middle = float(left + right) / 2
+            rows.append({"run": name, "when": when, "part": part, "value": middle, "density": float(height)})
+
+
+def _singular(
+    name: str, first: Mapping[str, Tensor], last: Mapping[str, Tensor], rows: list[dict[str, Any]]
+) -> None:
+    matrices = {
+        k: v for k, v in first.items() if v.dim() == 2 and min(v.shape) >= 2 and max(v.shape) <= MOST_SIZE
+    }
+    if not matrices:
+        return
+    chosen = max(matrices, key=lambda key: min(matrices[key].shape) * 10**6 + matrices[key].numel())
+    for when, tensors in (("initial", first), ("trained", last)):
+        for rank, value in enumerate(torch.linalg.svdvals(tensors[chosen].double()).tolist(), start=1):
+            rows.append({"run": name, "when": when, "matrix": chosen, "rank": rank, "value": value})
