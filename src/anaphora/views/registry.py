@@ -64,14 +64,6 @@ VIEWS = {
             together=together.alignment,
         ),
         _view(
-            change,
-            change.change,
-            "learning",
-            of="film",
-            needs=("moved",),
-            without="it is made of the film of a run's training, not of one input.",
-        ),
-        _view(
             length,
             length.from_trace,
             "learning",
@@ -98,6 +90,14 @@ VIEWS = {
             of="history",
             needs=("steps",),
             without=_JOURNALS,
+        ),
+        _view(
+            change,
+            change.change,
+            "learning",
+            of="film",
+            needs=("moved",),
+            without="it is made of the film of a run's training, not of one input.",
         ),
         _view(
             states,
