@@ -16,7 +16,7 @@ const RETRY = 1500;
 /** Views that ask the server themselves. */
 const OWN = ['panel', 'studies'];
 /** Views that follow the film of a training. */
-const FILMED = ['probe', 'vectors', 'panel'];
+const FILMED = ['probe', 'vectors', 'dev', 'panel'];
 
 function Page() {
   const at = place.value;

@@ -67,7 +67,7 @@ export function runAt(run: string, at: Place): string {
 /** The question a picture answers, as the server takes it: of the options those that the view has. */
 export function query(at: Place, view: View | undefined, width: number): string {
   const words = new URLSearchParams({ view: at.view });
-  const filmed = view?.of === 'probe' || view?.of === 'vectors';
+  const filmed = ['probe', 'vectors', 'dev'].includes(view?.of ?? '');
   for (const run of at.runs) words.append('run', filmed ? runAt(run, at) : run);
   if (filmed && at.beside && at.runs.length) words.append('run', `${at.runs[0]}@${at.beside}`);
   if (at.text) words.set('text', at.text);
