@@ -35,6 +35,9 @@ class FakeEstimator:
         FakeEstimator.asked = {"settings": settings}
         self.settings_ = SimpleNamespace(model=settings.get("model", "lstm-attention"))
 
+    def _advice(self, run):
+        return ""
+
     def fit(self, data, valid=None, out=None, **options):
         options.pop("reporter")
         FakeEstimator.asked.update(data=data, valid=valid, out=out, **options)
@@ -75,6 +78,7 @@ def test_options_and_set_reach_the_estimator(fake, capsys):
         "valid": "train.tsv",
         "out": "runs/x",
         "force": False,
+        "seeds": 1,
     }
     shown = capsys.readouterr()
     assert shown.out.split() == ["bleu", "50", "dev", "loss", "nan"]

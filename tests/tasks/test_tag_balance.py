@@ -76,14 +76,18 @@ def test_few_spans_shift_nothing(tmp_path):
     assert m.result_.metrics["f1"] == 0.0
 
 
-def test_the_first_of_equal_shifts_counts_and_the_model_is_left_alone():
+def test_a_lucky_value_does_not_decide_and_the_model_is_left_alone():
+    """0.25 has the best F1 by itself, 1.75 the best with its neighbours."""
     model = SimpleNamespace(output=SimpleNamespace(bias=torch.zeros(2)))
+    curve = dict(zip(balance.SHIFTS, [10, 40, 10, 20, 20, 20, 30, 35, 30, 20, 10], strict=True))
     found = []
 
     def measured():
-        found.append(float(model.output.bias[1]))
-        return {"f1": 3.0 if found[-1] <= -0.5 else 1.0}
+        found.append(-float(model.output.bias[1]))
+        return {"f1": float(curve[found[-1]])}
 
-    assert balance.best_shift(model, 1, measured) == (0.5, {"f1": 3.0})
+    assert balance.best_shift(model, 1, measured) == (1.75, {"f1": 35.0})
     assert model.output.bias.tolist() == [0.0, 0.0]
-    assert found == [-shift for shift in balance.SHIFTS]
+    assert found == list(balance.SHIFTS)
+    curve = dict.fromkeys(balance.SHIFTS, 7)
+    assert balance.best_shift(model, 1, measured)[0] == 0.0

@@ -55,16 +55,17 @@ def train(
         if first_process() and begun_runs:
             say(f"Go on with it:  {command_name()} resume {shlex.quote(out)}")
         raise
-    return report(model, out, seconds=time.monotonic() - begun, as_json=as_json)
+    return report(model, out, seconds=time.monotonic() - begun, as_json=as_json, new=True)
 
 
-def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
-    """Say what training came to: the measures as a result, what to do next as talk."""
+def report(model: Any, run: str, *, seconds: float, as_json: bool, new: bool = False) -> str:
+    """Say what training came to: the measures as a result, what to do next as talk; of a ``new`` run also what the task advises."""
     if hasattr(model, "seeds_"):
         return _report_seeds(model, run, seconds=seconds, as_json=as_json)
     ended = model.result_
     if not first_process():
         return str(ended.stopped)
+    advice = model._advice(Path(run)) if new and ended.stopped != "interrupted" else ""
     if as_json:
         emit(
             {
@@ -77,6 +78,7 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
                 "best_step": ended.best_step,
                 "metrics": ended.metrics,
                 "seconds": round(seconds, 2),
+                **({"advice": advice} if advice else {}),
             }
         )
         return str(ended.stopped)
@@ -105,6 +107,8 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
         margin = max(len(word) for word, _ in steps)
         for word, step in steps:
             say(f"{word.ljust(margin)} {name} {step.format(run=typed)}")
+    if advice:
+        say(f"Note: {advice}.")
     return str(ended.stopped)
 
 

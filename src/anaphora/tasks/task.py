@@ -116,3 +116,7 @@ class Task(ABC):
     def _metric(self) -> str:
         """The name of the dev measure that decides which weights are best."""
         return str(getattr(self.settings_, "metric", ""))
+
+    def _advice(self, run: Path) -> str:
+        """What the user should know of the run that has just ended, in a sentence without its full stop; often nothing."""
+        return ""

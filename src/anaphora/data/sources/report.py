@@ -24,10 +24,16 @@ def reported(listener: Callable[[str], object]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def report(table: Table, source: Source) -> None:
-    """Tell the listener, if there is one."""
+def say(line: str) -> None:
+    """Give the listener a line, if there is one."""
     if listener := _listener.get():
-        listener(reading(table, source))
+        listener(line)
+
+
+def report(table: Table, source: Source) -> None:
+    """Report what was detected in an opened file."""
+    if _listener.get():  # labels are counted for it
+        say(reading(table, source))
 
 
 def reading(table: Table, source: Source) -> str:

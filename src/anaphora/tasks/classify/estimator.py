@@ -47,6 +47,8 @@ from anaphora.tasks.classify.objective import (
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
+from anaphora.tasks.classify.rival import rival_of
+from anaphora.tasks.classify.suiting import suit_texts
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_inputs
@@ -145,6 +147,7 @@ class Classifier(SequenceReader):
         else:
             donors = Donors.open(s)
             if donors is None:
+                suit_texts(self, data)
                 self.inputs_ = TextInputs(self._learn_symbols(data))
             else:
                 self.settings_, self.inputs_ = begin_with(self.task(), self._given, s, donors)
@@ -225,6 +228,12 @@ class Classifier(SequenceReader):
 
     def _metric(self) -> str:
         return chosen_metric(self.settings_, best_measure(self.settings_))[0]
+
+    def _advice(self, run: Path) -> str:
+        found = rival_of(self, run)
+        if found is None or not found.better:
+            return ""
+        return f"{found}: for these data --model ngrams is the better choice"
 
     def _objective(self, truth: Any, dev: Labelled) -> ClassificationObjective:
         """What is minimised, for training examples with the encoded labels ``truth``."""

@@ -290,8 +290,7 @@ _PRESETS = (
             "dropout": 0.3,
             "word_dropout": 0.5,
             "batch_tokens": 16_384,
-            "epochs": 4,
-            "patience": 0,
+            "steps": 500,
             "lr": 3e-3,
         },
         (

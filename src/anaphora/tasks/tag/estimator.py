@@ -44,6 +44,7 @@ from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
 from anaphora.tasks.tag.objective import TagObjective, outline, spelled, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
+from anaphora.tasks.tag.suiting import suit_sentences
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
@@ -113,6 +114,8 @@ class Tagger(Estimator):
             self.learnt_ = Learnt(tags, scheme, origin, words=known)
             return
         spoken = [words for words, _ in sentences]
+        if not s.init:
+            suit_sentences(self, data.describe(), spoken)
         given = adopt_words(self)
         s = self.settings_
         self.tokenizer_ = given.tokenizer or learn_words(

@@ -1,0 +1,35 @@
+"""Defaults of a classifier of texts that depend on how many texts there are to learn from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anaphora.tasks.sizing import assume
+
+if TYPE_CHECKING:
+    from anaphora.data.sources.source import Source
+    from anaphora.tasks.classify.estimator import Classifier
+
+LEAST = 200
+"""Fewer texts are an example, not data to choose by."""
+FEW = 20_000
+"""Up to so many texts a network overfits: chosen on five corpora of 1 000 to 7 000 texts."""
+_WORDS = {"tokens": "word", "vocab_size": 20_000, "dropout": 0.5}
+SMALL: dict[str, dict[str, Any]] = {
+    "bow": {**_WORDS, "word_dropout": 0.3, "steps": 600},
+    "conv": {**_WORDS, "word_dropout": 0.2, "r_drop": 1.0, "steps": 400},
+    **{name: {**_WORDS, "word_dropout": 0.2} for name in ("rnn", "lstm", "gru", "bilstm")},
+}
+
+
+def suit_texts(m: Classifier, data: Source) -> None:
+    """Give a network what suits the number of its training texts, where the user has not said otherwise.
+
+    Of few texts most pieces of words are met too seldom to learn what they mean, and words are learnt by heart: the symbols are then words,
+    and more of them and of the network is dropped. Embedded corpora and tokenizers of the user's own are left alone.
+    """
+    facts = data.describe()
+    embedded = facts.get("of", facts)["kind"] == "corpus"
+    if embedded or not LEAST <= len(data) <= FEW or m.settings_.tokenizer != "auto" or "tokens" in m._given:
+        return
+    assume(m, SMALL.get(m.settings_.model, {}), f"{len(data):,} training texts")

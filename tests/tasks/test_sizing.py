@@ -1,0 +1,131 @@
+"""Defaults that depend on the amount of data, and the note that n-grams would do better."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.data.sources.report import reported
+from anaphora.tasks.classify import rival
+from anaphora.tasks.classify.rival import rival_of
+
+TINY = {"embedding": 4, "steps": 2, "device": "cpu", "warmup": 0}
+
+
+def phrases(count, seed=0):
+    """Told apart by how a word begins or ends, which a network of two steps does not learn."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        good = draw.random() < 0.5
+        stem = "".join(draw.choices("abcdefgh", k=4))
+        rows.append((f"the {stem}ful one" if good else f"the un{stem} one", "good" if good else "bad"))
+    return rows
+
+
+def test_few_texts_are_read_as_words_and_that_is_reported(tmp_path):
+    said = []
+    with reported(said.append):
+        m = an.Classifier("bow", **TINY).fit(phrases(300), out=tmp_path / "run")
+    assert (m.settings_.tokens, m.settings_.vocab_size, m.settings_.dropout) == ("word", 20_000, 0.5)
+    assert any(
+        line.startswith("assumed, for 285 training texts: ") and "tokens=word" in line for line in said
+    )
+    settings = json.loads((tmp_path / "run/config.json").read_text())["settings"]
+    assert (settings["tokens"], settings["dropout"]) == ("word", 0.5)
+    assert an.load(tmp_path / "run").settings_.tokens == "word"
+
+
+def test_what_was_given_stays():
+    m = an.Classifier("bow", dropout=0.2, **TINY).fit(phrases(300))
+    assert (m.settings_.tokens, m.settings_.dropout) == ("word", 0.2)
+    m = an.Classifier("bow", tokens="bpe", vocab_size=60, **TINY).fit(phrases(300))
+    assert (m.settings_.tokens, m.settings_.dropout, m.settings_.vocab_size) == ("bpe", 0.3, 60)
+
+
+@pytest.mark.parametrize("count", [60, None])
+def test_examples_and_embedded_corpora_are_left_alone(count):
+    data = phrases(count) if count else "reviews"
+    m = an.Classifier("bow", vocab_size=60, **TINY)
+    m.plan(data)
+    assert m.settings_.tokens == "bpe"
+
+
+def test_the_rival_is_measured_on_the_same_dev_data(tmp_path):
+    dev = phrases(60, 1)
+    m = an.Classifier("bow", **TINY).fit(phrases(150), valid=dev, out=tmp_path / "run")
+    found = rival_of(m, tmp_path / "run")
+    assert found.examples == 60
+    assert found.value == m.result_.metrics["accuracy"]
+    whole = an.Classifier("ngrams", word_ngrams=2, char_ngrams=5).fit(phrases(150), valid=dev)
+    assert found.ngrams == whole.result_.metrics["accuracy"]
+    assert found.better
+    assert "ngrams reaches accuracy" in str(found)
+
+
+def test_there_is_no_rival_where_it_says_nothing(tmp_path, monkeypatch):
+    few = an.Classifier("bow", **TINY).fit(phrases(150), valid=phrases(20, 1), out=tmp_path / "few")
+    assert rival_of(few, tmp_path / "few") is None
+    counted = an.Classifier("ngrams", char_ngrams=3).fit(
+        phrases(150), valid=phrases(60, 1), out=tmp_path / "direct"
+    )
+    assert rival_of(counted, tmp_path / "direct") is None
+    monkeypatch.setattr(rival, "MOST_TEXT", 100)
+    long = an.Classifier("bow", **TINY).fit(phrases(150), valid=phrases(60, 1), out=tmp_path / "long")
+    assert rival_of(long, tmp_path / "long") is None
+
+
+def test_the_command_notes_the_better_choice(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, rows in (("train.tsv", phrases(300)), ("dev.tsv", phrases(60, 1))):
+        (tmp_path / name).write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    order = [
+        "train",
+        "classify",
+        "train.tsv",
+        "--valid",
+        "dev.tsv",
+        "--model",
+        "bow",
+        "--steps",
+        "2",
+        "--set",
+        "embedding=4",
+    ]
+    assert main.run([*order, "-o", "run"]) == 0
+    said = capsys.readouterr().err
+    assert "assumed, for 300 training texts: tokens=word" in said
+    assert "Note: the preset ngrams reaches accuracy" in said
+    assert "--model ngrams is the better choice." in said
+    assert main.run([*order, "-o", "again", "--json"]) == 0
+    assert "better choice" in json.loads(capsys.readouterr().out)["advice"]
+
+
+def tagged(count, long=4):
+    return [([f"w{i % 50}"] * long, ["A" if i % 2 else "B"] * long) for i in range(count)]
+
+
+def test_taggers_of_many_words_are_wider_and_examples_are_left_alone():
+    found = {}
+    for count, long in ((100, 4), (600, 4), (1300, 100)):
+        said = []
+        m = an.Tagger("bilstm", characters="none")
+        with reported(said.append):
+            m.plan(tagged(count, long))
+        s = m.settings_
+        found[count] = (s.hidden, s.dropout, s.steps, s.batch_tokens, bool(said))
+    assert found == {
+        100: (128, 0.4, 1000, 1024, False),
+        600: (128, 0.5, 1000, 1024, True),
+        1300: (200, 0.5, 2000, 2048, True),
+    }
+    m = an.Tagger("bilstm", characters="none", hidden=7, epochs=2)
+    m.plan(tagged(1300, 100))
+    assert (m.settings_.hidden, m.settings_.epochs, m.settings_.steps) == (7, 2, 1000)
+    for other in (an.Tagger("conv", characters="none"), an.Tagger("bilstm", characters="none")):
+        other.plan("names" if other.settings_.model == "bilstm" else tagged(600))
+        assert other.settings_.dropout == 0.4
