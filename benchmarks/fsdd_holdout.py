@@ -45,7 +45,7 @@ def corpus(recordings: Path, held_out: str) -> dict[str, Pairs]:
     return {**found, "singles": pairs(unseen), "padded": pairs(padded)}
 
 
-def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool) -> dict[str, float]:
+def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool, voices: int) -> dict[str, float]:
     began = time.perf_counter()
     model = an.Transcriber(**settings)
     with warnings.catch_warnings():
@@ -53,6 +53,10 @@ def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool) -> 
         model.fit(data["train"], valid=data["dev"])
     seconds = time.perf_counter() - began
     scores = {name: model.score(data[name], lexicon="train") for name in ("dev", "test", "singles", "padded")}
+    heard = {}
+    if voices > 1:
+        for name in ("test", "singles"):
+            heard[name] = model.score(data[name], lexicon="train", voices=voices)
     if details:
         print(
             {name: scores["test"][name] for name in ("substitutions", "insertions", "deletions", "errors")},
@@ -64,6 +68,11 @@ def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool) -> 
         "padded_right": scores["padded"]["exact_match"],
         "dev_wrong": scores["dev"]["wer"],
         "seconds": seconds,
+        **(
+            {"voices_strings": heard["test"]["wer"], "voices_singles": heard["singles"]["exact_match"]}
+            if heard
+            else {}
+        ),
     }
 
 
@@ -82,12 +91,13 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
     parser.add_argument("--name", default="", help="what to call these settings in the lines")
+    parser.add_argument("--voices", type=int, default=1, help="score with so many voices, too")
     parser.add_argument("--errors", action="store_true", help="print the commonest errors in strings, too")
     asked = parser.parse_args()
     for speaker in asked.held_out:
         data = corpus(asked.recordings, speaker)
         for seed in asked.seeds:
-            found = measure(data, {**dict(asked.set), "seed": seed}, asked.errors)
+            found = measure(data, {**dict(asked.set), "seed": seed}, asked.errors, asked.voices)
             line = "  ".join(f"{key} {number:6.2f}" for key, number in found.items())
             print(f"{asked.name:12} {speaker:9} seed {seed}  {line}", flush=True)
 

@@ -25,8 +25,30 @@ def heard(**given):
 
 
 def test_stretched_bands_are_those_of_log_mel():
-    with pytest.raises(SettingsError, match="warp stretches the bands of log-mel, which mfcc does not have"):
-        resolve(TASKS["transcribe"], {"warp": 0.1, "features": "mfcc"})
+    with pytest.raises(
+        SettingsError, match="warp stretches the bands of log-mel and mfcc, which samples does"
+    ):
+        resolve(TASKS["transcribe"], {"model": "wav2vec2", "warp": 0.1})
+
+
+def test_mfcc_are_warped_by_way_of_the_spectrum_they_describe():
+    _, bands = heard(
+        features="mfcc", bins=40, normalise="none"
+    )  # as many coefficients as bands: nothing is smoothed
+    _, mel = heard(bins=40, normalise="none")
+    item = as_item((sound(), 8000), 1, 8000)
+    cosines = bands.features.transform.numpy()
+    np.testing.assert_allclose(bands.hear(item, 1.1), mel.hear(item, 1.1) @ cosines, rtol=1e-3, atol=1e-2)
+    _, few = heard(features="mfcc", bins=13, normalise="none")
+    np.testing.assert_allclose(few._warped(few.hear(item), 1.0), few.hear(item), rtol=1e-3, atol=1e-2)
+
+
+def test_the_level_is_the_first_coefficient_alone():
+    data, ear = heard(features="mfcc", bins=13, normalise="adapted")
+    rough = sound() + 0.1 * np.random.RandomState(0).randn(4000).astype(np.float32)  # no band is empty
+    loud, quiet = (ear.hear(as_item((rough * gain, 8000), 1, 8000)) for gain in (1.0, 0.05))
+    np.testing.assert_allclose(loud, quiet, atol=0.02)
+    assert (ear.width, ear.vary(data, [0], 1, 0, 0).shape[1]) == (13, 13)
 
 
 def test_frames_have_mean_0_and_variance_1_and_silence_stays_silent():

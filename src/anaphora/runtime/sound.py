@@ -46,7 +46,9 @@ class Ear:
         if self._normalise in ("adapted", "running"):
             if usual is None or [len(row) for row in usual] != [width, width]:
                 raise ValueError("it does not say what sound is usually like")
-            self._usual = Usual(*(np.array(row, np.float32) for row in usual))
+            bands = max(40, int(settings["bins"])) if settings["features"] == "mfcc" else 0
+            mean, deviation = (np.array(row, np.float32) for row in usual)
+            self._usual = Usual(mean, deviation, bands)
         self._plain = settings["features"] == "samples"
         self._least = int(settings.get("least", 0))
         if kind == "audio" and not self._plain:

@@ -57,7 +57,7 @@ class SoundSettings(Settings):
         ge=0,
         le=0.3,
         description="While training, the axis of frequencies is stretched or squeezed by up to this share, as if the "
-        "speaker were smaller or larger; log-mel only.",
+        "speaker were smaller or larger; log-mel and mfcc.",
     )
     noise: float = Field(
         0.0,
@@ -113,11 +113,12 @@ class SoundSettings(Settings):
             raise ValueError(
                 f"hop = {self.hop:g} is longer than frame_length = {self.frame_length:g}, so sound between frames would be lost"
             )
-        if self.warp and self.features != "log-mel":
+        if self.warp and self.features not in ("log-mel", "mfcc"):
             raise ValueError(
-                f"warp stretches the bands of log-mel, which {self.features} does not have; leave one of the two out"
+                f"warp stretches the bands of log-mel and mfcc, which {self.features} does not have; leave one of the two out"
             )
-        if self.normalise in ("speech", "adapted") and self.features != "log-mel":
+        known = ("log-mel",) if self.normalise == "speech" else ("log-mel", "mfcc")
+        if self.normalise in ("speech", "adapted") and self.features not in known:
             raise ValueError(
                 f"normalise = {self.normalise} finds loud frames by the bands of log-mel, which {self.features} does not have; choose "
                 "normalise = level"

@@ -552,7 +552,7 @@ class SoundKeywords(TypedDict, total=False):
     pitch: float
     """While training, sound becomes up to this share lower or higher at the same pace. Default: 0.0."""
     warp: float
-    """While training, the axis of frequencies is stretched or squeezed by up to this share, as if the speaker were smaller or larger; log-mel only. Default: 0.0."""
+    """While training, the axis of frequencies is stretched or squeezed by up to this share, as if the speaker were smaller or larger; log-mel and mfcc. Default: 0.0."""
     noise: float
     """While training, noise of up to this share of the sound's own loudness is added, from white to dull. Default: 0.0."""
     reverberation: float

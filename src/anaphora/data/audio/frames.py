@@ -42,8 +42,13 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
     if s.features == "whisper":
         return WhisperMel(rate, s.bins, getattr(s, "max_tokens", MOST))
     if s.features == "mfcc":
-        return MFCC(rate, count=s.bins, bins=max(40, s.bins), window=s.frame_length, hop=s.hop)
+        return MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop)
     return LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
+
+
+def bands_of(s: SoundSettings) -> int:
+    """Of how many bands mfcc are made; 0 for other features."""
+    return max(40, s.bins) if s.features == "mfcc" else 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Ear:
         usual = None
         if s.normalise in ("adapted", "running"):
             chosen = range(0, len(data), -(-len(data) // ENOUGH))
-            usual = Usual.of((data.load(i) for i in chosen), s.normalise)
+            usual = Usual.of((data.load(i) for i in chosen), s.normalise, bands_of(s))
         return cls(s, data.kind, rate, data.width, usual)
 
     def normalised(self, frames: Array) -> Array:
@@ -79,8 +84,9 @@ class Ear:
     def features(self) -> Hearing | None:
         return make_features(self.settings, self.rate) if self.kind == "audio" else None
 
-    def hear(self, item: Item) -> Array:
-        """The frames ``(time, width)`` of one input, normalised."""
+    def hear(self, item: Item, tract: float = 1.0) -> Array:
+        """The frames ``(time, width)`` of one input, normalised; of log-mel as if the speaker's vocal tract were ``tract`` times as
+        long."""
         if isinstance(item, Frames) != (self.features is None):
             wanted = "sound" if self.kind == "audio" else "frames (.npy, .csv)"
             raise DataError(f"{item.name} is not {wanted}, which the model was trained on; give such.")
@@ -93,7 +99,15 @@ class Ear:
             raise DataError(
                 f"{item.name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
-        return self.normalised(found)
+        return self.normalised(found if tract == 1 else self._warped(found, tract))
+
+    def _warped(self, found: Array, factor: float) -> Array:
+        """Frames as of a vocal tract ``factor`` times as long; of mfcc by way of the smooth spectrum that they describe."""
+        if isinstance(self.features, MFCC):
+            cosines = self.features.transform.numpy()  # (bands, coefficients), its columns orthonormal
+            smooth: Array = warp(found @ cosines.T, factor, self.features.centres) @ cosines
+            return smooth
+        return warp(found, factor, self.features.centres) if isinstance(self.features, LogMel) else found
 
     def chosen(self, data: Recordings, i: int, *place: int) -> list[int]:
         """Recording ``i`` and those that training joins to it: up to ``joined`` together, no more than ``max_tokens`` frames."""
@@ -115,8 +129,8 @@ class Ear:
         else:
             parts = [data.load(i) for i in rows]
             found = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if s.warp and isinstance(self.features, LogMel):
-            found = warp(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), self.features.centres)
+        if s.warp:
+            found = self._warped(found, float(draw.uniform(1 - s.warp, 1 + s.warp)))
         return self._hiding(self.normalised(found), draw)
 
     @cached_property

@@ -32,18 +32,19 @@ class Usual:
 
     mean: Array
     deviation: Array
+    bands: int = 0
+    """Of mfcc, of how many bands they were made; 0: features are log energies themselves."""
 
     @classmethod
-    def of(cls, recordings: Iterable[Array], how: str) -> Usual:
+    def of(cls, recordings: Iterable[Array], how: str, bands: int = 0) -> Usual:
         """Over the frames of some recordings ``(T, F)``."""
-        x = np.concatenate([levelled(one) if how == "adapted" else one for one in recordings]).astype(
-            np.float64
-        )
-        return cls(x.mean(0).astype(np.float32), np.maximum(x.std(0), LEAST).astype(np.float32))
+        parts = [levelled(one, bands) if how == "adapted" else one for one in recordings]
+        x = np.concatenate(parts).astype(np.float64)
+        return cls(x.mean(0).astype(np.float32), np.maximum(x.std(0), LEAST).astype(np.float32), bands)
 
     def adapted(self, x: Array) -> Array:
         """The frames ``(T, F)`` of a recording, normalised as a whole."""
-        apart = levelled(x) - self.mean.astype(np.float64)
+        apart = levelled(x, self.bands) - self.mean.astype(np.float64)
         return self._scaled(apart, len(x), apart.sum(0), np.square(apart).sum(0))
 
     def running(self) -> Running:
@@ -78,9 +79,17 @@ class Running:
         return self._usual._scaled(apart, count, first, second)
 
 
-def levelled(x: Array) -> Any:
-    """Frames ``(T, F)`` less the mean over the frames at most 20 dB quieter than the loudest."""
+def levelled(x: Array, bands: int = 0) -> Any:
+    """Frames ``(T, F)`` less the mean over the frames at most 20 dB quieter than the loudest.
+
+    Of mfcc of so many ``bands`` the first coefficient is √bands times the mean log energy, and what is added to all log energies changes
+    nothing but it.
+    """
     if not len(x):
         return x
+    if bands:
+        loudness = x[:, 0].astype(np.float64) / np.sqrt(bands)
+        mean = x[loudness >= loudness.max() - LOUD, 0].mean(dtype=np.float64)
+        return np.concatenate((x[:, :1] - mean, x[:, 1:]), axis=1)
     loudness = np.logaddexp.reduce(x.astype(np.float64), axis=1)
     return x - x[loudness >= loudness.max() - LOUD].mean(dtype=np.float64)

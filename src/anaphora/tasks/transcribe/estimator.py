@@ -11,7 +11,9 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 from torch import Tensor
 
-from anaphora.data.audio.frames import Ear, make_features
+from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.frames import Ear, bands_of, make_features
+from anaphora.data.audio.inputs import Item
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
     as_item,
@@ -26,6 +28,7 @@ from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
 from anaphora.files.schemas import checked
+from anaphora.models.ctc import CTCModel
 from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
@@ -259,7 +262,9 @@ class Transcriber(Estimator):
                 mean, deviation = checked(list[list[float]], learnt["usual"])
                 if len(mean) != width or len(deviation) != width or not min(deviation) > 0:
                     raise ValueError("it does not say what sound is usually like")
-                usual = Usual(np.array(mean, np.float32), np.array(deviation, np.float32))
+                usual = Usual(
+                    np.array(mean, np.float32), np.array(deviation, np.float32), bands_of(self.settings_)
+                )
             self.ear_ = Ear(self.settings_, kind, rate, width, usual)
             self.words_ = checked(list[str], learnt["words"])
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
@@ -283,14 +288,16 @@ class Transcriber(Estimator):
         ``options`` are those of `TranscribeOptions`: ``beam``, ``lexicon``, ``lm`` and others. With ``details``
         each is a `Transcript` with the time and the confidence of every word.
         """
-        listening = self._listening(self._options(options))
+        asked = self._options(options)
+        listening, heard = self._listening(asked), self._all(inputs, asked.voices)
         if details:
-            return [found[0] for found in self._transcribed(listening, self._all(inputs))]
-        return listening.texts(self._all(inputs))
+            return [found[0] for found in self._transcribed(listening, heard)]
+        return listening.texts(heard)
 
     def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
-        return self._transcribed(self._listening(self._options(options)), self._all(inputs))
+        asked = self._options(options)
+        return self._transcribed(self._listening(asked), self._all(inputs, asked.voices))
 
     def listening(self, rate: int, *, endpoint: float = 0.0, every: float = 0.0, **options: Any) -> Session:
         """Hear one recording as it arrives at ``rate`` samples a second: push its pieces, and ``finish``.
@@ -323,7 +330,7 @@ class Transcriber(Estimator):
         the commonest ones, and the texts with most errors, each error in brackets: ``(wanted→given)``."""
         asked = self._options(options)
         rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
-        heard = [self.ear_.hear(item) for item in rows.items]
+        heard = [self._voiced(item, asked.voices) for item in rows.items]
         outputs = self._listening(asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
         skipped = {"skipped": rows.skipped} if rows.skipped else {}
@@ -341,8 +348,9 @@ class Transcriber(Estimator):
 
     @whatever_the_batch
     def _judge(self, data: Recordings, options: Mapping[str, Any]) -> Judged:
-        listening = self._listening(self._options(options))
-        heard = [self.ear_.hear(item) for item in data.items]
+        asked = self._options(options)
+        listening = self._listening(asked)
+        heard = [self._voiced(item, asked.voices) for item in data.items]
         outputs, seconds = timed(listening.texts, heard)
         references = [self.tokenizer_.normalized(text) for text in data.transcripts]
         return transcripts_judged(data.names, references, outputs, seconds)
@@ -363,9 +371,20 @@ class Transcriber(Estimator):
         x = dev.load(number) if self.ear_.kind == "features" else dev.wave(number)
         return x, dev.transcripts[number]
 
-    def _all(self, inputs: Any) -> list[Any]:
+    def _all(self, inputs: Any, voices: int = 1) -> list[Any]:
         given = sources(inputs, self._trained_on) if isinstance(inputs, str | Path) else list(inputs)
-        return [self._hear(x, number) for number, x in enumerate(given, start=1)]
+        items = (as_item(x, number, self.ear_.rate) for number, x in enumerate(given, start=1))
+        return [self._voiced(item, voices) for item in items]
+
+    def _voiced(self, item: Item, voices: int) -> Any:
+        """The frames of one input as the model reads them, or with several ``voices`` a list of them."""
+        if voices == 1:
+            return self.ear_.hear(item)
+        if not isinstance(self.ear_.features, LogMel):
+            raise SettingsError([f"voices = {voices} needs a model of log-mel or mfcc; leave it out."])
+        if not isinstance(self.model_, CTCModel):
+            raise SettingsError([f"voices = {voices} needs a preset with CTC; leave it out."])
+        return [self.ear_.hear(item, float(tract)) for tract in np.linspace(0.85, 1.15, voices)]
 
     def _hear(self, x: Any, number: int = 1) -> Any:
         """The frames of one input as the model reads them."""

@@ -71,6 +71,13 @@ class TranscribeOptions(SeveralOutputs, BadInput):
     hot_bonus: float = Field(
         2.0, allow_inf_nan=False, description="Added to the score for each of hot_words that is said."
     )
+    voices: int = Field(
+        1,
+        ge=1,
+        le=15,
+        description="A recording is heard as if so many speakers with vocal tracts up to 15 % shorter or longer had said it, and what "
+        "CTC thinks of them is averaged; log-mel and mfcc. It takes as many times as long, and helps with voices unlike those of training.",
+    )
     window: float = Field(
         30.0,
         gt=0,
@@ -225,7 +232,7 @@ _TRAINED: dict[str, Any] = {
 _ARRIVING: dict[str, Any] = {
     "cell": "lstm",
     "bidirectional": False,
-    "normalise": "none",
+    "normalise": "running",
     "volume": 6.0,
     "hidden": 192,
 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel
@@ -22,6 +26,15 @@ from anaphora.tasks.transcribe.inference.decoding import (
 from anaphora.tasks.transcribe.inference.windows import Window, cut, join_log_probs
 from anaphora.tasks.transcribe.inference.words import Transcript, Word, text_of, transcript
 
+Voices = Frames | list[Frames]
+
+
+def mean_of(log_probs: Sequence[Tensor]) -> Tensor:
+    """The logarithm of the mean probability of several ``(frames, symbols)``."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
+
 
 @dataclass(frozen=True)
 class Listening:
@@ -35,25 +48,30 @@ class Listening:
     window: float = 30.0
     overlap: float = 8.0
 
-    def texts(self, inputs: Sequence[Frames]) -> list[str]:
-        """The best text of each input, in order. An input's never depends on the others."""
+    def texts(self, inputs: Sequence[Voices]) -> list[str]:
+        """The best text of each input, in order. An input's never depends on the others. Each is its frames, or of models with CTC
+        its frames as several voices say it."""
         return [self._best(windows, heard) for windows, heard in self._heard(inputs)]
 
-    def transcripts(self, inputs: Sequence[Frames]) -> list[list[Transcript]]:
+    def transcripts(self, inputs: Sequence[Voices]) -> list[list[Transcript]]:
         """The best transcripts of each input, best first, with the time and the confidence of each word."""
         return [self._joined(windows, heard) for windows, heard in self._heard(inputs)]
 
-    def _heard(self, inputs: Sequence[Frames]) -> Iterator[tuple[list[Window], list[Heard]]]:
+    def _heard(self, given: Sequence[Voices]) -> Iterator[tuple[list[Window], list[Heard]]]:
         """What was heard in each input: once in all of it from CTC, else once in each of its windows."""
+        voices = [len(x) if isinstance(x, list) else 1 for x in given]
+        inputs = [one for x in given for one in (x if isinstance(x, list) else [x])]
         windows = [self._windows(len(x)) for x in inputs]
         parts = [x[w.start : w.end] for x, of in zip(inputs, windows, strict=True) for w in of]
         self.model.eval()
         if isinstance(self.model, CTCModel):
             log_probs = iter(frame_log_probs(self.model, parts))
-            for number, (x, of) in enumerate(zip(inputs, windows, strict=True), start=1):
-                whole = join_log_probs(of, [next(log_probs) for _ in of], self.factor)
+            wholes = (join_log_probs(of, [next(log_probs) for _ in of], self.factor) for of in windows)
+            for number, count in enumerate(voices, start=1):
+                whole = mean_of([next(wholes) for _ in range(count)])
                 if bool(whole.isnan().any()):
                     raise NotFiniteError(f"input {number}")
+                x = inputs[sum(voices[: number - 1])]
                 yield cut(len(x), len(x), 0, 1), [Heard(search_frames(whole, self.search), whole)]
         else:
             model, search = self.model, self.search

@@ -1,0 +1,61 @@
+"""One recording as several voices would say it: what CTC thinks of them is averaged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import anaphora as an
+from anaphora.errors import SettingsError
+from anaphora.tasks.transcribe.inference.listening import mean_of
+
+RATE = 8000
+SMALL = {
+    "hidden": 8, "layers": 1, "steps": 3, "bins": 12, "subsample": 2, "warmup": 0, "ema": 0.0, "valid_every": 100, "save_every": 100,
+    "device": "cpu", "masks": 0,
+}  # fmt: skip
+
+
+def rows(count=4):
+    draw = np.random.RandomState(0)
+    return [((0.1 * draw.randn(RATE // 2).astype(np.float32), RATE), "ab"[: 1 + i % 2]) for i in range(count)]
+
+
+def test_probabilities_are_averaged():
+    some = [torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.1, 0.9]]).log()]
+    torch.testing.assert_close(mean_of(some).exp(), torch.tensor([[0.3, 0.7]]))
+    assert mean_of(some[:1]) is some[0]
+
+
+@pytest.mark.parametrize("features", ["log-mel", "mfcc"])
+def test_several_voices_are_heard_at_once_or_alone(features):
+    data = rows()
+    model = an.Transcriber(model="bilstm-ctc", features=features, **SMALL).fit(data, valid=data[:1])
+    inputs = [x for x, _ in data]
+    together = model.predict(inputs, voices=3, details=True)
+    (alone,) = model.predict(inputs[1:2], voices=3, details=True)
+    assert together[1].text == alone.text
+    assert together[1].score == pytest.approx(alone.score, abs=1e-4)
+    (plain,) = model.predict(inputs[1:2], details=True)
+    assert not math.isclose(plain.score, alone.score, abs_tol=1e-7)
+    assert model.score(data, voices=3)["examples"] == 4
+    assert model.predict([], voices=3) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": "attention", "embedding": 4}, "needs a preset with CTC"),
+        ({"model": "bilstm-ctc"}, "log-mel or mfcc"),
+    ],
+)
+def test_other_models_have_one_voice(given, said):
+    data = (
+        rows() if "embedding" in given else [(np.random.RandomState(i).randn(30, 3), "a") for i in range(3)]
+    )
+    model = an.Transcriber(**{**SMALL, **given}).fit(data, valid=data[:1])
+    with pytest.raises(SettingsError, match=said):
+        model.predict([data[0][0]], voices=3)
