@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.attention import LONG, quickest_attention
+from anaphora.kernels.gpu.attention import LONG, attend, quickest_attention
 
 
 def _order() -> list[int]:
@@ -31,3 +31,17 @@ def test_long_sequences_on_a_gpu_give_the_same_numbers() -> None:
         found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert _order() == before
     assert float((found.double() - exact).abs().max()) < 0.02
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
+def test_changing_shapes_do_without_plans_of_cudnn() -> None:
+    """A plan takes 20 ms for each new shape; torch's own choice afterwards is what it was."""
+    allowed = torch.backends.cuda.cudnn_sdp_enabled()
+    q = torch.randn(3, 4, 17, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    mask = torch.rand(3, 1, 1, 17, device="cuda") < 0.9
+    for given in (None, mask):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+            attend(q, q, q, given, dropout=0.1, causal=given is None, scale=None).sum().backward()
+        assert not any("cudnn" in event.key for event in found.key_averages())
+    assert torch.backends.cuda.cudnn_sdp_enabled() == allowed

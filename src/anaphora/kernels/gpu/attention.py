@@ -1,11 +1,18 @@
-"""Which of torch's attention kernels comes first on a GPU."""
+"""Which of torch's attention kernels is used on a GPU.
+
+cuDNN builds a plan for every new shape, which takes 20 ms forward and as much backward on an H200 (torch 2.11), so that batches
+of changing lengths waited 0.4 s a step for it. It is left out there, and comes first where one long shape is used all the time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 LONG = 512
@@ -17,6 +24,7 @@ _ORDER = [
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
+_lock = Lock()
 
 
 @contextmanager
@@ -34,3 +42,33 @@ def quickest_attention(places: int, device: torch.device) -> Iterator[None]:
         return
     with sdpa_kernel(_ORDER, set_priority=True):
         yield
+
+
+def attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    *,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+) -> Tensor:
+    """torch's fused attention, on a GPU without cuDNN's kernel, since the next batch may have another shape.
+
+    Compiled code is of one shape and keeps torch's choice. query ``(…, Q, d)``, keys ``(…, K, d)``, values ``(…, K, Dv)``, mask
+    (True or added) broadcasts to ``(…, Q, K)``: ``(…, Q, Dv)``.
+    """
+    if not query.is_cuda or torch.compiler.is_compiling():
+        return F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+        )
+    with _lock:  # the choice is one for all threads
+        allowed = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        try:
+            return F.scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+            )
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(allowed)

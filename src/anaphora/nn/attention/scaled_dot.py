@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.kernels.gpu.attention import attend
 from anaphora.nn.attention.base import Attention, masked_softmax
 
 
@@ -64,9 +65,7 @@ def _fused(
     added = mask
     if bias is not None:
         added = bias.to(query.dtype) if mask is None else bias.to(query.dtype).masked_fill(~mask, -math.inf)
-    context = F.scaled_dot_product_attention(
-        query, keys, values, attn_mask=added, dropout_p=dropout, is_causal=causal, scale=scale
-    )
+    context = attend(query, keys, values, added, dropout=dropout, causal=causal, scale=scale)
     return context if empty is None else context.masked_fill(empty, 0.0)
 
 
