@@ -56,7 +56,7 @@ export function Intervene({ colours, width }: PanelProps) {
   const at = place.value;
   const [dragged, setDragged] = useState<Change[] | null>(null);
   const timer = useRef(0);
-  const { found, problem } = useAnswer<Found>('intervene', { w: String(width), ...(at.target ? { target: at.target } : {}) });
+  const { found, problem } = useAnswer<Found>('intervene', ['s.do'], { w: String(width), ...(at.target ? { target: at.target } : {}) });
   const changes = dragged ?? read(at.options['s.do'] ?? '');
 
   function put(next: Change[]): void {

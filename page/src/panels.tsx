@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Colours, get } from './api';
 import { Steps, sends } from './controls';
 import { Intervene } from './intervene';
+import { Play } from './play';
 import { go, place, runAt } from './state';
 import { Steer } from './steer';
 
@@ -13,7 +14,7 @@ export interface PanelProps {
 }
 
 /** The panels by the name of their tab; a new one is one line here and one in `studio/panels.py`. */
-export const PANELS: Record<string, ComponentType<PanelProps>> = { intervene: Intervene, steer: Steer };
+export const PANELS: Record<string, ComponentType<PanelProps>> = { intervene: Intervene, steer: Steer, play: Play };
 
 /** What every panel shows of its input. */
 export interface Looked {
@@ -25,8 +26,9 @@ export interface Looked {
   code: string;
 }
 
-/** The answer of the panel `name` for the first run; what was found last stays until there is another. */
-export function useAnswer<T>(name: string, more: Record<string, string> = {}): { found: T | null; problem: string; took: number } {
+/** The answer of the panel `name` for the first run, asked with the options that are its `own` and with `more`; what was found last
+ * stays until there is another. */
+export function useAnswer<T>(name: string, own: string[], more: Record<string, string> = {}): { found: T | null; problem: string; took: number } {
   const at = place.value;
   const [found, setFound] = useState<T | null>(null);
   const [problem, setProblem] = useState('');
@@ -34,7 +36,7 @@ export function useAnswer<T>(name: string, more: Record<string, string> = {}): {
   const words = new URLSearchParams({ panel: name, run: runAt(at.runs[0] ?? '', at), ...more });
   if (at.text.trim()) words.set('text', at.text);
   else if (at.example) words.set('example', at.example);
-  for (const [key, value] of Object.entries(at.options)) if (key.startsWith('s.') && value !== '') words.set(key, value);
+  for (const key of own) if (at.options[key]) words.set(key, at.options[key]!);
   const asked = words.toString();
   useEffect(() => {
     const stop = new AbortController();

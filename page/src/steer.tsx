@@ -47,11 +47,12 @@ interface Steered extends Looked {
   lexicon: boolean;
 }
 
+const OWN = ['s.force', 's.ban', 's.beam', 's.alpha', 's.heat', 's.lexicon', 's.reference'];
 const COLUMN = 136;
 const ROW = 30;
 
 export function Steer(_: PanelProps) {
-  const { found, problem, took } = useAnswer<Steered>('steer');
+  const { found, problem, took } = useAnswer<Steered>('steer', OWN);
   if (!found) return problem ? <p class="problem">{problem}</p> : <p class="muted">Searching …</p>;
   const { facts } = found;
   return (

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from anaphora.tasks.forecast.estimator import Forecaster as Forecaster
     from anaphora.tasks.language.estimator import LanguageModel as LanguageModel
     from anaphora.tasks.load import load as load
+    from anaphora.tasks.playing import play as play
     from anaphora.tasks.steering import steer as steer
     from anaphora.tasks.tag.estimator import Tagger as Tagger
     from anaphora.tasks.transcribe.estimator import Transcriber as Transcriber
@@ -91,6 +92,7 @@ _HOMES = {
     **dict.fromkeys(("Attend", "Clamp", "Noise", "Patch", "Silence"), "anaphora.probe.interventions"),
     "ensemble": "anaphora.tasks.distilling",
     "load": "anaphora.tasks.load",
+    "play": "anaphora.tasks.playing",
     "steer": "anaphora.tasks.steering",
 }
 _ROOMS = ("learn", "nn", "search")
@@ -131,6 +133,7 @@ __all__ = [
     "learn",
     "load",
     "nn",
+    "play",
     "search",
     "steer",
     "view",

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from anaphora.nn import inside
 from anaphora.nn.affine import Affine
 from anaphora.nn.watched import Watched
 
@@ -111,6 +112,10 @@ class Cell(Watched):
         return tuple([s.flatten(1) if f else s for s, f in zip(new, flat, strict=True)])
 
     def _stepped(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if inside.watched():
+            inside.note(self, "given_x", x)
+            for name, value in zip(self.state, states, strict=True):
+                inside.note(self, f"given_{name}", value.flatten(1))
         new = self.step(x, *states)
         new = (new,) if isinstance(new, Tensor) else tuple(new)
         if len(new) != len(self.state):

@@ -43,6 +43,7 @@ Change = Callable[[nn.Module, str, Tensor, Place], Tensor]
 """From a block, the name of a value, the value and its place to what the block goes on with."""
 
 _notes: ContextVar[list[Note] | None] = ContextVar("anaphora_notes", default=None)
+_watched: ContextVar[list[Note] | None] = ContextVar("anaphora_watched", default=None)
 _change: ContextVar[Change | None] = ContextVar("anaphora_change", default=None)
 
 
@@ -58,6 +59,23 @@ def record() -> Iterator[list[Note]]:
         yield notes
     finally:
         _notes.reset(token)
+
+
+@contextmanager
+def watching() -> Iterator[list[Note]]:
+    """Collect the notes of all recorders inside the ``with`` block as well, whichever of them a note goes to: what a layer
+    notes of its steps comes step by step, and then joined over time. Without a recorder nothing is noted."""
+    seen: list[Note] = []
+    token = _watched.set(seen)
+    try:
+        yield seen
+    finally:
+        _watched.reset(token)
+
+
+def watched() -> bool:
+    """Whether notes are watched and recorded."""
+    return not _compiled() and _watched.get() is not None and _notes.get() is not None
 
 
 @contextmanager
@@ -100,3 +118,6 @@ def note(module: nn.Module, name: str, value: Tensor) -> None:
     notes = _notes.get()
     if notes is not None:
         notes.append(Note(module, name, value))
+        seen = _watched.get()
+        if seen is not None:
+            seen.append(notes[-1])

@@ -25,7 +25,7 @@ def probe_hmm(model: HMM, sequence: ArrayLike, *, states: Sequence[str] | None =
     transitions (state, to), start (state,)
     """
     data = np.asarray(sequence)
-    _check_length(len(data))
+    check_length(len(data))
     filtered, smoothed = np.asarray(model.filter(data)), np.asarray(model.smooth(data))
     path = np.asarray(model.predict(data, method="viterbi"))
     parameters = model.parameters
@@ -59,7 +59,7 @@ def probe_kalman(model: Kalman, y: ArrayLike, x: ArrayLike | None = None) -> Tra
     """
     values = np.asarray(y, np.float64)
     values = values[:, None] if values.ndim == 1 else values
-    _check_length(len(values))
+    check_length(len(values))
     filtered, smoothed = model.filter(values, x), model.smooth(values, x)
     C, D, R = model.output_matrices(len(values))
     driven = np.zeros_like(values)
@@ -106,6 +106,6 @@ def _nis(innovation: Any, S: Any) -> Any:
     return found
 
 
-def _check_length(steps: int) -> None:
+def check_length(steps: int) -> None:
     if not 1 <= steps <= MAX_STEPS:
         raise AnaphoraError(f"a sequence of {steps} steps cannot be probed; give from 1 to {MAX_STEPS}.")

@@ -32,9 +32,9 @@ class Panel:
 
 def panels() -> dict[str, Panel]:
     """All panels by name."""
-    from anaphora.studio import intervening, steering
+    from anaphora.studio import intervening, playing, steering
 
-    return {panel.name: panel for panel in (intervening.PANEL, steering.PANEL)}
+    return {panel.name: panel for panel in (intervening.PANEL, steering.PANEL, playing.PANEL)}
 
 
 def answered(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[str, Any]:
