@@ -11,7 +11,6 @@ import pytest
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.tasks.config import read_config
 
 
 def phrases(count, seed=0):
@@ -100,19 +99,11 @@ def test_mistakes_are_told_in_a_sentence(tmp_path):
         an.load(tmp_path / "run")
 
 
-def test_a_run_from_before_the_parts_reads_as_it_did(tmp_path):
-    """Its config does not name the setting, which the preset has on by now."""
-    model = an.Classifier("ngrams", apart=False).fit(phrases(40), valid=phrases(4, 1), out=tmp_path / "run")
-    asked = ["the abful one", "unab"]
-    found = model.predict_proba(asked)
-    assert not np.allclose(
-        found, an.Classifier("ngrams").fit(phrases(40), valid=phrases(4, 1)).predict_proba(asked)
-    )
-    config = json.loads((tmp_path / "run/config.json").read_text())
-    del config["settings"]["apart"]
-    saved = tmp_path / "saved"
-    model.save(saved)
-    text = (saved / "config.json").read_text()
-    assert '"apart": false' in text
-    (tmp_path / "run/config.json").write_text(json.dumps(config))
-    assert read_config(tmp_path / "run").settings.apart is False
+def test_words_and_characters_may_have_a_regression_each(tmp_path):
+    m = an.Classifier("ngrams", apart=True).fit(phrases(60), valid=phrases(8, 1), out=tmp_path / "run")
+    asked = [text for text, _ in phrases(9, 3)] + [""]
+    found = m.predict_proba(asked)
+    np.testing.assert_array_equal(an.load(tmp_path / "run").predict_proba(asked), found)
+    together = an.Classifier("ngrams").fit(phrases(60), valid=phrases(8, 1)).predict_proba(asked)
+    assert not np.allclose(found, together)
+    assert (found.argmax(1) == together.argmax(1))[:-1].all()

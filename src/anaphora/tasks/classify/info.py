@@ -264,7 +264,7 @@ _PRESETS = (
         "ngrams",
         "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012). Seconds, "
         "no network.",
-        {"vocab_size": 500_000, "apart": True, "penalty": 0.1},
+        {"vocab_size": 500_000},
         (
             NgramSettings,
             "target",
