@@ -90,7 +90,7 @@ def timed(
         if z.is_cuda:
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - began)
-        value = float(loss)
+        value = float(loss.detach())
     return value, statistics.median(taken[1:])
 
 

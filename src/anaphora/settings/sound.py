@@ -36,7 +36,7 @@ class SoundSettings(Settings):
         "mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as "
         "models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither "
         "pauses nor short recordings change (log-mel only); adapted: the same, then each feature's mean and variance, together "
-        "with those of the training set, which count for a second of sound; running: the latter over what was heard so far, so "
+        "with those of the training set, which count for some frames; running: the latter over what was heard so far, so "
         "that sound can be read while it arrives; or nothing.",
     )
     speed: float = Field(

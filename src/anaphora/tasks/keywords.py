@@ -548,7 +548,7 @@ class SoundKeywords(TypedDict, total=False):
     hop: float
     """Seconds from one frame to the next. Default: 0.01."""
     normalise: Literal["features", "means", "level", "speech", "adapted", "running", "unit", "none"]
-    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither pauses nor short recordings change (log-mel only); adapted: the same, then each feature's mean and variance, together with those of the training set, which count for a second of sound; running: the latter over what was heard so far, so that sound can be read while it arrives; or nothing. Default: 'features'."""
+    """What is taken away from a recording: each feature's own mean and variance; each feature's mean; one mean and one variance of all, its level, which keeps what single short words sound like (unit: the same as models of others do it); speech: the mean of the loud frames alone, with quiet sound cut off, which neither pauses nor short recordings change (log-mel only); adapted: the same, then each feature's mean and variance, together with those of the training set, which count for some frames; running: the latter over what was heard so far, so that sound can be read while it arrives; or nothing. Default: 'features'."""
     speed: float
     """While training, sound is played up to this share slower or quicker (and so lower or higher), as if others spoke. Default: 0.1."""
     pitch: float

@@ -13,8 +13,9 @@ LOUD = 4.6
 """Nats (20 dB) below the loudest frame from which a frame counts as speech."""
 LEAST = 1e-3
 """Least standard deviation that is divided by: a feature that never changes stays zero."""
-WEIGHT = 100.0
-"""Frames (a second) that the training set's mean and variance count for beside those of a recording."""
+WEIGHT, WHOLE = 100.0, 30.0
+"""Frames that the training set's mean and variance count for beside those of a recording: a second while it arrives, less where all of
+it is there."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ class Usual:
     """What features are like in the training set: mean and deviation of each, ``(F,)``.
 
     From it recordings are normalised that are short, or not over yet. With n frames of a recording, their mean μ_n and variance σ²_n,
-    and the usual μ_0 and σ²_0 as if they had been seen in w = 100 frames,
+    and the usual μ_0 and σ²_0 as if they had been seen in w frames,
 
         μ = (w μ_0 + n μ_n) / (w + n),    σ² = (w (σ²_0 + (μ_0 − μ)²) + n (σ²_n + (μ_n − μ)²)) / (w + n),    (x − μ) / σ
 
-    "adapted" takes all frames of a recording, after the mean of its loud frames is taken away as in "speech"; "running" takes for each
-    frame those up to it, so that nothing that comes later is needed.
+    "adapted" takes all frames of a recording, after the mean of its loud frames is taken away as in "speech", and w = 30; "running" takes
+    for each frame those up to it, so that nothing that comes later is needed, and w = 100.
     """
 
     mean: Array
@@ -45,18 +46,17 @@ class Usual:
     def adapted(self, x: Array) -> Array:
         """The frames ``(T, F)`` of a recording, normalised as a whole."""
         apart = levelled(x, self.bands) - self.mean.astype(np.float64)
-        return self._scaled(apart, len(x), apart.sum(0), np.square(apart).sum(0))
+        return self._scaled(apart, len(x), apart.sum(0), np.square(apart).sum(0), WHOLE)
 
     def running(self) -> Running:
         """Normalises the frames of one recording as they arrive."""
         return Running(self)
 
-    def _scaled(self, apart: Any, count: Any, first: Any, second: Any) -> Array:
+    def _scaled(self, apart: Any, count: Any, first: Any, second: Any, weight: float) -> Array:
         """Of frames less the usual mean, of which ``count`` have the sums ``first`` and, of squares, ``second``."""
-        mean = first / (WEIGHT + count)
-        variance = (WEIGHT * np.square(self.deviation, dtype=np.float64) + second) / (
-            WEIGHT + count
-        ) - np.square(mean)
+        mean = first / (weight + count)
+        square = weight * np.square(self.deviation, dtype=np.float64) + second
+        variance = square / (weight + count) - np.square(mean)
         found: Array = ((apart - mean) / np.sqrt(np.maximum(variance, LEAST**2))).astype(np.float32)
         return found
 
@@ -76,7 +76,7 @@ class Running:
         first, second = self._first + apart.cumsum(0), self._second + np.square(apart).cumsum(0)
         count = self._count + np.arange(1, len(x) + 1)[:, None]
         self._count, self._first, self._second = self._count + len(x), first[-1], second[-1]
-        return self._usual._scaled(apart, count, first, second)
+        return self._usual._scaled(apart, count, first, second, WEIGHT)
 
 
 def levelled(x: Array, bands: int = 0) -> Any:

@@ -61,7 +61,8 @@ class Session:
         before = len(self._certain) - len(update.stable)
         new = words[max(0, self._seen - before) :]
         self._shown += [now - word.end for word in new]
-        self._seen = max(self._seen, before + len(words))
+        # What an utterance showed and took back is not seen of the next one.
+        self._seen = before + len(words) if update.ended else max(self._seen, before + len(words))
 
     def finish(self) -> Transcript:
         """The transcript of all."""
