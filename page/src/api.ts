@@ -173,10 +173,13 @@ export function useToken(value: string): void {
   token = value;
 }
 
-async function ask(path: string, signal?: AbortSignal): Promise<Response> {
+async function ask(path: string, signal?: AbortSignal, body?: string | ArrayBuffer): Promise<Response> {
   let answer: Response;
+  const kind = typeof body === 'string' ? 'application/json' : 'application/octet-stream';
+  const sent = body === undefined ? {} : { method: 'POST', body };
+  const headers = { 'X-Anaphora-Token': token, ...(body === undefined ? {} : { 'Content-Type': kind }) };
   try {
-    answer = await fetch(path, { headers: { 'X-Anaphora-Token': token }, signal: signal ?? null });
+    answer = await fetch(path, { headers, signal: signal ?? null, ...sent });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new Gone('the server does not answer');
@@ -193,6 +196,11 @@ async function ask(path: string, signal?: AbortSignal): Promise<Response> {
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await ask(path, signal)).json()) as T;
+}
+
+/** Ask for something to be done; bytes are sent as they are, anything else as JSON. */
+export async function post<T>(path: string, body: unknown): Promise<T> {
+  return (await (await ask(path, undefined, body instanceof ArrayBuffer ? body : JSON.stringify(body))).json()) as T;
 }
 
 export async function download(path: string, name: string): Promise<void> {

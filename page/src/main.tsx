@@ -6,6 +6,7 @@ import { Compared } from './compare';
 import { type Able, Controls } from './controls';
 import { Explain } from './explain';
 import { Film } from './film';
+import { PageButtons, PAGES } from './pages';
 import { PANELS } from './panels';
 import { Drawing } from './picture';
 import { Sidebar } from './sidebar';
@@ -98,6 +99,7 @@ function Page() {
   }, [first, runs.length === 0]);
 
   const view = views.find((one) => one.name === at.view);
+  const Other = PAGES[at.view]?.Part;
   const Panel = view?.of === 'panel' ? PANELS[view.name] : undefined;
   const live = view?.of === 'history' ? tick : 0;
   const asked = query(at, view, width);
@@ -187,6 +189,7 @@ function Page() {
         <span class="muted" role="status">
           {busy ? 'drawing …' : ''}
         </span>
+        <PageButtons />
         <button type="button" onClick={() => go({ theme: dark ? 'light' : 'dark' })}>
           {dark ? 'Light' : 'Dark'}
         </button>
@@ -201,10 +204,11 @@ function Page() {
       )}
       <Sidebar runs={runs} />
       <main aria-busy={busy} ref={main}>
-        {about && runs.length === 0 && !problem && <Welcome />}
-        {about && runs.length > 0 && <Controls views={views} questions={about.questions} able={able} />}
+        {Other && <Other runs={runs} />}
+        {about && runs.length === 0 && !problem && !Other && <Welcome />}
+        {about && runs.length > 0 && !Other && <Controls views={views} questions={about.questions} able={able} />}
         {first && (at.view === 'explain' || FILMED.includes(view?.of ?? '')) && <Film key={first} run={first} tick={tick} />}
-        {hint && (
+        {hint && !Other && (
           <p class="muted" role="status">
             {hint}
           </p>

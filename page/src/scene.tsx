@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Colours, Picture, Shape } from './api';
 import { go, place } from './state';
+import { ZoomButtons, useZoom } from './zoom';
 
 const MOST_SVG = 5000;
 const FONT = "system-ui, 'Segoe UI', 'Noto Sans', sans-serif";
@@ -62,8 +63,10 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
   const figure = useRef<HTMLDivElement>(null);
   function follow(event: PointerEvent): void {
     const box = figure.current!.getBoundingClientRect();
-    setSpot({ x: event.clientX - box.left, y: event.clientY - box.top });
+    const { scrollLeft, scrollTop } = figure.current!;
+    setSpot({ x: event.clientX - box.left + scrollLeft, y: event.clientY - box.top + scrollTop });
   }
+  const zoom = useZoom(figure, picture);
   const images = useImages(picture, colours);
   const many = picture.shapes.length > MOST_SVG;
   return (
@@ -73,7 +76,7 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
         tabIndex={0}
         role="group"
         aria-label={`${picture.title}; arrow keys move from value to value`}
-        onKeyDown={(event) => (event.key === 'Enter' && current ? open(current) : move(event))}
+        onKeyDown={(event) => void (zoom.keys(event) || (event.key === 'Enter' && current ? open(current) : move(event)))}
         ref={figure}
         onPointerMove={follow}
         onPointerLeave={() => {
@@ -83,12 +86,12 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
         onClick={() => open(current)}
       >
         {many ? (
-          <Canvas picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} />
+          <Canvas picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} zoom={zoom.factor} />
         ) : (
-          <Svg picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} />
+          <Svg picture={picture} colours={colours} images={images} marks={marks} current={current} point={setAt} zoom={zoom.factor} />
         )}
         {current && spot && (
-          <div class="tip" style={{ left: `${Math.min(spot.x + 14, (figure.current?.clientWidth ?? 0) - 180)}px`, top: `${spot.y + 16}px` }} aria-hidden="true">
+          <div class="tip" style={{ left: `${Math.min(spot.x + 14, (figure.current?.scrollLeft ?? 0) + (figure.current?.clientWidth ?? 0) - 180)}px`, top: `${spot.y + 16}px` }} aria-hidden="true">
             {describe(current, picture)}
           </div>
         )}
@@ -96,6 +99,7 @@ export function Scene({ picture, colours }: { picture: Picture; colours: Colours
       <output aria-live="polite" data-value={current?.data?.['v'] ?? ''}>
         {current ? describe(current, picture) : 'Point at a value, or press the arrow keys.'}
       </output>
+      {(picture.width > 1700 || picture.height > 1700 || zoom.factor !== 1) && <ZoomButtons zoom={zoom} box={figure} width={picture.width} />}
     </>
   );
 }
@@ -107,9 +111,10 @@ interface Drawing {
   marks: Shape[];
   current: Shape | undefined;
   point: (mark: number) => void;
+  zoom: number;
 }
 
-function Svg({ picture, colours, images, marks, current, point }: Drawing) {
+function Svg({ picture, colours, images, marks, current, point, zoom }: Drawing) {
   // the shapes are the same whatever is pointed at: only the outline of the mark changes
   const body = useMemo(() => {
     const numbers = new Map(marks.map((shape, i) => [shape, i]));
@@ -117,8 +122,8 @@ function Svg({ picture, colours, images, marks, current, point }: Drawing) {
   }, [picture, marks, colours, images]);
   return (
     <svg
-      width={picture.width}
-      height={picture.height}
+      width={picture.width * zoom}
+      height={picture.height * zoom}
       viewBox={`0 0 ${picture.width} ${picture.height}`}
       role="img"
       aria-label={picture.description}
@@ -182,7 +187,7 @@ function element(shape: Shape, key: number, colours: Colours, mark: number | und
   );
 }
 
-function Canvas({ picture, colours, images, marks, current, point }: Drawing) {
+function Canvas({ picture, colours, images, marks, current, point, zoom }: Drawing) {
   const place = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const canvas = place.current!;
@@ -211,6 +216,7 @@ function Canvas({ picture, colours, images, marks, current, point }: Drawing) {
       aria-label={picture.description}
       width={picture.width}
       height={picture.height}
+      style={{ width: `${picture.width * zoom}px`, height: `${picture.height * zoom}px` }}
       data-current={current?.data?.['v'] ?? ''}
       onPointerMove={(event) => {
         const x = event.offsetX * (picture.width / place.current!.clientWidth);

@@ -68,13 +68,23 @@ class Client:
 class Server:
     """The studio as its own process over a folder."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, *more: str):
+        self.folder, self.more = folder, more
         self.start()
 
     def start(self, port: int = 0) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "anaphora", "studio", str(self.folder), "--no-open", "--port", str(port)],
+            [
+                sys.executable,
+                "-m",
+                "anaphora",
+                "studio",
+                str(self.folder),
+                "--no-open",
+                "--port",
+                str(port),
+                *self.more,
+            ],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -20,6 +20,7 @@ from anaphora.probe.history import history
 from anaphora.studio import runs as module
 from anaphora.studio import worker as work
 from anaphora.studio.app import Studio
+from anaphora.studio.starting import Starter
 from anaphora.studio.worker import Worker
 
 CONFIG = {"format": 1, "task": "translate", "settings": {"model": "lstm", "steps": 40}, "data": {}}
@@ -40,7 +41,7 @@ def make(folder, config=CONFIG, rows=(ROW,)):
 
 def listed(folder):
     """The answer to a page that asks for the runs, by name."""
-    answer = own_loop.run(Studio([folder]).list_runs(None))
+    answer = own_loop.run(Studio([folder], Starter(folder, allowed=False)).list_runs(None))
     assert answer.status_code == 200
     return {run["name"]: run for run in json.loads(answer.body)}
 

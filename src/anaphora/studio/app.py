@@ -18,12 +18,14 @@ from starlette.routing import Route
 
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
-from anaphora.studio import comparing
+from anaphora.studio import comparing, lessons
 from anaphora.studio.explaining import able, example_text, explained
 from anaphora.studio.guard import Guard
 from anaphora.studio.panels import answered, panels, reasons
 from anaphora.studio.pictures import Pictures, all_views, read_wanted
 from anaphora.studio.runs import Runs, Stamp
+from anaphora.studio.starting import BIGGEST_FILE, Starter
+from anaphora.studio.starting_routes import StartingRoutes
 from anaphora.studio.studies import VIEW as STUDIES
 from anaphora.studio.studies import Studies
 from anaphora.studio.worker import Worker
@@ -48,6 +50,11 @@ SEARCH = 5.0
 KEEP_ALIVE = 15.0
 LONGEST_WORK = 45.0
 """Seconds that one list or picture may take."""
+WRITES = {
+    **{f"/api/{name}": ("application/json", 20_000) for name in ("plan", "start", "stop", "resume")},
+    "/api/upload": ("application/octet-stream", BIGGEST_FILE),
+}
+"""Requests that change something: what they are sent as, and how large they may be."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -60,9 +67,10 @@ _FORMS = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv; charset=
 class Studio:
     """The requests of the page."""
 
-    def __init__(self, folders: Sequence[Path]):
+    def __init__(self, folders: Sequence[Path], starter: Starter):
         self.runs = Runs(folders)
         self.studies = Studies(folders)
+        self.starting = StartingRoutes(starter, self.runs, self._work)
         self.pictures = Pictures()
         self._drawing = Worker("pictures", LONGEST_WORK, self._forget)
         self._listing = Worker("runs", LONGEST_WORK)
@@ -93,6 +101,8 @@ class Studio:
             Route("/api/study", self.study),
             Route("/api/save", self.save),
             Route("/api/watch", self.watch),
+            *self.starting.routes(),
+            *lessons.routes(),
         ]
 
     async def about(self, request: Request) -> Response:
@@ -283,9 +293,13 @@ class Studio:
         return found if isinstance(found, Response) else _json(found)
 
 
-def create_app(folders: Sequence[Path], *, token: str, port: Callable[[], int]) -> Guard:
-    """The guarded application over the runs below ``folders``."""
-    return Guard(Starlette(routes=Studio(folders).routes()), token=token, port=port)
+def create_app(
+    folders: Sequence[Path], *, token: str, port: Callable[[], int], starter: Starter | None = None
+) -> Guard:
+    """The guarded application over the runs below ``folders``; ``starter`` starts trainings for the page, where it is allowed to."""
+    starter = starter or Starter(folders[0], allowed=False)
+    routes = Studio(folders, starter).routes()
+    return Guard(Starlette(routes=routes), token=token, port=port, writes=WRITES if starter.allowed else None)
 
 
 def _of_many(query: dict[str, str]) -> bool:

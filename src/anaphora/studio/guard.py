@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anaphora.web.answers import Message, Receive, Scope, Send, refuse, with_headers
@@ -20,11 +20,20 @@ class Guard:
 
     Only this machine may ask, by its own name (a page elsewhere that has its name resolved to 127.0.0.1 is refused
     by its Host), from its own page (Origin), with the token of this start for everything under ``/api``, and
-    only to read: no request has a body.
+    only to read: no request has a body, but those of ``writes`` (path → content type and most bytes), which must name
+    their Origin, their type and their length.
     """
 
-    def __init__(self, app: Any, *, token: str, port: Callable[[], int]):
+    def __init__(
+        self,
+        app: Any,
+        *,
+        token: str,
+        port: Callable[[], int],
+        writes: Mapping[str, tuple[str, int]] | None = None,
+    ):
         self._app, self._token, self._port = app, token, port
+        self._writes = dict(writes or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -64,14 +73,35 @@ class Guard:
         origins = [value.lower() for key, value in scope["headers"] if key.lower() == b"origin"]
         if not set(origins) <= {b"http://" + name for name in names}:
             return 403, "another page may not ask this one."
-        if scope["method"] not in ("GET", "HEAD"):
-            return 405, "this page can only be read."
-        if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
-            return 413, "a request to this page has no body."
+        refused = self._refused_body(scope, headers, bool(origins))
+        if refused is not None:
+            return refused
         if len(scope["query_string"]) + len(scope.get("raw_path", b"")) > LONGEST_QUERY:
             return 414, "the address is too long; use a shorter text."
         if scope["path"].startswith("/api/"):
             given = headers.get(TOKEN.encode(), b"")
             if not hmac.compare_digest(given, self._token.encode()):
                 return 401, "open the address that `anaphora studio` printed: it carries this start's token."
+        return None
+
+    def _refused_body(
+        self, scope: Scope, headers: dict[bytes, bytes], from_page: bool
+    ) -> tuple[int, str] | None:
+        """Why a request may not change anything; None where it only reads, or is one of ``writes`` as it must be."""
+        length = headers.get(b"content-length", b"0")
+        if scope["method"] == "POST" and scope["path"] in self._writes:
+            kind, most = self._writes[scope["path"]]
+            if not from_page:
+                return 403, "only the page itself may ask for this."
+            if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != kind.encode():
+                return 415, f"this is asked for as {kind}."
+            if b"transfer-encoding" in headers or not length.isdigit() or len(length) > 12:
+                return 411, "a request that changes something says how long it is."
+            if int(length) > most:
+                return 413, f"the request is larger than {most:,} bytes."
+            return None
+        if scope["method"] not in ("GET", "HEAD"):
+            return 405, "this page can only be read."
+        if length != b"0" or b"transfer-encoding" in headers:
+            return 413, "a request to this page has no body."
         return None

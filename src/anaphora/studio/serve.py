@@ -10,17 +10,24 @@ from pathlib import Path
 import uvicorn
 
 from anaphora.studio.app import create_app
+from anaphora.studio.starting import Starter
 from anaphora.web.listening import LOCAL, Patient, listen
 
 CONNECTIONS = 64
 
 
-def serve(folders: Sequence[Path], *, port: int = 0, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted. ``port`` 0 takes any free one; ``ready`` is called with the address once it answers."""
+def serve(
+    folders: Sequence[Path], *, port: int = 0, ready: Callable[[str], None], allow_training: bool = False
+) -> None:
+    """Serve until interrupted. ``port`` 0 takes any free one; ``ready`` is called with the address once it answers.
+
+    With ``allow_training`` the page can start trainings, which are stopped and saved when the server ends.
+    """
     listening = listen(port)
     number = int(listening.getsockname()[1])
     token = secrets.token_urlsafe(24)
-    app = create_app(folders, token=token, port=lambda: number)
+    starter = Starter(folders[0], allowed=allow_training)
+    app = create_app(folders, token=token, port=lambda: number, starter=starter)
     config = uvicorn.Config(
         app,
         http=Patient,
@@ -44,4 +51,7 @@ def serve(folders: Sequence[Path], *, port: int = 0, ready: Callable[[str], None
             ready(f"http://{LOCAL}:{number}/#token={token}")
         await serving
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        starter.close()

@@ -20,7 +20,7 @@ CAUTION = (
     "The units shown are those that vary most over this one input. That a unit follows a pattern here does not show "
     "that it does so elsewhere, nor that the model uses it."
 )
-MOST_PLACES = 160
+MOST_PLACES, MOST_ASKED = 160, 4096
 TOP = 5
 
 
@@ -32,25 +32,33 @@ def states(
     units: int = 24,
     unit: int | None = None,
     of: str = "states",
+    first: int = 1,
+    places: int = MOST_PLACES,
 ) -> Panels:
-    """The ``units`` that vary most of one layer (by default the last), or one ``unit`` alone (counted from 1).
+    """The ``units`` that vary most of one layer (by default the last), or one ``unit`` alone (counted from 1), over so many
+    ``places`` from the ``first`` on.
 
     ``side`` is ``encoder`` or ``decoder`` of an encoder-decoder; ``of`` is ``states``, or ``cells`` of an LSTM.
     """
     name, axis = find(trace, of, side)
     values = trace.array(name, "layer", axis, "unit")
     chosen = pick_layer(values, layer)
-    matrix = chosen.T[:, :MOST_PLACES]
+    if not 1 <= first <= len(chosen) or not 1 <= places <= MOST_ASKED:
+        raise AnaphoraError(
+            f"first must be from 1 to {len(chosen)} and places from 1 to {MOST_ASKED}, not {first} and {places}."
+        )
+    shown = slice(first - 1, first - 1 + places)
+    matrix = chosen.T[:, shown]
     rows = _rows(matrix, units, unit)
     high = float(np.abs(matrix[rows]).max(initial=0.0)) or 1.0
-    places = trace.tokens[axis][:MOST_PLACES]
+    names = trace.tokens[axis][shown]
     which = f"layer {values.shape[0] if layer is None else layer} of {values.shape[0]}"
     heat = Heatmap(
         title="Units",
         subtitle=f"{which} · {len(rows)} of {chosen.shape[1]} units, those that vary most first",
         values=np.asarray(matrix[rows], np.float32),
         rows=[f"unit {r + 1}" for r in rows],
-        columns=places,
+        columns=names,
         row_title="unit",
         column_title="symbol",
         value_title="value of the unit",
@@ -64,8 +72,8 @@ def states(
     ranks = top_symbols(trace, axis)
     if ranks is not None:
         charts.append(ranks)
-    cut = len(trace.tokens[axis]) - len(places)
-    notes = [f"the first {len(places)} of {len(places) + cut} symbols"] if cut else []
+    cut = len(trace.tokens[axis]) - len(names)
+    notes = [f"symbols {first} to {first - 1 + len(names)} of {len(names) + cut}"] if cut else []
     return Panels(TITLE, facts_line(trace), charts, [*notes, *proof(trace)], READING, CAUTION)
 
 
