@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from test_studio_page import opened, until, values
@@ -32,8 +31,8 @@ OVERLAPS = """() => {
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory, runs):
-    """A studio over 200 runs: copies of what a list shows, and one that can be opened."""
+def many(tmp_path_factory):
+    """A studio over 200 runs, each no more than what a list shows."""
     folder = tmp_path_factory.mktemp("many") / "runs"
     for i in range(200):
         one = folder / f"run-{i:03d}"
@@ -42,7 +41,6 @@ def many(tmp_path_factory, runs):
         (one / "config.json").write_text(json.dumps(config))
         line = {"step": 10, "dev": {"loss": (i * 37) % 200 / 100}}
         (one / "metrics.jsonl").write_text(json.dumps(line) + "\n")
-    os.symlink(runs / "language", folder / "linked")  # links are not followed: it is not listed
     server = Server(folder)
     yield server
     server.stop()
@@ -84,6 +82,7 @@ def test_a_long_input_is_drawn_and_can_be_panned_and_zoomed(page, server, ids):
     page.keyboard.press("+")
     page.keyboard.press("+")
     until(page, lambda: page.evaluate("() => document.querySelector('.figure').scrollWidth") > 1.3 * before)
+    page.wait_for_timeout(300)  # the middle of what was seen comes back to the middle
     at = page.evaluate("() => document.querySelector('.figure').scrollLeft")
     box = figure.bounding_box()
     page.mouse.move(box["x"] + 400, box["y"] + 120)
