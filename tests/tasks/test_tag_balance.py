@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import anaphora as an
+from anaphora.tasks.config import read_config
 from anaphora.tasks.tag import balance
 from anaphora.training.weights import load_weights
 
@@ -68,6 +70,17 @@ def test_a_resumed_run_is_not_shifted_twice(runs):
     before = (place / "on/model.safetensors").read_bytes()
     an.Tagger.resume(place / "on")
     assert (place / "on/model.safetensors").read_bytes() == before
+
+
+def test_a_run_from_before_is_left_as_it_is(runs):
+    """Its config does not name the setting; resumed after its end, its weights keep their bytes."""
+    place, _, _ = runs
+    config = json.loads((place / "off/config.json").read_text())
+    del config["settings"]["balance_spans"]
+    folder = place / "before"
+    shutil.copytree(place / "off", folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    assert read_config(folder).settings.balance_spans is False
 
 
 def test_few_spans_shift_nothing(tmp_path):
