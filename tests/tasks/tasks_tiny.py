@@ -50,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "transformer post-norm": {"model": "transformer", "norm_first": False},
 }
 ATTENTIVE = [name for name in PRESETS if "attention" in name or "transformer" in name]
-_TRANSFORMER = {"heads": 2, "feedforward": 32, "layers": 2, "warmup": 10}
+_TRANSFORMER = {"heads": 2, "feedforward": 32, "layers": 2, "warmup": 10, "input_dropout": 0.0, "r_drop": 0.0}
 
 
 def settings(preset: str = "lstm-attention bilinear", **more: Any) -> dict[str, Any]:

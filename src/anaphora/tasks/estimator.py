@@ -21,6 +21,7 @@ from anaphora.settings.own import Part
 from anaphora.tasks.bulk.values import predict_each, predict_to
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
+from anaphora.tasks.finalists import choose_finalist
 from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
@@ -320,7 +321,7 @@ class Estimator(Intervening, Stored):
         if resume:
             reached = trainer.resume(checkpoint)
             trainer.group.on_main(lambda: self._record_length(run, reached))
-        return trainer.run()
+        return choose_finalist(run, self.model_, trainer, trainer.run())
 
     def _counted_lesson(self, run: RunFolder, data: Any, dev: Any) -> tuple[Any, Any]:
         """What is minimised and its batches, with settings that say how many steps the epochs are, and what else follows from

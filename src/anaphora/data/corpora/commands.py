@@ -13,8 +13,8 @@ from anaphora.data.corpora.corpus import Corpus, Example
 VERBS = ("hop", "wave", "clap", "spin", "kneel")
 SIDES = ("left", "right")
 COUNTS = ("", "twice", *(f"{word} times" for word in ("three", "four", "five", "six", "seven", "eight")))
-LONGEST = 32
-"""Actions in the longest training example of the variant ``length``."""
+LONGEST = 16
+"""Most actions of a clause, and of a training example of the variant ``length``."""
 
 
 def clause(verb: str, manner: str, side: str, times: int) -> tuple[str, list[str]]:
@@ -41,7 +41,8 @@ def draw(variant: str, random: Random) -> Example:
         verb = VERBS[random.randrange(len(VERBS))]
         manner = ("", "", "toward", "toward", "behind", "behind", "circling")[random.randrange(7)]
         side = SIDES[random.randrange(len(SIDES))]
-        parts.append(clause(verb, manner, side, 1 + random.randrange(len(COUNTS))))
+        most = LONGEST // len(clause(verb, manner, side, 1)[1])
+        parts.append(clause(verb, manner, side, 1 + random.randrange(min(most, len(COUNTS)))))
     if len(parts) == 1:
         return Example(parts[0][0], " ".join(parts[0][1]), None)
     (first, does), (second, does_too) = parts

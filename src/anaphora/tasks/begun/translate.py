@@ -99,7 +99,10 @@ def begin(m: Translator) -> None:
     }
     usual["max_tokens"] = min(own.max_tokens, _LONGEST) if public else own.max_tokens
     if public:
-        usual |= usual_training(given, own.hidden)
+        usual |= {
+            **usual_training(given, own.hidden),
+            "r_drop": 0.0,
+        }  # two passes of a large model take its memory twice
     more = {key: value for key, value in usual.items() if key in used and key not in given}
     m.settings_ = resolve(m.task(), {**given, **more, **values})  # type: ignore[assignment]
     m.tokenizer_ = donor.tokenizer_

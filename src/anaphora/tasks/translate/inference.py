@@ -19,6 +19,7 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
+from anaphora.search._argmax import greedy_symbols
 from anaphora.search._device import device_beam, has_room
 from anaphora.search._item import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
@@ -26,6 +27,7 @@ from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
 from anaphora.tasks.outputs import complete_search
 
 DRAWN = 2048  # samples drawn together for minimum Bayes risk
+GREEDY_ROWS = 512  # items that a GPU writes for together, where nothing is kept of them but their symbols
 
 
 def encode_sources(tokenizer: PairTokenizer, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
@@ -62,6 +64,37 @@ def search_outputs(
         for i, nbest in zip(rows, found, strict=True):
             answers[i] = nbest
     return [answer for answer in answers if answer is not None]
+
+
+@torch.no_grad()
+def greedy_outputs(
+    model: Seq2Seq, sources: Sequence[Sequence[int]], *, max_length: int, around: Around
+) -> list[list[int]]:
+    """The symbols of the greedy output for every source, in order: those of `search_outputs` with a beam of 1, found faster."""
+    device = next(model.parameters()).device
+    limits = [most_symbols(len(ids), max_length) for ids in sources]
+    if model.decoder.places is not None:
+        limits = [min(limit, model.decoder.places) for limit in limits]
+    longest = max(limits, default=1)
+    if around.rules or has_room(StaticTransformer, model, device, items=ROWS, width=1, longest=longest):
+        found = search_outputs(
+            model, sources, beam=1, length_penalty=0.0, max_length=max_length, around=around
+        )
+        return [list(best[0].tokens) for best in found]
+    engine = packed(model)
+    answers: dict[int, list[int]] = {}
+    order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
+    together = ROWS if device.type == "cpu" else GREEDY_ROWS
+    for begin in range(0, len(order), together):
+        rows = order[begin : begin + together]
+        memory = engine.encode(*_padded([sources[i] for i in rows], device))
+        start = torch.full((len(rows),), around.start, device=device)
+        some = [limits[i] for i in rows]
+        found_here = greedy_symbols(
+            engine.decoder.step, engine.start(memory), start=start, eos=EOS, limits=some
+        )
+        answers.update(zip(rows, found_here, strict=True))
+    return [answers[i] for i in range(len(sources))]
 
 
 def _search(

@@ -13,13 +13,17 @@ from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.tasks.translate.inference import encode_sources, search_outputs
+from anaphora.settings import SearchSettings
+from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
 from anaphora.training.rdrop import divergence
 from anaphora.training.schedules import teacher_forcing
+
+FINAL = 500
+"""Dev pairs by which the best weights of a run are chosen at its end."""
 
 
 class TranslationObjective:
@@ -77,30 +81,40 @@ class TranslationObjective:
         total = summed_loss(logits.flatten(0, 1), t.target_out.flatten(), ignored=PAD, smoothing=smoothing)
         return LossSum(total, symbols)
 
-    @torch.no_grad()
     def evaluate(self, model: Seq2Seq) -> dict[str, float]:
-        if not self._dev:
+        return self._measured(model, self._dev)
+
+    def final(self, model: Seq2Seq) -> dict[str, float]:
+        """The measures of outputs that are searched for as in use, of the first `FINAL` dev pairs: they cost several times as much."""
+        return self._measured(model, self._dev[:FINAL], as_used=True)
+
+    @torch.no_grad()
+    def _measured(
+        self, model: Seq2Seq, dev: Sequence[tuple[str, str]], *, as_used: bool = False
+    ) -> dict[str, float]:
+        if not dev:
             return {}
-        sources = encode_sources(self.tokenizer, [s for s, _ in self._dev], self.settings.max_tokens)
-        references = [self.tokenizer.target.normalized(t) for _, t in self._dev]
+        sources = encode_sources(self.tokenizer, [s for s, _ in dev], self.settings.max_tokens)
+        references = [self.tokenizer.target.normalized(t) for _, t in dev]
         # As users get them: without autocast, where a GPU also repeats the captured steps of a Transformer by itself.
+        s = self.settings
         with torch.autocast(next(model.parameters()).device.type, enabled=False):
-            nbest = search_outputs(
-                model,
-                sources,
-                beam=1,
-                length_penalty=0.0,
-                max_length=self.settings.max_length,
-                around=self.tokenizer.around,
-            )
-        self._outputs = [self.tokenizer.target.decode(best[0].tokens) for best in nbest]
-        scores = translation_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
+            if as_used:
+                asked = {key: getattr(s, key) for key in SearchSettings.model_fields}
+                nbest = search_outputs(model, sources, around=self.tokenizer.around, **asked)
+                symbols = [list(best[0].tokens) for best in nbest]
+            else:
+                symbols = greedy_outputs(
+                    model, sources, max_length=s.max_length, around=self.tokenizer.around
+                )
+        self._outputs = [self.tokenizer.target.decode(ids) for ids in symbols]
+        scores = translation_scores(self._outputs, references, tokenize=s.bleu_tokenize)
         return {
             "loss": self._dev_loss(model, sources, references),
             "bleu": scores["bleu"],
             "chrf": scores["chrf"],
             "exact_match": scores["exact_match"],
-            **own_measures(self.settings, references, self._outputs, scores),
+            **own_measures(s, references, self._outputs, scores),
         }
 
     def _dev_loss(self, model: Seq2Seq, sources: list[list[int]], references: list[str]) -> float:
