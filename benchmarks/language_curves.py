@@ -2,7 +2,7 @@
 
     python benchmarks/language_curves.py language train.txt valid.txt '{"model": "lstm", "tokens": "word", "steps": 500}'
 
-Each line: a name, seconds, step, the dev measure; the last one the best. ``seconds`` in the JSON ends the training after so long;
+Each line: a name, seconds, step, the dev measure; the last one the best. ``seconds`` in the JSON ends the training after so long, lr falling to 0 with the clock;
 ``evaluate`` is a list of options of ``score``, each measured after training on the file ``on``, or on the dev data.
 """
 
@@ -37,7 +37,12 @@ class Limit(an.Callback):
     """Ends a training after so many seconds."""
 
     def __init__(self, seconds: float):
-        self.end = time.time() + seconds
+        self.seconds, self.end = seconds, time.time() + seconds
+
+    def rate(self, step: int, steps: int) -> float:
+        """The share of lr: up over 200 steps, and down to nothing as the time passes."""
+        left = (self.end - time.time()) / self.seconds
+        return min(1.0, step / 200, max(0.001, 1.25 * left))
 
     def on_step(self, now: Any) -> Any:
         return an.STOP if time.time() > self.end else None
@@ -57,7 +62,9 @@ def main(task: str, data: str, valid: str, written: str) -> None:
         faulthandler.dump_traceback_later(trace)
     on, seconds = given.pop("on", valid), given.pop("seconds", 0)
     if seconds:
-        given["callbacks"] = (Limit(seconds),)
+        limit = Limit(seconds)
+        given["callbacks"] = (limit,)
+        given["schedule"] = limit.rate
     model = estimator(task)(**given)
     print(f"{name} {time.strftime('%H:%M:%S')} begins", flush=True)
     reporter = Curve(name, metric)

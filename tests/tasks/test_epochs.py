@@ -149,3 +149,21 @@ def test_a_run_of_a_preset_stops_when_the_dev_loss_rises(tmp_path: Path) -> None
     assert m.result_.steps < m.settings_.steps
     again = an.LanguageModel.resume(tmp_path / "run", epochs=60, verbose=False)
     assert again.settings_.steps > m.settings_.steps
+
+
+def test_a_large_lstm_has_other_numbers_for_words_than_for_characters() -> None:
+    letters, words = (an.LanguageModel("awd-lstm", tokens=kind).settings_ for kind in ("char", "word"))
+    assert (letters.layers, letters.hidden, letters.weight_dropout) == (2, 640, 0)
+    assert (words.layers, words.hidden, words.weight_dropout, words.vocab_size) == (3, 1152, 0.5, 50_000)
+    assert an.LanguageModel("awd-lstm", tokens="bpe", layers=1, steps=9).settings_.layers == 1
+    assert an.LanguageModel("awd-lstm", tokens="word", steps=9).settings_.epochs == 0
+
+
+def test_recurrent_forecasts_of_zeros_and_ones_have_a_recipe_of_their_own() -> None:
+    roll, series = an.Forecaster(output="binary").settings_, an.Forecaster().settings_
+    assert (roll.hidden, roll.ema, roll.batch_tokens) == (256, 0.99, 1024)
+    assert roll.epochs > series.epochs
+    assert series.ema == 0
+    given = an.Forecaster(output="binary", steps=5, hidden=8).settings_
+    assert (given.steps, given.epochs, given.hidden) == (5, 0, 8)
+    assert an.Forecaster("conv", output="binary").settings_.ema == 0

@@ -107,6 +107,47 @@ class ScoreOptions(Settings):
         return self
 
 
+AWD: Mapping[str, Any] = {
+    "cell": "lstm",
+    "layers": 2,
+    "hidden": 640,
+    "embedding": 128,
+    "bptt": 128,
+    "batch_tokens": 16384,
+    "dropout": 0.5,
+    "input_dropout": 0.1,
+    "output_dropout": 0.5,
+    "variational": True,
+    "lr": 3e-3,
+    "warmup": 100,
+    "ema": 0.99,
+    "steps": 1500,
+    "valid_every": 250,
+    "save_every": 500,
+}
+"""What the preset awd-lstm has for characters."""
+AWD_BUDGET: Mapping[str, Any] = {"epochs": 25.0, "min_steps": 300, "patience": 5, "valid_every": 0}
+AWD_WORDS: Mapping[str, Any] = {
+    "vocab_size": 50_000,
+    "layers": 3,
+    "hidden": 1152,
+    "embedding": 400,
+    "bptt": 70,
+    "batch_tokens": 11_200,
+    "dropout": 0.25,
+    "input_dropout": 0.5,
+    "output_dropout": 0.4,
+    "embedding_dropout": 0.1,
+    "weight_dropout": 0.5,
+    "activation_penalty": 2.0,
+    "temporal_penalty": 1.0,
+    "warmup": 200,
+    "ema": 0.998,
+    "epochs": 100.0,
+}
+"""What it has for words and pieces of words, of which a text has fewer and more different ones."""
+
+
 class LanguageSettings(
     TeacherSettings,
     TextSettings,
@@ -225,6 +266,8 @@ class LanguageSettings(
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         found = super().implied(given)
+        if given.get("model") == "awd-lstm" and given.get("tokens", "char") != "char":
+            found = {**AWD_WORDS, **found}
         optimizer = given.get("optimizer")
         if optimizer == "ntasgd":  # as published, for a loss in nats per symbol
             found |= {"lr": 30.0, "clip": 0.25, "warmup": 0}

@@ -672,7 +672,7 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Init
     """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
 
 
-LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "gru", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "masked"] | Callable[..., Any]
+LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "awd-lstm", "gru", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "masked"] | Callable[..., Any]
 """The presets of `an.LanguageModel`, or a model of your own."""
 
 

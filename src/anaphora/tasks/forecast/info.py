@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -19,6 +20,17 @@ from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
 DIRECT = ("var", "kalman")
+ROLLS: Mapping[str, Any] = {
+    "hidden": 256,
+    "dropout": 0.2,
+    "lr": 6e-3,
+    "clip": 10.0,
+    "ema": 0.99,
+    "batch_tokens": 1024,
+    "epochs": 120.0,
+    "max_steps": 6000,
+}
+"""What recurrent presets have for output = binary, many columns of 0s and 1s such as piano rolls."""
 
 
 class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, TrainingSettings):
@@ -113,6 +125,13 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         if problem:
             raise ValueError(problem)
         return self
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().implied(given)
+        if given.get("output") == "binary" and given.get("model", "lstm") in ("rnn", "lstm", "gru"):
+            found = {**ROLLS, **found}
+        return found
 
     def _problem(self) -> str | None:
         network = self.model not in (*DIRECT, "linear")

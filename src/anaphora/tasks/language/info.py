@@ -14,7 +14,7 @@ from anaphora.settings import (
     TuningSettings,
     VariantSettings,
 )
-from anaphora.settings.language import LanguageSettings, ReadOptions, ScoreOptions
+from anaphora.settings.language import AWD, AWD_BUDGET, LanguageSettings, ReadOptions, ScoreOptions
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
@@ -95,6 +95,13 @@ _PRESETS = (
         {**_RECURRENT, "cell": "lstm", "layers": 1, "dropout": 0.1},
         _READER,
         budget=_budget(2000),
+    ),
+    Preset(
+        "awd-lstm",
+        "Large LSTM with dropout everywhere and averaged weights (Merity 2018), for a GPU; three layers for tokens = word or bpe.",
+        AWD,
+        _READER,
+        budget=AWD_BUDGET,
     ),
     Preset(
         "gru",
