@@ -796,7 +796,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     output: Literal["continuous", "count", "binary"]
     """What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), such as the notes of a piano roll. Default: 'continuous'."""
     transpose: int
-    """Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 6 for piano rolls, else 0. Default: -1."""
+    """Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 2 for piano rolls, else 0. Default: -1."""
     normalize: Literal["none", "last", "window"]
     """What is taken out of each window of the targets and put back into its forecasts: nothing, its last value, or its mean and deviation. Helps where the level wanders. Default: 'none'."""
     apart: bool

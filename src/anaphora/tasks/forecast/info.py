@@ -27,7 +27,7 @@ ROLLS: Mapping[str, Any] = {
     "clip": 10.0,
     "ema": 0.99,
     "batch_tokens": 1024,
-    "epochs": 120.0,
+    "epochs": 150.0,
     "max_steps": 6000,
 }
 """What recurrent presets have for output = binary, many columns of 0s and 1s such as piano rolls."""
@@ -64,7 +64,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         ge=-1,
         le=43,
         description="Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in "
-        "other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 6 for piano rolls, else 0.",
+        "other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 2 for piano rolls, else 0.",
     )
     loss: Annotated[Literal["mse", "mae"], Own()] = Field(  # type: ignore[assignment]
         "mse",
