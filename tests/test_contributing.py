@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -157,3 +158,13 @@ def test_a_task_is_a_package_of_seven_parts_that_is_registered(twin, tmp_path, c
     assert main.run(["inspect", run, "--view", "curves"]) == 0
     assert main.run(["twin"]) == 2
     assert "twin is a task; write `anaphora train twin DATA`" in capsys.readouterr().err
+
+
+def test_the_answers_of_the_quiz_are_where_it_says():
+    answers = re.findall(r"^\d+\. .+\? \[`(.+?)`\]\((.+?)\), `(\w+)`$", PAGE, re.MULTILINE)
+    assert len(answers) == 10
+    root = Path(__file__).resolve().parent.parent
+    for label, path, name in answers:
+        assert path == f"src/anaphora/{label}"
+        text = (root / path).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(?:def|class) {name}\b", text, re.MULTILINE), f"{path} has no {name}"

@@ -2,7 +2,8 @@
 
 ``python`` blocks of a page share one namespace; ``bash`` blocks run with ``anaphora`` on the path; ``toml``,
 ``json`` and ``jsonl`` blocks must parse, and one that opens with ``# file: NAME`` is written to that file for the blocks below.
-Other fences (``text``) show output and are not run.
+A ``text`` block right below a ``python`` block, with nothing in between, is what that block prints (`printed`); below a ``bash``
+block it is a part of what that prints. ``…`` stands for anything.
 
 In ``make test`` the pages call the command out of a process that has imported torch already (`warm_command`), except the
 README; in ``make test-all`` every page calls the command as installed.
@@ -10,6 +11,8 @@ README; in ``make test-all`` every page calls the command as installed.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -20,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+import anaphora as an
+from printed import same_output
 from warm_command import commands_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,11 +36,18 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def blocks(page: Path) -> list[tuple[int, str, str]]:
     text = page.read_text(encoding="utf-8")
-    return [(text[: m.start()].count("\n") + 1, m[1], m[2]) for m in FENCE.finditer(text)]
+    found: list[tuple[int, str, str]] = []
+    end = -1
+    for match in FENCE.finditer(text):
+        below = not text[end : match.start()].strip() and end >= 0
+        kind = "output" if match[1] == "text" and below and found[-1][1] in ("python", "bash") else match[1]
+        found.append((text[: match.start()].count("\n") + 1, kind, match[2]))
+        end = match.end()
+    return found
 
 
-def run_shell(code: str, folder: Path, first: Path | None) -> None:
-    """``first``: a folder ahead of all others on the path."""
+def run_shell(code: str, folder: Path, first: Path | None) -> str:
+    """What it prints, results before messages. ``first``: a folder ahead of all others on the path."""
     path = os.pathsep.join(
         [*([str(first)] if first else []), str(Path(sys.executable).parent), os.environ["PATH"]]
     )
@@ -50,6 +62,7 @@ def run_shell(code: str, folder: Path, first: Path | None) -> None:
         timeout=600,
     )
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
 
 
 def run_make(code: str) -> None:
@@ -70,15 +83,21 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(folder)
     first = None if page.name == "README.md" else commands_folder()
     namespace: dict[str, object] = {"__name__": "__page__"}
+    printed, whole = "", True
     for line, kind, code in blocks(page):
         if kind == "python":
             padded = "\n" * line + code  # so that a traceback names the page's own line
-            exec(compile(padded, str(page), "exec"), namespace)
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                exec(compile(padded, str(page), "exec"), namespace)
+            printed, whole = said.getvalue(), True
+        elif kind == "output":
+            assert same_output(code, printed, whole=whole), f"{page.name}:{line}: the code prints\n{printed}"
         elif kind in {"bash", "sh"}:
             if re.search(r"^(make|git clone) ", code, re.MULTILINE):
                 run_make(code)
             else:
-                run_shell(code, folder, first)
+                printed, whole = run_shell(code, folder, first), False
         elif kind == "toml":
             tomllib.loads(code)
         elif kind == "json":
@@ -127,10 +146,12 @@ def test_the_index_lists_every_page_by_its_title() -> None:
         )
     )
     shelves = [page for page in PAGES if page.parent.parent == ROOT / "docs" and page.parent != LESSONS]
-    shelves = [page for page in shelves if not page.name.startswith("results-")]  # results.md lists them
     titles = {page.read_text(encoding="utf-8").split("\n")[0].removeprefix("# "): page for page in shelves}
     titles["Lessons"] = LESSONS / "README.md"
-    assert {title: ROOT / "docs" / path for title, path in listed.items()} == titles
+    found = {title: ROOT / "docs" / path for title, path in listed.items()}
+    assert found.items() <= titles.items()
+    left_out = [page.name for page in titles.values() if page not in found.values()]
+    assert [name for name in left_out if not name.startswith("results-")] == []  # results.md lists those
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
@@ -141,3 +162,18 @@ def test_every_page_is_reached_from_the_readme() -> None:
             found.add(page)
             ahead += [target for target, _ in links(page) if target in PAGES]
     assert {str(page.relative_to(ROOT)) for page in PAGES if page not in found} == set()
+
+
+def test_the_glossary_is_in_order() -> None:
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| ([^|]+?) \|", text, re.MULTILINE)[2:]
+    assert len(words) > 50
+    assert words == sorted(words, key=str.lower)
+
+
+def test_the_citation_names_the_newest_version() -> None:
+    newest = re.findall(
+        r"^## (\d+\.\d+\.\d+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert newest[0] == an.__version__
+    assert f"\nversion: {newest[0]}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ("src/anaphora", "benchmarks", "docs", "tools", "README.md", "CONTRIBUTING.md", "SECURITY.md")
+PLACES = (
+    *("src/anaphora", "benchmarks", "docs", "examples", "tools"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+)
 ENDINGS = {".py", ".c", ".h", ".cu", ".md", ".toml"}
 WORDS = {
     r"turned(?! (?:into|as|clockwise|off|on|left to right|by a quarter)\b)": "reversed or transposed",
@@ -26,6 +29,10 @@ WORDS = {
     r"CannotPrint|PRINTED_\w+|printed (?:kernel|program|code|C)s?": "generated",
     r"recorded (?:as a|graph)|recorded on the GPU": "captured",
     r"way of running|ways to run": "backends, methods",
+    r"flattering": "optimistic",
+    r"(?:from|of) strangers": "untrusted",
+    r"turned round|by its side|in their turn|as it were": "reversed, beside it, one after the other",
+    r"computed, not waited for|waited for by no one": "asynchronous",
 }
 """A pattern of whole words, and what to write instead."""
 ALLOWED = {

@@ -13,9 +13,9 @@ _PARTIAL = "\ufffd"  # what a character reads as while some of its bytes are mis
 class GrowingText:
     """What symbols add to the text of ``before``, one at a time.
 
-    >>> text = GrowingText(tokenizer, tokenizer.encode("Once upon"))
-    >>> text.push(17) + text.push(29) + text.end()
-    ' a time'
+        text = GrowingText(tokenizer, tokenizer.encode("Once upon"))
+        text.push(17) + text.push(29) + text.end()
+        ' a time'
 
     All that is handed out, put together, is ``tokenizer.decode([*before, *symbols])`` without what ``before`` reads as.
     """

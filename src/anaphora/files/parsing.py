@@ -1,4 +1,4 @@
-"""JSON from strangers: bounded in size, depth and numbers, and only what the standard knows."""
+"""Untrusted JSON: bounded in size, depth and numbers, and only what the standard knows."""
 
 from __future__ import annotations
 

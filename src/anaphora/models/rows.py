@@ -35,9 +35,9 @@ class LanguageRows:
     The numbers of a row do not depend on the rows beside it: on a CPU to the last bit, on a GPU within
     `kernels.invariant.batch_invariant`. States are joined by `search.join_rows` and chosen from by `search.select_rows`.
 
-    >>> rows = LanguageRows(model)
-    >>> _, state = rows.extend([[5, 6, 7]], rows.start(1))
-    >>> log_probs, state = rows.step(torch.tensor([8]), state)
+        rows = LanguageRows(model)
+        _, state = rows.extend([[5, 6, 7]], rows.start(1))
+        log_probs, state = rows.step(torch.tensor([8]), state)
     """
 
     def __init__(self, model: Language):

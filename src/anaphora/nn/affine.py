@@ -19,6 +19,9 @@ class Affine(Watched):
     block is initialised as a map of its own.
 
     Shapes: inputs ``(..., inᵢ)``, result ``(..., out)``; ``weights[i]`` ``(out, inᵢ)``, ``bias`` ``(out,)``.
+
+    >>> an.nn.Affine(3, 4, 5)(torch.zeros(2, 3), torch.zeros(2, 4)).shape
+    torch.Size([2, 5])
     """
 
     def __init__(self, *widths: int, bias: bool = True, recurrent: int = 1, blocks: int = 1):

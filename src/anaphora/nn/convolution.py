@@ -19,6 +19,9 @@ class Convolution(nn.Module):
     """y_t = b + Σ_i W_i x_{t + (i − c)·dilation} over ``kernel`` places around t.
 
     The window is centred (c = (kernel − 1)/2, kernel odd), or ``causal``: it ends at t (c = kernel − 1).
+
+    >>> an.nn.Convolution(3, 4, kernel=3)(torch.zeros(2, 5, 3)).shape
+    torch.Size([2, 5, 4])
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, *, dilation: int = 1, causal: bool = False):
@@ -57,6 +60,9 @@ class DilatedStack(nn.Module):
 
     L layers see 1 + (kernel − 1)(2^L − 1) places back: a path between far places has log length.
     Notes ``states``, the output of each layer, on that layer.
+
+    >>> an.nn.DilatedStack(4, kernel=3, layers=2)(torch.zeros(2, 9, 4)).shape
+    torch.Size([2, 9, 4])
     """
 
     def __init__(self, width: int, kernel: int, layers: int, *, dropout: float = 0.0):
@@ -80,6 +86,9 @@ class WindowMLP(nn.Module):
     """A feed-forward network on a window of the input, padded with zeros at the ends.
 
     y_t = W₂ f(W₁ [x_{t−before}; …; x_{t+after}] + b₁) + b₂
+
+    >>> an.nn.WindowMLP(3, 8, 4, before=2)(torch.zeros(2, 5, 3)).shape
+    torch.Size([2, 5, 4])
     """
 
     def __init__(

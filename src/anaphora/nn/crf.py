@@ -18,6 +18,11 @@ class CRF(nn.Module):
     The emissions e ``(batch, time, tags)`` come from a network below; A, start and end are learned here. Setting
     one of them to −inf forbids what it stands for. Lengths ``(batch,)`` may be left out when all places are real;
     padding changes nothing.
+
+    >>> crf = an.nn.CRF(3)
+    >>> tags, score = crf.viterbi(torch.zeros(1, 4, 3))
+    >>> tags.shape
+    torch.Size([1, 4])
     """
 
     def __init__(self, tags: int):

@@ -17,6 +17,9 @@ class Embedding(nn.Module):
     Entries start as N(0, 1/width), which suits an output layer that shares them. ``scaled`` multiplies what is
     looked up by √width, to entries of about 1: a Transformer's then stand up to the positions (Vaswani et al.
     2017, section 3.4), and a recurrent layer's reach the layers above it from the first step on.
+
+    >>> an.nn.Embedding(10, 4)(torch.tensor([[1, 2, 3]])).shape
+    torch.Size([1, 3, 4])
     """
 
     def __init__(self, symbols: int, width: int, *, scaled: bool = False):
@@ -38,6 +41,10 @@ class OneHot(nn.Module):
 
     The product of a matrix with a unit vector is one of its columns, so a linear layer on top equals an
     `Embedding` that holds the transposed matrix; the look-up merely skips the zeros.
+
+    >>> an.nn.OneHot(3)(torch.tensor([[0, 2]]))
+    tensor([[[1., 0., 0.],
+             [0., 0., 1.]]])
     """
 
     def __init__(self, symbols: int):
@@ -52,6 +59,9 @@ class Output(nn.Module):
     """Logits W x + b of every symbol: ``(…, width)`` -> ``(…, symbols)``.
 
     ``tied`` to an embedding, W is that embedding's E (Press & Wolf 2017), and is stored there only.
+
+    >>> an.nn.Output(4, 10)(torch.zeros(2, 5, 4)).shape
+    torch.Size([2, 5, 10])
     """
 
     def __init__(self, width: int, symbols: int, *, tied: Embedding | None = None):

@@ -15,6 +15,9 @@ class Highway(nn.Module):
     """y = g ∘ H(x) + (1 − g) ∘ x with H(x) = f(W x + b), g = σ(W_g x + b_g): ``(…, width)`` -> ``(…, width)``.
 
     The gate's bias starts below zero, so that a deep stack begins by handing its input on. Notes ``gate``.
+
+    >>> an.nn.Highway(4)(torch.zeros(2, 5, 4)).shape
+    torch.Size([2, 5, 4])
     """
 
     def __init__(

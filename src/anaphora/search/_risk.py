@@ -55,6 +55,9 @@ def ngram_f(
 
     A run counts as often as both have it. Lengths n for which neither has a run are left out; two empty
     sequences are equal, F = 1. On text, `order=6, beta=2` is chrF (Popović 2015) with spaces counted.
+
+    >>> round(an.search.ngram_f("a b c".split(), "a b d".split()), 3)
+    0.389
     """
     precision = recall = lengths = 0.0
     for n in range(1, order + 1):

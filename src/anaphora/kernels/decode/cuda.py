@@ -80,8 +80,8 @@ def _literal(value: Any) -> str:
 class Writer:
     """Writes one text at a time with the weights that the model had when this was made, in ``kind``.
 
-    >>> writer = Writer(parts, torch.bfloat16, capacity=256)
-    >>> symbols, log_probs = writer.write([464, 3290], 20, least=4)
+    writer = Writer(parts, torch.bfloat16, capacity=256)
+    symbols, log_probs = writer.write([464, 3290], 20, least=4)
     """
 
     def __init__(

@@ -36,8 +36,8 @@ class Shape:
 class Stack:
     """Layers with the weights that they have when this is made; without gradient, float32.
 
-    >>> stack = Stack(layers, Shape(heads=12, kept_heads=12, order="after", activation="gelu", gated=False, eps=1e-12))
-    >>> stack.whole(x, lengths, causal=False)  # x (rows, width), in place
+    stack = Stack(layers, Shape(heads=12, kept_heads=12, order="after", activation="gelu", gated=False, eps=1e-12))
+    stack.whole(x, lengths, causal=False)  # x (rows, width), in place
     """
 
     def __init__(self, layers: Sequence[Layer], shape: Shape):

@@ -47,11 +47,6 @@ def build(
 
     ``pictures``: a folder with a folder for each lesson, as `anaphora.learn.pictures.draw` makes it; a lesson shows those that its code as it is now has drawn there.
     ``more``: further pages of the reference, their names and their Markdown. An `AnaphoraError` where ``out`` holds something else than a site.
-
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp() + "/site"
-    >>> any(page.name == "index.html" for page in build(folder))
-    True
     """
     out = Path(out)
     if out.exists() and not (out / "site.css").exists() and any(out.iterdir()):

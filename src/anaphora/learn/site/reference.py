@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from anaphora.learn.page import documentation
+
 ROOMS = {
     "anaphora": "Estimators and classical models",
     "anaphora.nn": "Cells and layers",
@@ -44,7 +46,8 @@ def public(room: str) -> Iterator[tuple[str, Any]]:
 
 def _room(room: str) -> str:
     short = room.replace("anaphora", "an", 1)
-    parts = [f"# API: {ROOMS[room]}", f"`{room}`. {_first(importlib.import_module(room))}"]
+    about = f"`{room}`. {_first(importlib.import_module(room))} Examples need `import torch` and `import anaphora as an`."
+    parts = [f"# API: {ROOMS[room]}", about]
     for name, value in public(room):
         parts += [f"## {short}.{name}", _signature(f"{short}.{name}", value), described(value)]
         if inspect.isclass(value):
@@ -130,11 +133,15 @@ def _views() -> str:
     from anaphora.views.registry import VIEWS
 
     parts = [
-        "# Views",
+        "# Gallery of views",
         "`anaphora inspect RUN --view NAME` draws one; `--set OPTION=VALUE` changes it. `trace.view(NAME)` does the same in Python.",
     ]
     for view in sorted(VIEWS.values(), key=lambda one: one.name):
         parts += [f"## {view.name}", f"**{view.title}.** {view.reading}", f"*Beware:* {view.caution}"]
+        for name in (f"inside-{view.name}.svg", f"{view.name}.svg"):
+            if (documentation() / "pictures" / name).is_file():
+                parts.append(f"![{view.title}](../pictures/{name})")
+                break
         needs = [f"`{name}`" for name in (*view.needs, *(f"…{end}" for end in view.any_of))]
         facts = [("needs", ", ".join(needs)), ("ask the probe for", ", ".join(f"`{w}`" for w in view.what))]
         facts += [

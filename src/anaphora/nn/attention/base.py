@@ -14,6 +14,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last dimension among the places where ``mask`` is True; exactly 0 elsewhere.
 
     A row without any such place is all zeros, with zero gradient, rather than NaN.
+
+    >>> an.nn.attention.masked_softmax(torch.zeros(1, 3), torch.tensor([[True, True, False]]))
+    tensor([[0.5000, 0.5000, 0.0000]])
     """
     return torch.softmax(scores, -1) if mask is None else by_torch(scores, mask)
 

@@ -78,6 +78,9 @@ class ScaledDot(Attention):
 
     If the entries of q and k are independent with mean 0 and variance 1, q · k has variance d_k: without
     the division the softmax saturates as vectors get wider.
+
+    >>> an.nn.attention.ScaledDot()(torch.zeros(1, 2, 4), torch.zeros(1, 5, 4))[1].shape
+    torch.Size([1, 2, 5])
     """
 
     def score(self, query: Tensor, prepared: Tensor) -> Tensor:

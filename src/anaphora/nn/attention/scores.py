@@ -9,7 +9,12 @@ from anaphora.nn.attention.base import Attention
 
 
 class Dot(Attention):
-    """score(s, h) = s · h: no parameters, and states and annotations must have the same width."""
+    """score(s, h) = s · h: no parameters, and states and annotations must have the same width.
+
+    >>> context, weights = an.nn.attention.Dot()(torch.zeros(1, 2, 4), torch.zeros(1, 5, 4))
+    >>> context.shape, weights.shape
+    (torch.Size([1, 2, 4]), torch.Size([1, 2, 5]))
+    """
 
     def score(self, query: Tensor, prepared: Tensor) -> Tensor:
         if query.shape[-1] != prepared.shape[-1]:
@@ -22,7 +27,11 @@ class Dot(Attention):
 
 class Bilinear(Attention):
     """score(s, h) = sᵀ W h, with W ``(query_width, key_width)``; `prepare` gives W h
-    (Luong et al. 2015, eq. 8, "general")."""
+    (Luong et al. 2015, eq. 8, "general").
+
+    >>> an.nn.attention.Bilinear(4, 6)(torch.zeros(1, 2, 4), torch.zeros(1, 5, 6))[1].shape
+    torch.Size([1, 2, 5])
+    """
 
     def __init__(self, query_width: int, key_width: int):
         super().__init__()
@@ -41,7 +50,11 @@ class Bilinear(Attention):
 
 class Additive(Attention):
     """score(s, h) = vᵀ tanh(W s + U h + b), with ``hidden`` units; `prepare` gives U h
-    (Bahdanau et al. 2015, appendix A.1.2)."""
+    (Bahdanau et al. 2015, appendix A.1.2).
+
+    >>> an.nn.attention.Additive(4, 6, hidden=8)(torch.zeros(1, 2, 4), torch.zeros(1, 5, 6))[1].shape
+    torch.Size([1, 2, 5])
+    """
 
     def __init__(self, query_width: int, key_width: int, hidden: int):
         super().__init__()

@@ -23,6 +23,9 @@ class GRU(Cell):
     Here ``u`` opens the way for the *new* value, as in the lectures (and Chung et al. 2014). Cho et al. and
     PyTorch write z = 1 − u, h_t = z ∘ h_{t−1} + (1 − z) ∘ h̃: the same model with the weights and bias of
     that gate negated, since σ(−a) = 1 − σ(a). ``from_torch`` and ``to_torch`` do this.
+
+    >>> an.nn.GRU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)
@@ -62,6 +65,9 @@ class SimpleGRU(Cell):
     u   = σ(W x_t + U h_{t−1} + b)
     h̃   = tanh(W x_t + U h_{t−1} + b)          with its own W, U, b
     h_t = (1 − u) ∘ h_{t−1} + u ∘ h̃
+
+    >>> an.nn.SimpleGRU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)
@@ -84,6 +90,9 @@ class MGU(Cell):
     f   = σ(W x_t + U h_{t−1} + b)
     h̃   = tanh(W x_t + U (f ∘ h_{t−1}) + b)     with its own W, U, b
     h_t = (1 − f) ∘ h_{t−1} + f ∘ h̃
+
+    >>> an.nn.MGU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)

@@ -30,6 +30,9 @@ class LSTM(Cell):
       (Jozefowicz et al. 2015).
 
     The default equals ``nn.LSTM``, whose order of gates (i, f, c̃, o) the weights follow.
+
+    >>> an.nn.LSTM(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h", "c")

@@ -23,6 +23,9 @@ class MinGRU(Cell):
     z   = σ(W x_t + b)
     h̃   = W x_t + b                       with its own W, b
     h_t = (1 − z) ∘ h_{t−1} + z ∘ h̃
+
+    >>> an.nn.MinGRU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)
@@ -42,6 +45,9 @@ class MinLSTM(Cell):
     f, i = σ(W x_t + b)                   each with its own W, b
     h̃    = W x_t + b
     h_t  = f / (f + i) ∘ h_{t−1} + i / (f + i) ∘ h̃
+
+    >>> an.nn.MinLSTM(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)
@@ -62,6 +68,9 @@ class GILR(Cell):
     g   = σ(W x_t + b)
     i   = tanh(W x_t + b)                 with its own W, b
     h_t = g ∘ h_{t−1} + (1 − g) ∘ i
+
+    >>> an.nn.GILR(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)
@@ -84,6 +93,9 @@ class QRNN(Cell):
         h_t     = o ∘ c_t
 
     ``pooling="fo"``: c_t = f ∘ c_{t−1} + (1 − f) ∘ z. For a wider window put a convolution in front.
+
+    >>> an.nn.QRNN(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h", "c")
@@ -111,6 +123,9 @@ class SRU(Cell):
         h_t  = r ∘ tanh(c_t) + (1 − r) ∘ x_t
 
     Where x is not as wide as the state, W x_t with a matrix of its own stands for x_t in the last line.
+
+    >>> an.nn.SRU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h", "c")
@@ -135,6 +150,9 @@ class HGRN(Cell):
         h_t = σ(W x_t + b) ∘ c_t          with its own W, b
 
     ``lower``: γ, the least the forget gate can be; higher in upper layers, so that they remember longer.
+
+    >>> an.nn.HGRN(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h", "c")
@@ -161,6 +179,9 @@ class RGLRU(Cell):
 
     Λ starts where a^(1/r) is spread over 0.9 … 0.999. Where x is not as wide as the state, W x_t stands for x_t in the
     last line. 1 − a² is at least 1e-7, so that the root's gradient stays below 1600 (the authors bound it by 1000).
+
+    >>> an.nn.RGLRU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)
@@ -187,6 +208,9 @@ class LRU(Cell):
         y_t = Re(C s_t) + D x_t
 
     |λ| starts between ``least`` and ``most``, the angle between 0 and ``angle``.
+
+    >>> an.nn.LRU(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("y", "re", "im")
@@ -222,6 +246,9 @@ class S5(Cell):
         y_t = 2 Re(C s_t) + D x_t
 
     λ starts at −½ + i π n (S4D-Lin); the step Δ, one per unit, between ``shortest`` and ``longest``.
+
+    >>> an.nn.S5(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("y", "re", "im")
@@ -258,6 +285,9 @@ class S4D(Cell):
         y_t  = 2 Re(Σ_n c_n ∘ s_nt) + d ∘ u_t,  u_t = W x_t + b
 
     λ_n starts at −½ + i π n; the step Δ, one per unit, between ``shortest`` and ``longest``.
+
+    >>> an.nn.S4D(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     def setup(
@@ -303,6 +333,9 @@ class IndRNN(Cell):
     """Independently recurrent network (Li et al. 2018): h_t = ReLU(W x_t + u ∘ h_{t−1} + b).
 
     Each unit sees its own past only. Not affine, but column by column: the engine walks it.
+
+    >>> an.nn.IndRNN(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h",)

@@ -25,6 +25,9 @@ class SLSTM(Cell):
     R is block-diagonal: units mix within each of the ``heads``. It starts at zero, the bias of f̃ spread over 3 … 6.
 
     ``halves``: x is two inputs side by side; z and õ read the first, ĩ and f̃ the second (in xLSTM's block the convolved one).
+
+    >>> an.nn.SLSTM(3, 4)(torch.zeros(2, 3))[0].shape  # one step of two rows
+    torch.Size([2, 4])
     """
 
     state = ("h", "c", "n", "m")

@@ -17,7 +17,9 @@ class CellLayer(LinearLayer):
 
     The cell reads ``width`` values; its states may be wider. States: the last three steps, then those of the cell.
 
-    >>> y, state = CellLayer(MinGRU(16, 32))(torch.randn(2, 10, 16))
+    >>> y, state = CellLayer(an.nn.MinGRU(16, 32))(torch.randn(2, 10, 16))
+    >>> y.shape
+    torch.Size([2, 10, 16])
     """
 
     def __init__(self, cell: Cell):

@@ -18,6 +18,9 @@ class DeltaNet(LinearLayer):
 
     With β = 1 the value stored under k is replaced by v. ``signed`` doubles β, so that eigenvalues reach −1: then the state
     can count modulo two (Grazzi et al. 2025). States: the last three steps ``(B, 3, ·)``, S ``(B, heads, D, D)``.
+
+    >>> an.nn.linear.DeltaNet(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4, *, signed: bool = False):
@@ -59,6 +62,9 @@ class GatedDeltaNet(DeltaNet):
 
     α_t = exp(−e^A softplus(w_α x_t + d)),   S_t = α_t (I − β_t k_t k_tᵀ) S_{t−1} + β_t k_t v_tᵀ
     out_t = W_o (swish(W_g x_t) ∘ norm(y_t)),   everything else as in `DeltaNet`
+
+    >>> an.nn.linear.GatedDeltaNet(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4, *, signed: bool = False):

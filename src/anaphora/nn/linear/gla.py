@@ -19,6 +19,9 @@ class GLA(LinearLayer):
         out_t = W_o (swish(W_g x_t) ∘ norm(y_t))
 
     Keys are half as wide as values. State: S ``(B, heads, D, E)``.
+
+    >>> an.nn.linear.GLA(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4, *, rank: int = 16):

@@ -25,9 +25,11 @@ class LinearLayer(nn.Module, ABC):
     from left to right. Every state has the batch first, so that rows can be selected. Numbers past a row's length are
     not read: its states stay as they are and y is zero there.
 
-    >>> layer = GLA(32, heads=2)
+    >>> layer = an.nn.linear.GLA(32, heads=2)
     >>> y, state = layer(torch.randn(4, 10, 32))
     >>> y_next, state = layer.step(torch.randn(4, 32), state)
+    >>> y.shape, y_next.shape
+    (torch.Size([4, 10, 32]), torch.Size([4, 32]))
     """
 
     def __init__(self, width: int, heads: int = 1):

@@ -20,6 +20,9 @@ class LocalAttention(LinearLayer):
     R_t rotates by the place (`Rotary`); all heads of queries share ``kv_heads`` heads of keys and values (multi-query).
     No linear recurrence, but a state that does not grow: how many steps were read ``(B,)``, and the keys and values of the
     last ``window`` steps ``(B, window, ·)``. Notes ``weights`` ``(B, heads, T, T)``.
+
+    >>> an.nn.linear.LocalAttention(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4, *, window: int = 1024, kv_heads: int = 1):

@@ -18,6 +18,9 @@ class Mamba2(LinearLayer):
 
     u is twice as wide as x. B and C ``(state,)`` are shared by all heads. States: the last three steps ``(B, 3, ·)``,
     S ``(B, heads, state, 2·width/heads)``.
+
+    >>> an.nn.linear.Mamba2(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4, *, state: int = 64):

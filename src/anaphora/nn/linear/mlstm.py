@@ -21,6 +21,9 @@ class MLSTM(LinearLayer):
 
     exp(i) may be large: C and n are kept divided by e^m with m_t = max(log f_t + m_{t−1}, log i_t), which leaves h as it
     is. States: the last three steps, C with n as one more column ``(B, heads, D, D+1)``, and m ``(B, heads)``.
+
+    >>> an.nn.linear.MLSTM(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4):

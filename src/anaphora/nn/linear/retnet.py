@@ -19,6 +19,9 @@ class RetNet(LinearLayer):
 
     R_t rotates pairs of features by angles t·θ, so that q_t · k_s depends on the distance t − s.
     States: how many steps were read ``(B,)``, and S ``(B, heads, D, D)``.
+
+    >>> an.nn.linear.RetNet(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4):

@@ -23,6 +23,9 @@ class RWKV7(LinearLayer):
         y_t = norm(S_tᵀ r_t) + (r_t · (ρ ∘ k̃_t)) v_t,   out_t = W_o (y_t ∘ G₂ σ(G₁ x^g))
 
     Without the mixing of values between layers. States: the last step ``(B, 1, width)``, S ``(B, heads, D, D)``.
+
+    >>> an.nn.linear.RWKV7(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     def __init__(self, width: int, heads: int = 4, *, rank: int = 32):

@@ -18,6 +18,9 @@ class SLSTMLayer(LinearLayer):
 
     Memory mixing makes it a loop over time, not a scan. The recurrence is never computed in 16 bits.
     States: the last three steps ``(B, 3, width)``, and h, c, n, m of `SLSTM` ``(B, width)``.
+
+    >>> an.nn.linear.SLSTMLayer(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
+    torch.Size([2, 5, 16])
     """
 
     in_full_precision = True  # of its weights: see `anaphora.nn.casting`

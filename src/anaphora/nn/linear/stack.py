@@ -64,8 +64,10 @@ class LinearStack(nn.Module):
     layers of its kind in front, ``(layers, B, ·)``. ``bidirectional``: a second stack reads each row from its end, and both
     outputs stand side by side. Notes ``states``: what each block gives.
 
-    >>> stack = LinearStack(8, GLA(16, heads=2), layers=2, feedforward=32)
+    >>> stack = LinearStack(8, an.nn.linear.GLA(16, heads=2), layers=2, feedforward=32)
     >>> y, last = stack(torch.randn(4, 10, 8))
+    >>> y.shape
+    torch.Size([4, 10, 16])
     """
 
     def __init__(

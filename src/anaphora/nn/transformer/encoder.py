@@ -37,6 +37,11 @@ class TransformerEncoder(nn.Module):
     With norm-first layers a last LayerNorm follows, since their sum is never normalised otherwise. In evaluation mode without
     gradient on a CPU the whole stack is one call, and padding is not computed (`whole_stack`).
     Notes ``states``, the output of each layer ``(batch, time, width)``, on that layer.
+
+    >>> attention = an.nn.attention.MultiHead(8, heads=2)
+    >>> layer = an.nn.EncoderLayer(attention, an.nn.FeedForward(8, 32))
+    >>> an.nn.TransformerEncoder(layer, layers=2)(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(self, layer: EncoderLayer, layers: int = 1):

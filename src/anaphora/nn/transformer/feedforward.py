@@ -9,7 +9,11 @@ from torch.nn import functional as F
 
 
 class FeedForward(nn.Module):
-    """y = W₂ f(W₁ x + b₁) + b₂ with f = ReLU as published, or `F.gelu`: ``(…, width)`` -> ``(…, width)``."""
+    """y = W₂ f(W₁ x + b₁) + b₂ with f = ReLU as published, or `F.gelu`: ``(…, width)`` -> ``(…, width)``.
+
+    >>> an.nn.FeedForward(8, 32)(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
 
     def __init__(
         self,
@@ -43,6 +47,9 @@ class SwiGLU(nn.Module):
 
     It has three matrices, so with ``inner`` two thirds of a `FeedForward`'s it has as many parameters. ``activation`` in
     place of swish: with `F.gelu` this is GeGLU.
+
+    >>> an.nn.SwiGLU(8, 32)(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(

@@ -51,6 +51,10 @@ def ctc_align(
     targets: ``(batch, longest)`` with ``target_lengths``, or a list of lists of symbols, without blanks.
 
     Raises `DataError` with the rows where no path spells the target.
+
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]]).log()  # blank is 0
+    >>> an.search.ctc_align(log_probs, [[1, 2]])[0].path
+    [1, 0, 2]
     """
     scores, frames = checked_log_probs("ctc_align", log_probs, lengths, blank)
     labels, sizes = checked_targets(

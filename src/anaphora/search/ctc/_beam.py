@@ -69,6 +69,10 @@ def ctc_beam(
         those after them have the same future and less behind them. `width` lets any number stay.
     beam_distance: prefixes whose rank is further below the best go.
     times: the frames of every word, on the best path that spells the labels.
+
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]]).log()  # blank is 0
+    >>> an.search.ctc_beam(log_probs, width=4)[0][0].tokens
+    [1, 2]
     """
     if width < 1 or threads < 1 or (n_best is not None and not 1 <= n_best <= width):
         raise ValueError(
@@ -215,6 +219,10 @@ def ctc_greedy(
 
     Each list holds one hypothesis, whose `log_prob` and `score` are those of this one path. Labels whose mass is
     spread over many paths are missed; `ctc_beam` adds paths up.
+
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]]).log()  # blank is 0
+    >>> an.search.ctc_greedy(log_probs)[0][0].tokens
+    [1, 2]
     """
     scores, frames = checked_log_probs("ctc_greedy", log_probs, lengths, blank)
     best, path = scores.max(-1) if scores.shape[1] else (scores.sum(-1), scores.sum(-1).long())

@@ -35,6 +35,9 @@ class Lexicon:
     symbols: the names of the model's symbols in order, or a mapping from name to number.
     separator: the symbol (its name or its number) between two words, such as the blank space of a model of
         characters; None where words follow each other without one.
+
+    >>> an.search.Lexicon(["an", "ant"], "ant").saving()["nodes"]
+    4
     """
 
     def __init__(

@@ -55,8 +55,8 @@ class _Reading:
 class Engine:
     """Generates text with one language model.
 
-    >>> engine = Engine("book", model.model_, model.tokenizer_, lines=False)
-    >>> engine.submit(Generation(prompt, limit=20, seed=1, listener=print))
+    engine = Engine("book", model.model_, model.tokenizer_, lines=False)
+    engine.submit(Generation(prompt, limit=20, seed=1, listener=print))
     """
 
     def __init__(

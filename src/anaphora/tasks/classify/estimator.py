@@ -77,6 +77,10 @@ class Classifier(SequenceReader):
 
     A sequence is a text, or vectors ``(time, features)``. ``anaphora models classify`` lists the presets and
     ``anaphora explain`` the settings. After training ``classes_`` are the labels in the order of `predict_proba`.
+
+    >>> m = an.Classifier("ngrams").fit([("good film", "yes"), ("bad film", "no")] * 6)
+    >>> m.predict(["a good one"])
+    ['yes']
     """
 
     command = "classify"

@@ -69,7 +69,7 @@ def adapted_log_probs(
 
     ``begins``: the symbol before each row. ``model`` is in evaluation mode, and has its own weights again afterwards.
 
-        >>> adapted_log_probs(model, [ids[1:]], [ids[0]], ScoreOptions(dynamic=1e-4, cache=1000))
+            adapted_log_probs(model, [ids[1:]], [ids[0]], ScoreOptions(dynamic=1e-4, cache=1000))
     """
     device = next(model.parameters()).device
     found: list[list[np.ndarray[Any, Any]]] = [[] for _ in rows]

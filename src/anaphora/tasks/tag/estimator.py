@@ -65,6 +65,10 @@ class Tagger(Estimator):
 
     A label is a class, with ``target="classes"`` any number of them, with ``target="number"`` a number.
     ``anaphora models tag`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> m = an.Tagger("hmm").fit([("the dog", "DET NOUN"), ("a cat", "DET NOUN")] * 6)
+    >>> m.predict([["the", "cat"]])
+    [['DET', 'NOUN']]
     """
 
     command = "tag"

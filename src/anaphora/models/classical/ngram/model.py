@@ -43,6 +43,10 @@ class NGram:
         min_count: rarer words become <unk>.
         prune: n-grams seen this many times or fewer are dropped; one number per order, the last one for all higher
             orders. The first must be 0.
+
+    >>> model = an.NGram(order=2).fit(["a b", "a b", "a c"])
+    >>> model.log_prob("a b") > model.log_prob("a c")
+    False
     """
 
     def __init__(
