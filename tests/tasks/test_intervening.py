@@ -96,6 +96,7 @@ def test_places_of_a_reversed_source_are_those_of_the_source():
         ("LanguageModel", "transformer"),
         ("Tagger", "bilstm-crf"),
         ("Classifier", "mamba"),
+        ("Classifier", "mingru"),
     ],
 )
 def test_layers_are_numbered_as_in_the_trace(task, preset):
@@ -225,6 +226,9 @@ def test_models_without_an_inside_say_so():
     m = an.Tagger(model="hmm").fit([("a b c", "X Y X"), ("b a", "Y X")] * 6, verbose=False)
     with pytest.raises(an.AnaphoraError, match="no network"):
         m.effect("a b", [an.Clamp()])
+    bag, x = reader("Classifier", "bow")
+    with pytest.raises(an.AnaphoraError, match="none of its layers"), bag.intervene(an.Clamp()):
+        bag.predict([x])
     attentive = translator("lstm-attention")
     with pytest.raises(an.AnaphoraError, match="no attention with heads"), attentive.intervene(an.Silence()):
         attentive.probe(X)

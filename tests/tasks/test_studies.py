@@ -7,7 +7,7 @@ from tasks_tiny import is_one_sentence, tiny
 
 import anaphora as an
 from anaphora.data.corpora import CORPORA
-from anaphora.errors import RunError, SettingsError
+from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.tasks import demo, study
 
 SMALL = {"steps": 4, "hidden": 8, "embedding": 8, "valid_every": 4, "save_every": 4, "valid_examples": 4}
@@ -110,3 +110,29 @@ def test_attention_keeps_long_inputs_right_where_one_state_does_not(tmp_path):
 
     assert share("lstm-attention", 1, 5) > 0.9
     assert share("lstm-attention", 20, 40) > share("lstm", 20, 40) + 0.3
+
+
+def test_what_a_study_found_is_kept_and_read_again(monkeypatch, tmp_path):
+    import numpy as np
+
+    from anaphora.tasks import study
+
+    found = {
+        "success": {"rnn": {10: 0.5, 100: np.float32(0.25)}},
+        "pictures": np.zeros((1, 2)),
+        "bad": float("nan"),
+    }
+
+    def memory(out, **options):
+        tmp_path.joinpath("study").mkdir(exist_ok=True)
+        return found
+
+    monkeypatch.setitem(study.STUDIES, "memory", memory)
+    assert study.run("memory", tmp_path / "study") is found
+    name, read = study.found_in(tmp_path / "study")
+    assert name == "memory"
+    assert read == {"success": {"rnn": {10: 0.5, 100: 0.25}}, "pictures": [[0.0, 0.0]], "bad": None}
+    (tmp_path / "study" / "found.json").write_text('{"study": "own", "found": {}}')
+    with pytest.raises(DataError, match="holds no finished study") as caught:
+        study.found_in(tmp_path / "study")
+    assert is_one_sentence(caught.value)

@@ -83,6 +83,7 @@ class ConvolutionListener(nn.Module):
         mask = masks.padding(lengths, x.shape[1])
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + self.dropout(F.relu(layer(norm(x), mask)))
+            x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
         return Memory(x, mask)
 

@@ -18,8 +18,8 @@ from anaphora.training.run import RunFolder
 
 MOST_PARTS = 8
 BINS = 60
-MOST_SIZE = 4096
-"""The widest matrix whose singular values are computed."""
+MOST_SIZE = 768
+"""Singular values that are computed at most: of a matrix with so many rows or columns."""
 
 
 def film(*runs: str | Path) -> Trace:
@@ -104,9 +104,7 @@ def _spread(
 def _singular(
     name: str, first: Mapping[str, Tensor], last: Mapping[str, Tensor], rows: list[dict[str, Any]]
 ) -> None:
-    matrices = {
-        k: v for k, v in first.items() if v.dim() == 2 and min(v.shape) >= 2 and max(v.shape) <= MOST_SIZE
-    }
+    matrices = {k: v for k, v in first.items() if v.dim() == 2 and 2 <= min(v.shape) <= MOST_SIZE}
     if not matrices:
         return
     chosen = max(matrices, key=lambda key: min(matrices[key].shape) * 10**6 + matrices[key].numel())

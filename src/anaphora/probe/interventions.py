@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.nn import inside
+from anaphora.nn.attention.base import Attention
 from anaphora.nn.attention.multihead import MultiHead
+from anaphora.nn.linear import LinearStack
 from anaphora.probe.noted import STATES
 
 Where = Literal["", "encoder", "decoder", "cross"]
@@ -55,11 +57,13 @@ class Intervention:
 
     def code(self) -> str:
         """The Python that makes it."""
-        given = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)
-            if getattr(self, field.name) != (field.default if field.name in QUIET else None)
-        ]
+        given = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            usual = field.default if field.name in QUIET else None
+            plain = value is None or isinstance(value, str | int | float)
+            if not plain or value != usual:
+                given.append(f"{field.name}={repr(value) if plain else '…'}")
         return f"an.{type(self).__name__}({', '.join(given)})"
 
 
@@ -207,7 +211,21 @@ class Changer:
         self._changes = [one for one in changes if not isinstance(one, Silence)]
         given = iter(patches)
         self._patches = {k: next(given) for k, one in enumerate(self._changes) if isinstance(one, Patch)}
-        self._parts = {id(m): _part(model, path, m) for path, m in model.named_modules() if WORDS not in path}
+        # the cells inside a block of a stack are no layers of their own: the block hands on their state
+        inner = {
+            id(m)
+            for stack in model.modules()
+            if isinstance(stack, LinearStack)
+            for block in (*stack.blocks, *getattr(stack, "backward_blocks", ()))
+            for m in block.modules()
+            if m is not block and not isinstance(m, Attention | MultiHead)
+        }
+        self._parts = {
+            id(m): _part(model, path, m)
+            for path, m in model.named_modules()
+            if WORDS not in path and id(m) not in inner
+        }
+        self._ran = False
         self._numbers: dict[tuple[str, str], list[int]] = {}  # the modules of a kind, in their order
         self._passed: dict[tuple[int, str], int] = {}  # steps that a decoder has made
         self._done: set[int] = set()
@@ -249,15 +267,18 @@ class Changer:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Inside, each new sequence of an encoder-decoder counts its steps anew: whatever reads it is run before the decoder."""
-        handles = []
+        handles = [m.register_forward_pre_hook(self._run) for m in self._model.modules()]
         if isinstance(getattr(self._model, "decoder", None), nn.Module):
             others = [m for name, m in self._model.named_children() if name != "decoder"]
-            handles = [m.register_forward_pre_hook(self._begin) for m in others]
+            handles += [m.register_forward_pre_hook(self._begin) for m in others]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
+
+    def _run(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        self._ran = True
 
     def _begin(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         self._passed.clear()
@@ -268,11 +289,12 @@ class Changer:
     def check(self) -> None:
         """An `AnaphoraError` for a change that met no value though the model was run."""
         for number, one in enumerate(self._changes):
-            if number not in self._done and self._numbers:
+            if number not in self._done and (self._ran or self._numbers):
                 has = "; ".join(
                     f"{where or 'it'} has {kind} of layers 1 to {len(found)}, {self._sizes[where, kind]}"
                     for (where, kind), found in self._numbers.items()
                 )
+                has = has or "none of its layers can be changed"
                 raise AnaphoraError(f"{one.code()}: there is no such place in this model; {has}.")
 
     def _layer(self, part: str, module: nn.Module, name: str) -> int | None:

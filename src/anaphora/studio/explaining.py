@@ -125,16 +125,15 @@ def _drawn(pictures: Pictures, trace: Trace, run: Run, found: dict[str, Any] | N
 
 def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
     """For each view None if this run can give it, else the reason, found by looking at its first dev example."""
-    from anaphora.probe.film import film
     from anaphora.probe.history import history
     from anaphora.tasks.gathered import why_not
+    from anaphora.training.film import frames
+    from anaphora.training.run import RunFolder
 
     reasons: dict[str, str | None] = {}
     traces: dict[str, Trace | str] = {}
     with _told(traces, "history"):
         traces["history"] = history(run.path)
-    with _told(traces, "film"):
-        traces["film"] = film(run.path)
     asked = None
     with _told(traces, "vectors"):
         asked, _ = pictures.model_of(run)
@@ -147,10 +146,14 @@ def able(pictures: Pictures, run: Run) -> dict[str, str | None]:
         if view.of == "dev":
             reasons[name] = str(traces["vectors"]) if asked is None else why_not(asked, view.what[0])
             continue
+        if view.of == "film":  # looked for, not read: that takes all of its frames
+            kept = len(frames(RunFolder(run.path))) > 1
+            reasons[name] = None if kept else "the run has kept no film of its training (setting film)."
+            continue
         trace = traces.get(view.of, f"`anaphora study {name}` draws it.")
         if isinstance(trace, str):
             reasons[name] = trace
-        elif view.of in ("history", "film"):
+        elif view.of == "history":
             empty = not any(trace.tables.get(need) for need in view.needs)
             reasons[name] = "the run has journaled nothing of it." if empty else None
         else:

@@ -75,7 +75,7 @@ def intervened(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[s
         "loss": [effect.loss_before, effect.loss_after],
         "delta": effect.delta,
         "changes": [{"kind": type(one).__name__, "code": one.code()} for one in written],
-        "places": places(effect.before),
+        "places": places(effect.before, sided=hasattr(asked.model.model_, "decoder")),
         "picture": drawn,
         "view": view,
         "code": "\n".join(lines),
@@ -102,9 +102,10 @@ def _read(text: str) -> list[Intervention]:
     return found
 
 
-def places(trace: Trace) -> dict[str, list[dict[str, Any]]]:
+def places(trace: Trace, *, sided: bool = True) -> dict[str, list[dict[str, Any]]]:
     """What can be changed: ``heads`` (where, layers, heads, and the symbols that look and are looked at) and ``states`` (where,
-    layers, units and symbols). Heads are 0 where an attention has but one score for each pair."""
+    layers, units and symbols). Heads are 0 where an attention has but one score for each pair. A model that is not ``sided`` has
+    one part: what its trace names by encoder and decoder (a transducer's) is not listed."""
     heads, states = [], []
     for name, array in trace.arrays.items():
         if name in _HEADS and len(array.axes) == 4:
@@ -124,6 +125,8 @@ def places(trace: Trace) -> dict[str, list[dict[str, Any]]]:
             where = name.removesuffix("states").rstrip("_")
             symbols = _names(trace, array.axes[1], size)
             states.append({"where": where, "layers": layers, "units": units, "places": symbols})
+    if not sided:
+        heads, states = ([one for one in found if not one["where"]] for found in (heads, states))
     return {"heads": heads, "states": states}
 
 

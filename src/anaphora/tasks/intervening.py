@@ -121,7 +121,7 @@ def _wanted(command: str, trace: Trace) -> Any:
         return trace.facts.get("tags")
     if command in ("translate", "caption") and answer["kind"] == "text":
         return answer["text"]
-    if command == "transcribe" and answer["kind"] in ("text", "transcript"):
+    if command == "transcribe" and "log_probs" in trace.arrays:
         return answer["text"] or None
     return None
 
