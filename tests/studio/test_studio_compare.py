@@ -119,6 +119,12 @@ def test_the_page_shows_the_table_with_all_digits(page, studio, known, printed):
     assert page.locator(".compared svg").count() == 2 * len(printed["measures"])
     assert BAD_NAME in page.locator(".compared thead").first.inner_text()
     assert page.locator(".examples tbody tr").count() == len(printed["disagreements"])
+    first = printed["disagreements"][0]
+    page.click(".examples tbody tr >> nth=0 >> td >> nth=2 >> button")  # what the second run answered
+    page.wait_for_selector(".answer", timeout=30_000)  # the same example, explained
+    assert f"example={first['number']}" in page.url
+    assert f"runs={known[BAD_NAME]}%2C{known['first']}" in page.url
+    assert page.input_value("#input") == first["input"]
     assert page.troubles == []
     page.goto(address(studio, view="compare", runs=known["first"]))
     page.reload()

@@ -252,19 +252,6 @@ def test_several_runs_and_studies_open_on_the_page(page, server, ids):
     assert page.troubles == []
 
 
-def test_an_example_on_which_runs_disagree_is_explained_by_a_click(page, server, ids):
-    chosen = f"{ids['attentive']},{ids['deep/transformer']}"
-    page.goto(address(server, view="compare", runs=chosen, **{"o.samples": "100"}))
-    page.reload()
-    page.wait_for_selector(".examples button.link", timeout=60_000)
-    number = page.inner_text(".examples tbody th >> nth=0").split(":")[0]
-    page.click(".examples tbody tr >> nth=0 >> td >> nth=2 >> button")  # what the second run answered
-    page.wait_for_selector(".answer .said")
-    assert f"example={number}" in page.url
-    assert f"runs={ids['deep/transformer']}" in page.url
-    assert page.troubles == []
-
-
 OVERLAPS = """() => {
   const texts = [...document.querySelectorAll('main .figure svg text')].map((one) => [one.textContent, one.getBoundingClientRect(), one.getAttribute('transform')]);
   const plain = texts.filter(([text, box, turned]) => text && !turned && box.width);
