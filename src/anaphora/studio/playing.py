@@ -9,6 +9,7 @@ from anaphora.errors import DataError
 from anaphora.studio.panels import Input, Panel, input_of
 from anaphora.studio.pictures import Pictures
 from anaphora.studio.runs import Run
+from anaphora.views.code import opened
 
 
 def played(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def _whole(query: Mapping[str, str], name: str, usual: int) -> int:
 
 def _code(run: Run, given: Input, name: str) -> str:
     """The lines of Python that do the same."""
-    lines = ["import anaphora as an", "", f"m = an.load({run.name!r})"]
+    lines = ["import anaphora as an", "", f"m = {opened(run.name, run.frame)}"]
     if given.text.strip().startswith("#") and given.facts["kind"] != "text":
         lines[1:1] = ["from anaphora.tasks.looking import Asked"]
         lines += [f"x, _ = Asked(m, {run.name!r}).find({given.text!r})", f"reel = an.play(m, x, {name!r})"]
