@@ -62,7 +62,7 @@ def test_rows_of_other_lengths_are_those_of_each_alone():
         alone = logits.detach()[row : row + 1, :count, : len(target) + 1].clone().requires_grad_()
         loss = transducer_loss(alone, [target], reduction="sum")
         loss.backward()
-        assert float(losses[row]) == pytest.approx(float(loss), rel=1e-12)
+        assert float(losses[row].detach()) == pytest.approx(float(loss.detach()), rel=1e-12)
         got = logits.grad[row]
         torch.testing.assert_close(got[:count, : len(target) + 1], alone.grad[0], rtol=1e-10, atol=1e-12)
         assert not got[count:].any()

@@ -81,7 +81,7 @@ class _Losses(torch.autograd.Function):
         following = torch.nn.functional.pad(labels, (0, 1), value=blank).to(device)  # (B, U + 1)
         following = following[:, None, :, None].expand(*logits.shape[:3], 1)
         wide = torch.promote_types(logits.dtype, torch.float32)
-        total = logits.to(wide).logsumexp(-1)  # (B, T, U + 1)
+        total = _log_sums(logits, frames, sizes, wide)  # (B, T, U + 1)
         on_blank = logits[..., blank].double() - total.double()
         on_label = logits.gather(3, following)[..., 0].double() - total.double()
         alpha, beta = lattice(on_blank, on_label, frames, sizes)
@@ -95,7 +95,7 @@ class _Losses(torch.autograd.Function):
         log_p = log_p.masked_fill(log_p == -torch.inf, torch.inf)  # exp(−∞ − ∞) = 0: no gradient
         by_blank, by_label = _posteriors(alpha, beta, on_blank, on_label, log_p, frames, sizes)
         ctx.save_for_backward(logits, total, following, by_blank.to(wide), by_label.to(wide))
-        ctx.blank = blank
+        ctx.blank, ctx.frames, ctx.sizes = blank, frames.tolist(), sizes.tolist()
         return torch.where(log_p == torch.inf, 0.0, -log_p).to(wide)
 
     @staticmethod
@@ -103,12 +103,36 @@ class _Losses(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         logits, total, following, by_blank, by_label = ctx.saved_tensors
         by_blank, by_label = (g * upstream[:, None, None] for g in (by_blank, by_label))
-        gradient = (logits - total[..., None]).exp_()
-        visited = (by_blank + by_label)[..., None]
-        gradient = torch.where(visited == 0, gradient.new_zeros(()), gradient * visited)
+        gradient = _shares(logits, total, by_blank + by_label, ctx.frames, ctx.sizes)
         gradient[..., ctx.blank] -= by_blank
         gradient.scatter_add_(3, following, -by_label[..., None].to(gradient))
         return (gradient.to(logits.dtype), *(None,) * 5)
+
+
+def _log_sums(logits: Tensor, frames: Tensor, sizes: Tensor, wide: torch.dtype) -> Tensor:
+    """log Σ exp over symbols, ``(B, T, U + 1)``. On a CPU row by row, real nodes alone: what is made in between stays in its cache."""
+    if logits.device.type != "cpu":
+        return logits.to(wide).logsumexp(-1)
+    found = logits.new_zeros(logits.shape[:3], dtype=wide)
+    for row, to, t, u in zip(logits, found, frames.tolist(), sizes.tolist(), strict=True):
+        if t:
+            to[:t, : u + 1] = row[:t, : u + 1].to(wide).logsumexp(-1)
+    return found
+
+
+def _shares(logits: Tensor, total: Tensor, visited: Tensor, frames: list[int], sizes: list[int]) -> Tensor:
+    """γ p ``(B, T, U + 1, V)``: of each symbol, where γ is how much a node was ``visited``; zero outside of a row's lattice."""
+    if logits.device.type != "cpu":
+        p = (logits - total[..., None]).exp_()
+        return torch.where(visited[..., None] == 0, p.new_zeros(()), p.mul_(visited[..., None]))
+    found = torch.zeros_like(logits, dtype=total.dtype)
+    for row, (t, u) in enumerate(zip(frames, sizes, strict=True)):
+        real = (row, slice(t), slice(u + 1))
+        if t:
+            torch.sub(logits[real], total[real][..., None], out=found[real]).exp_().mul_(
+                visited[real][..., None]
+            )
+    return found
 
 
 @torch.no_grad()
