@@ -25,6 +25,9 @@ import anaphora as an
 
 PICTURES = Path(__file__).parent / "pictures"
 SHOTS: tuple[tuple[str, dict[str, str], tuple[int, int]], ...] = (
+    ("errors", {"search": "reviews", "view": "errors", "o.by": "label"}, (1100, 1000)),
+    ("units", {"search": "reviews", "view": "units", "o.match": "not"}, (1100, 900)),
+    ("start", {"search": "reviews", "view": "start"}, (1100, 520)),
     ("explain", {"search": "numbers", "text": "ninety-one thousand six"}, (1100, 800)),
     ("narrow", {"search": "reviews", "text": "not a good film", "theme": "dark"}, (360, 760)),
     ("memory", {"search": "reviews", "view": "gates", "text": "not a good film"}, (1100, 760)),
@@ -76,6 +79,7 @@ def shoot(folder: Path) -> None:
                 asked = {key: value for key, value in words.items() if key != "search"} | {"runs": run}
                 page.goto(f"{found[0]}&{urllib.parse.urlencode(asked)}")
                 page.reload()
+                page.wait_for_selector(".figure svg, .figure canvas, .start .command", timeout=120_000)
                 page.wait_for_timeout(4000)
                 image = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(48)
                 image.save(PICTURES / f"studio-{name}.png", optimize=True)

@@ -52,6 +52,12 @@ export function Start({ runs }: { runs: Run[] }) {
   const [plan, setPlan] = useState<Record<string, unknown> | null>(null);
   const [problem, setProblem] = useState('');
   const [busy, setBusy] = useState('');
+  const [goOn, setGoOn] = useState('');
+  const chosen = place.value.runs[0] ?? '';
+  useEffect(() => {
+    setGoOn('');
+    if (chosen) get<{ command: string }>(`/api/resuming?run=${chosen}`).then((found) => setGoOn(found.command), () => undefined);
+  }, [chosen]);
 
   const look = () => get<Starting>('/api/starting').then(setThere, (error: Error) => setProblem(error.message));
   useEffect(() => {
@@ -107,7 +113,7 @@ export function Start({ runs }: { runs: Run[] }) {
     );
   }
   if (!there || !task) return <p class="muted">{problem || 'looking …'}</p>;
-  const stopped = runs.find((run) => run.id === place.value.runs[0]);
+  const stopped = runs.find((run) => run.id === chosen);
   const living = there.trainings.some((one) => one.state !== 'ended');
   return (
     <section
@@ -171,7 +177,7 @@ export function Start({ runs }: { runs: Run[] }) {
         ))}
       </form>
       <p class="muted">
-        {task.about} {preset?.about} Data: {task.data}
+        {task.about}. {preset?.about} Data: {task.data}.
       </p>
       {command && (
         <pre tabIndex={0} class="command">
@@ -205,9 +211,9 @@ export function Start({ runs }: { runs: Run[] }) {
           This page shows the command only. Started with <code>anaphora studio --allow-training</code> it can plan, start, stop and resume runs.
         </p>
       )}
-      {stopped && (
+      {goOn && (
         <p class="muted">
-          To go on with the chosen run: <code>anaphora resume {stopped.name}</code>
+          To go on with the chosen run: <code>{goOn}</code>
         </p>
       )}
       {plan && <Plan plan={plan} />}

@@ -95,6 +95,9 @@ def test_without_the_flag_the_command_is_shown_and_nothing_can_be_changed(client
     )
     status, facts = client.json("/api/starting")
     assert (status, facts["allowed"]) == (200, False)
+    listed = {run["name"]: run["id"] for run in client.json("/api/runs")[1]}
+    status, found = client.json(f"/api/resuming?run={listed['deep/transformer']}")
+    assert (status, found["command"]) == (200, "anaphora resume runs/deep/transformer")
     headers = {"Content-Type": "application/json", "Origin": f"http://127.0.0.1:{server.port}"}
     for path in ("plan", "start", "stop", "resume", "upload"):
         assert client.get(f"/api/{path}", method="POST", body="{}", headers=headers)[0] == 405

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import anaphora as an
+from anaphora.probe.trace import Trace
 from anaphora.tasks.gathered import gather, why_not
 from anaphora.tasks.looking import Asked
 from anaphora.views.data import padding_waste
 from anaphora.views.errors import aligned, confusion, edits
-from anaphora.views.units import auc, r_squared, ranked, search
+from anaphora.views.units import auc, properties, r_squared, ranked, search
 
 TINY = {"hidden": 8, "embedding": 6, "steps": 12, "device": "cpu", "valid_every": 12, "save_every": 12}
 ROWS = [(f"{'good' if i % 2 else 'bad'} Film {'a ' * (i % 5)}.", "yes" if i % 2 else "no") for i in range(40)]
@@ -93,8 +94,16 @@ def test_a_unit_that_was_planted_is_found_on_the_half_that_did_not_choose_it(cla
     best = next(one for one in search(trace) if one.name == "capital")
     assert (best.layer, best.unit, best.held_out) == (0, 3, 1.0)
     assert best.luck < 0.8
-    assert "capital" in trace.view("units", name="capital").text(80, colour=False)
-    assert any(one.name == "holds fil" for one in search(trace, "fil"))
+    assert "capital" in trace.view("units", show="capital").text(80, colour=False)
+    assert any(one.name == "part of film a" for one in search(trace, "film a"))
+    assert any("no unit was looked for" in note for note in trace.view("units", match="zzz").chart.notes)
+
+
+def test_a_match_may_run_over_several_symbols():
+    rows = [{"example": 1, "place": t, "of": 4, "tag": ""} for t in range(4)]
+    trace = Trace({"time": ["▁ab", "c", "▁no", "t"]}, {}, {}, {"places": rows})
+    assert properties(trace, "bc n")["part of bc n"].tolist() == [1, 1, 1, 0]
+    assert properties(trace, "NOT")["part of NOT"].tolist() == [0, 0, 1, 1]
 
 
 def test_scores_of_units_are_those_of_all_pairs():

@@ -86,6 +86,10 @@ class Starter:
         """The command of an order."""
         return {"command": shown(read_order(given, self.folder).words(self.folder), self.folder)}
 
+    def resuming(self, run: Run) -> dict[str, str]:
+        """The command that goes on with a run."""
+        return {"command": shown(["resume", str(run.path)], self.folder)}
+
     def plan(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What ``--dry-run`` says: data, sizes and settings, or the sentence why it cannot be."""
         self._check_allowed()

@@ -1,4 +1,4 @@
-"""The requests with which a page starts, stops and resumes trainings; and the lessons."""
+"""The requests with which a page starts, stops and resumes trainings."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class StartingRoutes:
         return [
             Route("/api/starting", self.starting),
             Route("/api/order", self.order),
+            Route("/api/resuming", self.resuming),
             Route("/api/plan", self.plan, methods=["POST"]),
             Route("/api/start", self.start, methods=["POST"]),
             Route("/api/stop", self.stop, methods=["POST"]),
@@ -47,6 +48,11 @@ class StartingRoutes:
         given["upload"] = query.get("upload") == "true"
         given["settings"] = {key: query[f"s.{key}"] for key in SETTINGS if f"s.{key}" in query}
         return await self._work(lambda: self._starter.command(given), self._worker)
+
+    async def resuming(self, request: Request) -> Response:
+        """The command that goes on with a run."""
+        key = request.query_params.get("run", "")
+        return await self._work(lambda: self._starter.resuming(self._runs.get(key)), self._worker)
 
     async def plan(self, request: Request) -> Response:
         body = await request.body()

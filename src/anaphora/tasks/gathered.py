@@ -18,7 +18,7 @@ MOST_JUDGED = 2000
 """Dev examples that are answered for the error browser; of more, evenly spaced ones."""
 MOST_READ = 2000
 """Dev examples whose lengths and symbols are counted."""
-MOST_LOOKED_AT = 400
+MOST_LOOKED_AT = 200
 """Dev examples whose states are gathered, until `MAX_TOKENS` places are there."""
 KINDS = {
     "classify": "label",

@@ -45,8 +45,8 @@ class Found:
     measure: str
 
 
-def units(trace: Trace, *, match: str = "", name: str = "", count: int = 12) -> Panels:
-    """The best unit for each property; ``match`` adds the property that a symbol holds this text, ``name`` picks the
+def units(trace: Trace, *, match: str = "", show: str = "", count: int = 12) -> Panels:
+    """The best unit for each property; ``match`` adds the property that a symbol is part of this text, ``show`` picks the
     property whose unit is shown on a text, ``count`` how many are listed."""
     found = search(trace, match)
     if not found:
@@ -54,9 +54,9 @@ def units(trace: Trace, *, match: str = "", name: str = "", count: int = 12) -> 
     if not 1 <= count <= 50:
         raise AnaphoraError(f"count must be from 1 to 50, not {count}.")
     shown = found[:count]
-    chosen = next((one for one in found if one.name == name), None) if name else shown[0]
+    chosen = next((one for one in found if one.name == show), None) if show else shown[0]
     if chosen is None:
-        raise AnaphoraError(f"{name!r} is none of the properties: {', '.join(one.name for one in found)}.")
+        raise AnaphoraError(f"{show!r} is none of the properties: {', '.join(one.name for one in found)}.")
     charts: list[Any] = []
     for measure, title in (("AUC", "There or not"), ("R²", "Numbers")):
         some = [one for one in shown if one.measure == measure]
@@ -77,6 +77,10 @@ def units(trace: Trace, *, match: str = "", name: str = "", count: int = 12) -> 
     notes = [
         f"{states.shape[1]} places of {trace.facts['examples']} dev examples; {states.shape[0] * states.shape[2]} units searched"
     ]
+    if match and not any(one.name == f"part of {match}" for one in found):
+        notes.append(
+            f"{match!r} is in fewer than {LEAST} symbols of one half, so that no unit was looked for"
+        )
     return Panels(TITLE, facts_line(trace), charts, notes, READING, CAUTION)
 
 
@@ -179,11 +183,26 @@ def properties(trace: Trace, match: str = "") -> dict[str, Floats]:
     found["symbols to the end"] = np.array([float(row["of"] - 1 - row["place"]) for row in rows])
     found |= _inside(plain, rows)
     if match:
-        needle = match.casefold()
-        found[f"holds {match}"] = np.array([float(needle in s.casefold()) for s in plain])
+        found[f"part of {match}"] = _part_of(match, tokens, rows)
     tags = Counter(row["tag"] for row in rows if row["tag"])
     for tag, _ in tags.most_common(MOST_TAGS):
         found[f"tag {tag}"] = np.array([float(row["tag"] == tag) for row in rows])
+    return found
+
+
+def _part_of(match: str, tokens: list[str], rows: list[dict[str, Any]]) -> Floats:
+    """1 where a symbol is part of an occurrence of ``match`` in its example, which may run over several symbols."""
+    found = np.zeros(len(tokens))
+    begins = [t for t, row in enumerate(rows) if row["place"] == 0]
+    for first, last in zip(begins, [*begins[1:], len(tokens)], strict=True):
+        pieces = [token.replace("▁", " ").replace("Ġ", " ").casefold() for token in tokens[first:last]]
+        edges = np.cumsum([0, *map(len, pieces)])
+        text, needle = "".join(pieces), match.casefold()
+        at = text.find(needle)
+        while at >= 0:
+            overlaps = (edges[:-1] < at + len(needle)) & (edges[1:] > at)
+            found[first:last][overlaps] = 1.0
+            at = text.find(needle, at + 1)
     return found
 
 
