@@ -160,7 +160,7 @@ def test_a_dry_run_trains_nothing(fake, capsys):
     assert main.run(["train", "translate", "train.tsv", "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["parameters"] == 12345
-    assert document["settings"]["steps"] == 4000
+    assert document["settings"]["steps"] == 6000
 
 
 def test_every_mistake_of_a_run_file_is_told_with_its_line(here, capsys):
