@@ -229,7 +229,7 @@ _PRESETS = (
     Preset(
         "linear",
         "One linear map from the window to the horizon, shared by all targets (Zeng 2023): hard to beat on calm data.",
-        {**_STEPS, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288},
+        {**_STEPS, "normalize": "last", "lr": 1e-3, "batch_tokens": 12288, "ema": 0.99},
         (*_ALWAYS, TrainingSettings, "loss", "normalize"),
         budget=_BUDGET,
     ),
