@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from training_toy import toy_settings
 
 import anaphora as an
 from anaphora.errors import SettingsError
+from anaphora.tasks.config import read_config
 from anaphora.training.averaging import MovingAverage, TriggeredMean, average_of
 from anaphora.training.schedules import Progress
 
@@ -108,3 +111,14 @@ def share_of_vectors(scaled):
 
 def test_unscaled_vectors_leave_the_clip_to_the_whole_model():
     assert share_of_vectors(True) > 3 * share_of_vectors(False)
+
+
+def test_a_run_from_before_the_setting_keeps_its_scaled_vectors(tmp_path):
+    sizes = {"hidden": 4, "embedding": 4, "steps": 1, "valid_every": 1, "length": 3, "device": "cpu"}
+    m = an.LanguageModel(optimizer="sgd", embedding_scale=True, **sizes)
+    m.fit(["ab\n" * 60], out=tmp_path / "run", verbose=False)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["settings"].pop("embedding_scale") is True
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    assert read_config(tmp_path / "old").settings.embedding_scale
