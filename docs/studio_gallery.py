@@ -32,6 +32,28 @@ SHOTS: tuple[tuple[str, dict[str, str], tuple[int, int]], ...] = (
     ("narrow", {"search": "reviews", "text": "not a good film", "theme": "dark"}, (360, 760)),
     ("memory", {"search": "reviews", "view": "gates", "text": "not a good film"}, (1100, 760)),
     (
+        "steer",
+        {
+            "search": "numbers",
+            "view": "steer",
+            "text": "ninety-one thousand six",
+            "s.beam": "3",
+            "s.reference": "einundneunzigtausendsechs",
+        },
+        (1100, 900),
+    ),
+    (
+        "play",
+        {
+            "search": "numbers",
+            "view": "play",
+            "text": "ninety-one thousand six",
+            "s.step": "3",
+            "s.unit": "7",
+        },
+        (1100, 1000),
+    ),
+    (
         "film",
         {"search": "numbers", "view": "alignment", "text": "ninety-one thousand six", "beside": "0"},
         (1100, 900),

@@ -5,7 +5,8 @@ import { spelled } from './explain';
 import { Ask, InPython, type Looked, type PanelProps, Playing, choose, num, useAnswer } from './panels';
 import { place } from './state';
 
-type Part = string | { ref: string; text?: string };
+/** With `over` all units are meant, so that no single number stands for it. */
+type Part = string | { ref: string; text?: string; over?: string };
 
 interface Packed {
   shape: number[];
@@ -184,7 +185,7 @@ interface Here {
 /** An equation, and below it the same with numbers. */
 function Line({ one, reel, values, matrices, step, unit }: Here & { one: Equation; matrices: Record<string, Block> }) {
   const value = at(values[one.name], step, unit, reel.units);
-  const shown = one.parts.map((part) => (typeof part === 'string' ? part : number(at(values[part.ref], step, unit, reel.units))));
+  const shown = one.parts.map((part) => (typeof part === 'string' ? part : number(part.over ? NaN : at(values[part.ref], step, unit, reel.units))));
   const terms = one.terms && step + reel.first > 0 ? added(one.terms, matrices, values, step, unit) : '';
   return (
     <li data-equation={one.name} data-value={value}>
@@ -245,13 +246,13 @@ function Diagram({ reel, values, step, unit, colours }: Here & { colours: Colour
   const label = reel.equations.map((one) => `${one.name} from ${one.reads.join(', ')}`).join('; ');
   return (
     <div class="diagram" tabIndex={0} role="group" aria-label="Drawing of one step">
-      <svg width={drawn.width} height={drawn.height} role="img" aria-label={label}>
+      <svg width={drawn.width} height={drawn.height + 44} viewBox={`0 -22 ${drawn.width} ${drawn.height + 44}`} role="img" aria-label={label}>
         {[...drawn.reads].flatMap(([name, all]) =>
           all.map((from) => {
             const [a, b] = [drawn.spot.get(from)!, drawn.spot.get(name)!];
             const [x1, y1, x2, y2] = [a[0] + BOX.width, a[1] + BOX.height / 2, b[0], b[1] + BOX.height / 2];
             // past other columns a line goes around their boxes
-            const lane = b[0] - a[0] <= BOX.across ? null : y1 > drawn.height / 2 ? drawn.height + 12 : -12;
+            const lane = b[0] - a[0] <= BOX.across ? null : y1 > drawn.height / 2 ? drawn.height + 40 : -40;
             return <path key={`${from} ${name}`} d={`M${x1} ${y1}C${x1 + 22} ${lane ?? y1} ${x2 - 22} ${lane ?? y2} ${x2} ${y2}`} />;
           }),
         )}

@@ -12,7 +12,7 @@ from anaphora.models.classical.hmm import HMM
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.models.classical.kalman import Kalman
 from anaphora.probe.classical import check_length
-from anaphora.probe.playing.reel import Equation, Part, Reel, columns
+from anaphora.probe.playing.reel import Equation, Part, Reel, all_of, columns
 
 Floats = NDArray[np.float64]
 
@@ -114,13 +114,13 @@ _HMM_NOTE = "Emissions b are divided by the greatest of their step, α by its su
 
 
 def _hmm_equations(terms: tuple[str, str] | None) -> list[Equation]:
-    total: list[Part] = ["Σ_i ", {"ref": "α′"}, "(i) A(i, j)"]
+    total: list[Part] = ["Σ_i ", all_of("α′"), "(i) A(i, j)"]
     return [
         Equation("p", total, terms),
         Equation("u", [{"ref": "p"}, " ∘ ", {"ref": "b"}]),
-        Equation("Z", ["Σ ", {"ref": "u"}]),
+        Equation("Z", ["Σ ", all_of("u")]),
         Equation("α", [{"ref": "u"}, " / ", {"ref": "Z"}]),
-        Equation("δ", ["max_i ", {"ref": "δ′"}, "(i) A(i, j) ∘ ", {"ref": "b"}]),
+        Equation("δ", ["max_i ", all_of("δ′"), "(i) A(i, j) ∘ ", {"ref": "b"}, " / its greatest"]),
     ]
 
 
@@ -158,11 +158,11 @@ def play_kalman(model: Kalman, y: ArrayLike, x: ArrayLike | None = None) -> Reel
         }
     )
     equations = [
-        Equation("m⁻", ["A ", {"ref": "m′"}, " + what drives it"]),
+        Equation("m⁻", ["A ", all_of("m′"), " + what drives it"]),
         Equation("e", [{"ref": "y"}, " − ", {"ref": "ŷ"}]),
         Equation("K", ["P⁻ Cᵀ / ", {"ref": "S"}]),
         Equation("m", [{"ref": "m⁻"}, " + ", {"ref": "K"}, " · ", {"ref": "e"}, *([] if one else [" + …"])]),
-        Equation("P", ["(I − K C) ", {"ref": "P⁻"}]),
+        Equation("P", ["(I − K C) ", all_of("P⁻")]),
     ]
     updated = ahead + np.einsum("tso,to->ts", gain, innovation)
     seen = np.isfinite(data).all(1)

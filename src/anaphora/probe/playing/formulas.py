@@ -58,6 +58,8 @@ class Writer:
         inner: list[Part] = []
         for argument in node.args:
             inner += [", " if inner else "", *self._write(argument, 0, owner)]
+        if node.op in ("sum", "maximum"):
+            inner = [part if isinstance(part, str) else {**part, "over": "all"} for part in inner]
         return [_CALLED.get(node.op, node.op), "(", *inner, ")"]
 
     @staticmethod

@@ -17,7 +17,7 @@ from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer, Sublayer
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.playing.cells import play_cell
-from anaphora.probe.playing.reel import Equation, Reel, columns
+from anaphora.probe.playing.reel import Equation, Reel, all_of, columns
 
 MOST_PLACES = 64
 """Places of a Transformer that can be followed through its layers."""
@@ -173,9 +173,9 @@ def _attention_reel(
         gap = float(np.abs(shifted / total[:, None] - alpha).max())
         values = columns({"e": e, "m": e.max(1), "w": shifted, "Z": total, "α": alpha})
         equations = [
-            Equation("m", ["max ", {"ref": "e"}]),
+            Equation("m", ["max ", all_of("e")]),
             Equation("w", ["exp(", {"ref": "e"}, " − ", {"ref": "m"}, ")"]),
-            Equation("Z", ["Σ ", {"ref": "w"}]),
+            Equation("Z", ["Σ ", all_of("w")]),
             Equation("α", [{"ref": "w"}, " / ", {"ref": "Z"}]),
         ]
         return Reel(
@@ -228,9 +228,9 @@ def _layer_reel(
             equations = [Equation("x", [{"ref": "x′"}, " + ", {"ref": "f", "text": "f(norm(x′))"}])]
             note = "f is what the sublayer adds: attention, or the feed-forward network."
         else:
-            equations = [Equation("x", ["norm(", {"ref": "x′"}, " + f(x′))"])]
+            equations = [Equation("x", ["norm(", all_of("x′"), " + f(x′))"])]
             note = "norm subtracts the mean of the whole vector and divides by its deviation, so that a unit alone does not add up."
-        equations.append(Equation("‖x‖", ["length of ", {"ref": "x"}]))
+        equations.append(Equation("‖x‖", ["length of ", all_of("x")]))
         return Reel(
             title,
             [name for name, _ in rows],
@@ -262,7 +262,7 @@ def play_collapse(
         said.append("".join(written) or "∅")
     texts = {"best symbol": [symbols[s] for s in best.tolist()], "collapse": done, "text": said}
     values = columns({"p": posteriors, "max p": np.asarray(posteriors).max(1)})
-    equations = [Equation("max p", ["max_s ", {"ref": "p"}, "(s)"])]
+    equations = [Equation("max p", ["max_s ", all_of("p"), "(s)"])]
     places = [f"{t * seconds:.2f} s" if seconds else str(t + 1) for t in range(len(best))]
     return Reel(
         "CTC: the best path, collapsed", places, equations, values, len(symbols), axis="frame", names=list(symbols), texts=texts,

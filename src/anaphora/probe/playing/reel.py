@@ -17,7 +17,7 @@ MOST_NUMBERS = 600_000
 """Numbers that are shown at once; of longer sequences a window."""
 Part = str | dict[str, str]
 """A piece of an equation: text, ``{"ref": name}``, or ``{"ref": name, "text": what stands for it}``; ``_`` makes what
-follows an index."""
+follows an index. With ``"over"`` all its units are meant (a sum, say), so that no single number stands for it."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,11 @@ class Reel:
             "matrices": {name: packed(value) for name, value in self.matrices.items()},
             "texts": self.texts,
         }
+
+
+def all_of(name: str) -> Part:
+    """A name of which all units are meant."""
+    return {"ref": name, "over": "all"}
 
 
 def packed(value: ArrayLike) -> dict[str, Any]:
