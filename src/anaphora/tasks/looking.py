@@ -45,6 +45,17 @@ def symbol_vectors(estimator: Any, model: nn.Module, tokenizer: Tokenizer) -> Tr
     return probe_vectors(names, as_numpy(embedding.weight)[first:], facts=facts_of(estimator, ""))
 
 
+def beginning(x: Any) -> Any:
+    """The beginning of an input: enough to see what a model can be asked for, where the whole would take long."""
+    if isinstance(x, str):
+        return x[:6].strip() or x
+    return x[:4] if isinstance(x, np.ndarray) and x.ndim == 2 else x
+
+
+SLOW = ("jacobians",)
+"""What `probe` takes long over, at each step of the input."""
+
+
 def no_beam(estimator: Any, beam: int | None) -> None:
     """A `SettingsError` where ``probe`` of a task that searches for nothing is given a beam."""
     if beam is not None:

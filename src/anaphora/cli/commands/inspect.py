@@ -62,7 +62,7 @@ def command(
 ) -> None:
     """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
-    `curves`, `samples` and `health` show the course of one or several runs, also while they train; `embeddings`
+    `curves`, `samples` and `health` show the course of one or several runs, also while they train, `change` the weights before and after; `embeddings`
     shows which symbols are alike to the model, of an embedder which inputs. `errors`, `data`, `units` and `texts` are made of many dev
     examples: mistakes, lengths and symbols, units that follow something, and a map of whole texts. The others show one input on its way through it: `alignment`, for
     each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
@@ -164,6 +164,7 @@ def _trace_for(
     import contextlib
 
     from anaphora.errors import AnaphoraError
+    from anaphora.tasks.looking import SLOW, beginning
 
     if kind in ("history", "film"):
         return _history(runs, None, kind)
@@ -174,7 +175,7 @@ def _trace_for(
     trace: Trace = asked.model.probe(x)
     for one in what:  # what one model lets itself be asked, another refuses
         with contextlib.suppress(AnaphoraError):
-            more: Trace = asked.model.probe(x, what=(one,))
+            more: Trace = asked.model.probe(beginning(x) if one in SLOW else x, what=(one,))
             trace.arrays.update(more.arrays)
             trace.tables.update(more.tables)
     return trace
