@@ -10,7 +10,9 @@ import torch
 
 import anaphora as an
 from anaphora.errors import SettingsError
+from anaphora.tasks.exporting.writing import transcriber_export
 from anaphora.tasks.transcribe.inference.listening import mean_of
+from anaphora.tasks.transcribe.info import TranscribeOptions
 
 RATE = 8000
 SMALL = {
@@ -59,3 +61,18 @@ def test_other_models_have_one_voice(given, said):
     model = an.Transcriber(**{**SMALL, **given}).fit(data, valid=data[:1])
     with pytest.raises(SettingsError, match=said):
         model.predict([data[0][0]], voices=3)
+
+
+def test_hot_words_are_phrases_with_a_bonus_each():
+    options = TranscribeOptions(hot_words="anaphora,  new   york:4 ,", hot_bonus=1.5)
+    assert options.expected() == {"anaphora": 1.5, "new york": 4.0}
+    assert TranscribeOptions().expected() == {}
+    with pytest.raises(ValueError, match="'much' after the colon of 'york:much' must be a number"):
+        TranscribeOptions(hot_words="york:much")
+
+
+def test_a_transducer_is_not_exported_as_a_graph():
+    data = rows()
+    model = an.Transcriber(**{**SMALL, "model": "transducer", "embedding": 4}).fit(data, valid=data[:1])
+    with pytest.raises(an.AnaphoraError, match="there is no graph yet"):
+        transcriber_export(model)
