@@ -103,7 +103,7 @@ class Server:
 def runs(tmp_path_factory) -> Path:
     """A folder of runs of different kinds, one with a name that is no good as markup."""
     folder = tmp_path_factory.mktemp("studio") / "runs"
-    an.Translator(model="lstm-attention", embedding=8, **SETTINGS).fit(
+    an.Translator(model="lstm-attention", embedding=8, length_penalty=1.0, **SETTINGS).fit(
         pairs(60), valid=pairs(4), out=folder / "attentive"
     )
     an.Translator(model="lstm", embedding=8, **SETTINGS).fit(pairs(60), valid=pairs(4), out=folder / BAD_NAME)

@@ -15,8 +15,8 @@ from anaphora.models.classifier import BagEncoder, SequenceClassifier
 from anaphora.models.pooling import Mean
 from anaphora.nn.embedding import Embedding
 from anaphora.tasks.classify.info import CLASSIFY
-from anaphora.tasks.classify.regular import disagreement, regular_loss
 from anaphora.tasks.registry import resolve
+from anaphora.tasks.regularising import disagreement, regular_loss
 from anaphora.training.objective import LossSum
 
 ROWS = [(f"{'good' if i % 2 else 'bad'} film {i % 7}", "01"[i % 2]) for i in range(40)]

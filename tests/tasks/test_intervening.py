@@ -23,7 +23,9 @@ def translator(preset, **more):
     fields = an.Translator.task().used(preset)
     sizes = {**reading.TINY, "hidden": 8, "embedding": 6, "heads": 2, "feedforward": 8, "layers": 2}
     given = {key: value for key, value in {**sizes, **more}.items() if key in fields}
-    return an.Translator(model=preset, tokens="word", max_length=4, **given).fit(PAIRS, verbose=False)
+    return an.Translator(model=preset, tokens="word", max_length=4, **{"length_penalty": 1.0, **given}).fit(
+        PAIRS, verbose=False
+    )
 
 
 @functools.cache

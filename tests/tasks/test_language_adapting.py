@@ -13,7 +13,7 @@ from tasks_command import finish
 import anaphora as an
 from anaphora.errors import SettingsError
 from anaphora.settings.language import ScoreOptions
-from anaphora.tasks.language.adapting import adapted_log_probs, segments
+from anaphora.tasks.adapting import adapted_log_probs, segments
 
 TEXT = (
     "the teacher gives an example to the student\nan egg is no example\nthe student thanks the teacher\n" * 8

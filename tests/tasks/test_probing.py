@@ -102,7 +102,7 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
         with pytest.raises(AnaphoraError) as told:
             picture(trace, view.name)
         assert re.fullmatch(r"[^\n]+[.?]", str(told.value))
-    assert drawn >= 1 or preset in ("bow", "ngrams", "linear", "var")
+    assert drawn >= 1 or preset in ("bow", "ngrams", "fasttext", "linear", "var")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
 )
 def test_vectors_of_symbols_where_there_are_any(name, preset):
     model = trained(name, preset)
-    if preset in ("hmm", "ngram", "ngrams", *PICTURES):
+    if preset in ("hmm", "ngram", "ngrams", "fasttext", *PICTURES):
         with pytest.raises(AnaphoraError, match="no vectors"):
             model.probe_embeddings()
         return

@@ -10,8 +10,8 @@ import pytest
 import anaphora as an
 from anaphora.cli import main
 from anaphora.data.sources.report import reported
-from anaphora.tasks.classify import rival
-from anaphora.tasks.classify.rival import rival_of
+from anaphora.tasks.suiting import rival
+from anaphora.tasks.suiting.rival import rival_of
 
 TINY = {"embedding": 4, "steps": 2, "device": "cpu", "warmup": 0}
 

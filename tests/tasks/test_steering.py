@@ -65,7 +65,8 @@ def test_the_reference_has_the_score_that_a_forced_output_has(translator):
     forced = translator.probe(text, wanted)
     log_p = float(forced.array("log_probs").sum())
     assert trace.facts["reference"]["log_prob"] == pytest.approx(log_p, abs=1e-4)
-    assert trace.facts["reference"]["score"] == pytest.approx(log_p / (len(wanted) + 1), abs=1e-4)
+    penalty = translator.settings_.length_penalty
+    assert trace.facts["reference"]["score"] == pytest.approx(log_p / (len(wanted) + 1) ** penalty, abs=1e-4)
     found = trace.facts["found"]
     better = trace.facts["reference"]["score"] > found["score"]
     expected = "found" if found["text"] == wanted else "search error" if better else "model error"

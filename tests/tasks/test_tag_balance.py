@@ -12,7 +12,7 @@ import torch
 
 import anaphora as an
 from anaphora.tasks.config import read_config
-from anaphora.tasks.tag import balance
+from anaphora.tasks import balancing as balance
 from anaphora.training.weights import load_weights
 
 SETTINGS = {

@@ -12,7 +12,7 @@ from test_loop import Scripted
 from training_toy import Heard, finish, outcome, toy_trainer
 
 from anaphora.errors import RunError
-from anaphora.training.averaging import TriggeredMean, with_average
+from anaphora.training.averaging import STATE, with_average
 from anaphora.training.checkpoint import CheckpointFolder
 from anaphora.training.run import RunFolder
 from anaphora.training.saving import weights_of
@@ -121,7 +121,7 @@ def test_the_weights_of_a_checkpoint_are_those_that_were_evaluated(tmp_path, ema
 def test_an_average_that_has_not_begun_is_not_used():
     weight, average = torch.zeros(2), torch.ones(2)
     for count, expected in ((0, weight), (3, average)):
-        state = {TriggeredMean._STATE: torch.tensor([1, count])}
+        state = {STATE: torch.tensor([1, count])}
         found = with_average({"a": weight, "tied": weight}, {"a": average, **state})
         assert torch.equal(found["a"], expected)
         assert torch.equal(found["tied"], expected)

@@ -18,7 +18,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "search": "Find the nearest of many inputs with a trained embedder.",
         "cluster": "Sort inputs into clusters with a trained embedder.",
         "score": "Measure a trained model on data with known answers.",
-        "compare": "Compare several runs on the same examples, with intervals and tests.",
+        "compare": "Compare runs on the same examples, with intervals and tests.",
     },
     "Ship": {
         "import": "Make a run folder of a model of transformers.",

@@ -32,8 +32,8 @@ MOST = 60
 def crf(trace: Trace, *, forbid: str = "", first: int = 1) -> Panels:
     """Marginals with the best path, emissions and transitions; ``forbid`` is ``A>B``, or several with commas between."""
     names = trace.tokens["state"]
-    emissions = trace.array("chain_emissions", "step", "state")
-    places = trace.tokens.get("step", trace.tokens["time"])
+    emissions = trace.array("chain_emissions", "place", "state")
+    places = trace.tokens.get("place", trace.tokens["time"])
     chain, ruled = _chains(trace, forbidden(names, forbid))
     marginals, total = chain.marginals()
     path, _score = ruled.best()
@@ -94,7 +94,7 @@ def _chains(trace: Trace, without: list[tuple[int, int]]) -> tuple[Chain, Chain]
     moves = get("moves", "state", "to")
     for a, b in without:
         moves[a, b] = -np.inf
-    chain = Chain(get("emissions", "step", "state"), moves, get("start", "state"), get("end", "state"))
+    chain = Chain(get("emissions", "place", "state"), moves, get("start", "state"), get("end", "state"))
     rules = {name: get(f"{name}_rule", *axes) for name, axes in _RULES.items()}
     ruled = replace(
         chain,

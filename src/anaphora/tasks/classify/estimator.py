@@ -47,8 +47,6 @@ from anaphora.tasks.classify.objective import (
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
-from anaphora.tasks.classify.rival import rival_of
-from anaphora.tasks.classify.suiting import suit_texts
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_inputs
@@ -59,6 +57,8 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
+from anaphora.tasks.suiting.classify import suit_texts
+from anaphora.tasks.suiting.rival import rival_of
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import chosen_metric
@@ -375,7 +375,9 @@ class Classifier(SequenceReader):
         """The vectors of the symbols, for the view embeddings."""
         self._check_trained()
         if isinstance(self.inputs_, NGramInputs):
-            raise AnaphoraError("the preset ngrams weighs n-grams and has no vectors of them.")
+            raise AnaphoraError(
+                f"the preset {self.settings_.model} weighs n-grams and has no vectors of them."
+            )
         if not isinstance(self.inputs_, TextInputs):
             raise AnaphoraError("this Classifier reads vectors, so it has no vectors of symbols.")
         embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))

@@ -24,13 +24,13 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings, ScoreOptions
 from anaphora.settings.own import Part
+from anaphora.tasks.adapting import adapted_log_probs
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
-from anaphora.tasks.language.adapting import adapted_log_probs
 from anaphora.tasks.language.build import (
     build_language,
     fit_ngram,

@@ -26,6 +26,7 @@ from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.models.own import OwnTagger
 from anaphora.probe.trace import Trace
+from anaphora.tasks.balancing import LEAST, OUTSIDE, balanced
 from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
@@ -37,14 +38,13 @@ from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
-from anaphora.tasks.tag.balance import LEAST, OUTSIDE, balanced
+from anaphora.tasks.suiting.tag import suit_sentences
 from anaphora.tasks.tag.build import build_tagger, counted_hmm, hmm_tensors, rebuilt_hmm, tag_rules
 from anaphora.tasks.tag.inference import Tagging, answered, tagged
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
 from anaphora.tasks.tag.objective import TagObjective, outline, spelled, training_batches
 from anaphora.tasks.tag.probing import probe_tagger
-from anaphora.tasks.tag.suiting import suit_sentences
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective

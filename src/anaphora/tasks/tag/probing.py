@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,7 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         trace = replace(
             trace,
             tokens={**trace.tokens, **named},
-            arrays={**trace.arrays, **more},
+            arrays={**_of_places(trace.arrays, named), **more},
             facts={**trace.facts, **known},
         )
     if targets.kind == "number":
@@ -103,7 +103,7 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         arrays |= _chain(model, outputs[0])
         tokens |= {"state": list(targets.names), "to": list(targets.names)}
         if len(own) != len(places):  # words are read in pieces
-            tokens["step"] = facts["text"].split(" ")
+            tokens["place"] = facts["text"].split(" ")
     tagged = {**trace.facts, "tags": own} if len(own) == len(places) else trace.facts
     return replace(
         trace,
@@ -114,8 +114,13 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
     )
 
 
+def _of_places(arrays: Mapping[str, Array], named: Mapping[str, list[str]]) -> dict[str, Array]:
+    """The arrays without those whose steps are pieces, where steps are named by words."""
+    return {name: array for name, array in arrays.items() if not set(array.axes) & set(named)}
+
+
 def _chain(model: Any, emissions: Tensor) -> dict[str, Array]:
-    """The scores of a CRF: ``chain_emissions`` (step, state), ``chain_moves`` (state, to), ``chain_start`` and ``chain_end``
+    """The scores of a CRF: ``chain_emissions`` (place, state), ``chain_moves`` (state, to), ``chain_start`` and ``chain_end``
     (state), and with ``_rule`` behind the name 0 where the rules of the tags allow it, −1e30 where they forbid it."""
     crf, least = model.crf, -1e30
 
@@ -123,7 +128,7 @@ def _chain(model: Any, emissions: Tensor) -> dict[str, Array]:
         return Array(axes, values.detach().double().clamp(min=least).cpu().numpy())
 
     return {
-        "chain_emissions": put(("step", "state"), emissions),
+        "chain_emissions": put(("place", "state"), emissions),
         "chain_moves": put(("state", "to"), crf.transitions),
         "chain_start": put(("state",), crf.start),
         "chain_end": put(("state",), crf.end),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anaphora.tasks.sizing import assume
+from anaphora.tasks.suiting.sizing import assume
 
 if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anaphora.tasks.sizing import assume
+from anaphora.tasks.suiting.sizing import assume
 
 if TYPE_CHECKING:
     from anaphora.data.sources.source import Source
