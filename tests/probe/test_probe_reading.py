@@ -217,7 +217,7 @@ def test_every_view_of_an_attentive_reader_is_drawn(name, options):
         (attentive, "gates", "none of its layers has gates"),
         (attentive, "beam", "without a beam search"),
         (attentive, "sampling", "does not name its next symbol"),
-        (lambda: recurrent(an.nn.GRU), "heads", "only Transformers have heads"),
+        (lambda: recurrent(an.nn.GRU), "heads", "Transformers have them"),
         (lambda: recurrent(an.nn.GRU), "positions", "no vectors of positions are added"),
         (lambda: recurrent(an.nn.Elman), "gates", "none of its layers has gates"),
         (lambda: recurrent(an.nn.Elman), "gradients", "holds no gradients"),

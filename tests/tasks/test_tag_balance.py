@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import anaphora as an
-from anaphora.tasks.config import read_config
 from anaphora.tasks import balancing as balance
+from anaphora.tasks.config import read_config
 from anaphora.training.weights import load_weights
 
 SETTINGS = {

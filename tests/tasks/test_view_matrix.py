@@ -77,7 +77,8 @@ def looked_at(name, preset):
         given = {key: value for key, value in sizes.items() if key in fields}
         model = an.Translator(model=preset, tokens="word", max_length=4, **given).fit(PAIRS)
         return model, *probed(model, "a b c")
-    if name in ("Captioner", "Answerer") or (preset in reading.PICTURES and name == "Classifier"):
+    heard = preset in ("wav2vec2", "whisper")  # sound itself, not frames
+    if name in ("Captioner", "Answerer") or heard or (preset in reading.PICTURES and name == "Classifier"):
         task, rows = getattr(an, name), senses.DATA[name]
         known = task.task().used(preset).keys()
         sizes = {key: value for key, value in {**senses.SIZES, **senses.TINY}.items() if key in known}
@@ -123,7 +124,7 @@ def parts(model, preset, held):
     gated = any(isinstance(cell, an.nn.LSTM | an.nn.GRU) for one in cells for cell in one.cells)
     heads = has(MultiHead)
     found = {
-        "heads": heads and name not in ("Captioner", "Answerer"),
+        "heads": heads and name not in ("Captioner", "Answerer") and preset != "whisper",
         "spectrum": has(LinearLayer) and not isinstance(net, Seq2Seq),
         "beam": isinstance(net, Seq2Seq) and name != "Transcriber",
         "sampling": name == "LanguageModel",
@@ -143,7 +144,7 @@ def parts(model, preset, held):
     one = [module for module in modules if isinstance(module, Recurrent)]
     if name in ("LanguageModel", "Classifier", "Tagger") and not has(LinearLayer) and "glimpse" not in preset:
         found["jacobians"] = len(one) == 1 and not one[0].bidirectional
-    if name != "Captioner":
+    if name != "Captioner" and preset != "whisper":  # whose trace keeps what the decoder sees
         found["positions"] = has(Sinusoidal, Learned)
     if gated and name != "Classifier":
         found["gates"] = True

@@ -113,5 +113,7 @@ def _kind(trace: Trace, of: str) -> str:
             f"This trace holds no {of}; it holds {', '.join(there) or 'no attention of heads'}."
         )
     if not there:
-        raise AnaphoraError("This trace holds no attention of heads: only Transformers have heads.")
+        raise AnaphoraError(
+            "This trace holds no attention of heads: Transformers have them, though not every trace of one keeps them."
+        )
     return of or there[0]

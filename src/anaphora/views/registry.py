@@ -132,7 +132,7 @@ VIEWS = {
             what=("ablation",),
             any_of=tuple(heads.KINDS),
             axis="head",
-            without="it holds no attention of heads: only Transformers have heads.",
+            without="it holds no attention of heads: Transformers have them, though not every trace of one keeps them.",
         ),
         _view(
             recurrences,
