@@ -34,7 +34,7 @@ def greedy_symbols(
         symbols = scores.argmax(-1)
         found[rows, place] = torch.where(ended, eos, symbols)
         ended = ended | (symbols == eos) | (left <= place + 1)
-        if place % STRIDE == STRIDE - 1:
+        if place % STRIDE == STRIDE - 1 or place == found.shape[1] - 1:
             if bool(scores.isnan().any()):
                 raise NotANumberError(
                     "a step of the search gave numbers that are none; the weights may be damaged."
