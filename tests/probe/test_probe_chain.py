@@ -10,8 +10,8 @@ import torch
 
 import anaphora as an
 from anaphora.probe.chain import Chain
-from anaphora.probe.prefixes import prefix_search
 from anaphora.search import ctc_beam
+from anaphora.search.ctc._prefixes import ctc_prefixes
 
 
 def chain(draws, places=4, labels=3):
@@ -65,21 +65,21 @@ def collapsed(path):
 def test_a_wide_prefix_search_adds_up_all_paths(seed):
     log_p = np.random.default_rng(seed).normal(size=(4, 3))
     log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
-    frames = prefix_search(log_p, blank=0, width=10_000)
+    _, frames = ctc_prefixes(log_p, blank=0, width=10_000)
     every = {}
     for path in itertools.product(range(3), repeat=4):
         ends = every.setdefault(collapsed(path), [-np.inf, -np.inf])
         score = sum(log_p[t, s] for t, s in enumerate(path))
         ends[path[-1] != 0] = np.logaddexp(ends[path[-1] != 0], score)
-    assert {one.prefix for one in frames[-1]} == set(every)
-    for one in frames[-1]:
-        assert (one.blank, one.symbol) == pytest.approx(tuple(every[one.prefix]))
+    assert {one.labels for one in frames[-1].kept} == set(every)
+    for one in frames[-1].kept:
+        assert (one.blank, one.label) == pytest.approx(tuple(every[one.labels]))
 
 
 def test_a_narrow_prefix_search_finds_what_the_decoder_finds():
     draws = torch.randn(1, 12, 6, generator=torch.Generator().manual_seed(3)).log_softmax(-1)
-    frames = prefix_search(draws[0].double().numpy(), blank=0, width=4)
+    _, frames = ctc_prefixes(draws[0].double().numpy(), blank=0, width=4)
     (found,) = ctc_beam(draws, width=4, n_best=4)
-    assert [list(one.prefix) for one in frames[-1]] == [list(h.tokens) for h in found]
-    assert [one.total for one in frames[-1]] == pytest.approx([h.score for h in found], abs=1e-5)
-    assert all(len(kept) <= 4 for kept in frames)
+    assert [list(one.labels) for one in frames[-1].kept] == [list(h.tokens) for h in found]
+    assert [one.total for one in frames[-1].kept] == pytest.approx([h.score for h in found], abs=1e-5)
+    assert all(len(frame.kept) <= 4 for frame in frames)

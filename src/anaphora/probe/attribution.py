@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
-from anaphora.probe.trace import Array
+from anaphora.probe.trace import Array, Trace
 
 STEPS = (16, 64, 256)
 """Nodes of the Gauss–Legendre rule; more of them where the sum is further than `CLOSE` from what it should be."""
@@ -29,6 +29,8 @@ MOST_NUMBERS = 1 << 21
 """Numbers (of all nodes and outputs together) beyond which no more nodes are taken."""
 MOST_ROWS = 2048
 """Inputs that go through a model at once."""
+MOST_LEFT_OUT = 64
+"""Places, or stretches of places, of an embedder's input that are left out one by one."""
 
 Score = Callable[[Tensor], Tensor]
 """From inputs ``(n, places…, width)`` to one score for each output ``(n, outputs)``."""
@@ -113,6 +115,34 @@ def stretches(count: int, most: int) -> list[slice]:
     """``count`` places in at most ``most`` stretches of about the same length."""
     edges = np.linspace(0, count, min(count, most) + 1).round().astype(int).tolist()
     return [slice(a, b) for a, b in itertools.pairwise(edges) if b > a]
+
+
+@torch.no_grad()
+def with_each_left_out(
+    trace: Trace, embed: Callable[[list[Any]], Tensor], encoded: Any, own: Tensor, places: list[str]
+) -> Trace:
+    """``trace`` with ``occlusion`` (source): how far the vector ``own`` ``(1, width)`` turns when a place is left out, 1 − cos.
+
+    ``embed`` makes vectors of inputs, ``places`` names those of the input ``encoded``; of more than `MOST_LEFT_OUT` whole
+    stretches are left out.
+    """
+    if len(encoded) < 2:  # nothing would be left
+        return trace
+    groups = stretches(len(encoded), MOST_LEFT_OUT)
+    falls = np.zeros(len(encoded))
+    for some in range(0, len(groups), 32):
+        part = groups[some : some + 32]
+        vectors = embed([np.delete(encoded, group, 0) for group in part])
+        moved = 1 - torch.nn.functional.cosine_similarity(vectors, own)
+        for group, value in zip(part, moved.double().cpu().tolist(), strict=True):
+            falls[group] = value / (group.stop - group.start)
+    known = {"of": "the direction of the vector", "without": "left out", "value": 1.0}
+    return replace(
+        trace,
+        tokens={**trace.tokens, "source": places[: len(encoded)]},
+        arrays={**trace.arrays, "occlusion": Array(("source",), falls)},
+        facts={**trace.facts, "attribution": known},
+    )
 
 
 def squares(rows: int, columns: int, most: int) -> list[tuple[slice, slice]]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from anaphora.data.labelled_inputs import TextInputs
 from anaphora.data.symbols import SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
@@ -32,6 +33,13 @@ def facts_of(estimator: Any, text: str) -> dict[str, Any]:
     """What a trace says of the model it comes from."""
     settings = estimator.settings_
     return {"task": estimator.command, "preset": settings.model, "seed": settings.seed, "text": text}
+
+
+def places_of(inputs: Any, encoded: Any) -> list[str]:
+    """A name for each place of an input: its symbols, with the end where one is read, or the numbers of its steps."""
+    if isinstance(inputs, TextInputs):
+        return [*inputs.tokenizer.pieces(encoded.tolist()), *["</s>"] * inputs.end]
+    return [str(t + 1) for t in range(len(encoded))]
 
 
 def symbol_vectors(estimator: Any, model: nn.Module, tokenizer: Tokenizer) -> Trace:

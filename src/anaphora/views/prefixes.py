@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import AnaphoraError
-from anaphora.probe.prefixes import Kept, prefix_search
 from anaphora.probe.trace import Trace
+from anaphora.search.ctc._prefixes import Prefix, ctc_prefixes
 from anaphora.views.bars import Bars
 from anaphora.views.heatmap import Heatmap
 from anaphora.views.panels import Panels
@@ -36,41 +36,43 @@ def prefixes(trace: Trace, *, frame: int | None = None, width: int = 8) -> Panel
         raise AnaphoraError(f"There are frames 1 to {len(posteriors)}; asked for {frame}.")
     names, blank = trace.tokens["symbol"], int(trace.facts.get("blank", 0))
     with np.errstate(divide="ignore"):
-        frames = prefix_search(np.log(posteriors), blank=blank, width=width)
+        _, searched = ctc_prefixes(np.log(posteriors), blank=blank, width=width)
+    frames = [frame.kept for frame in searched]
     at = len(frames) - 1 if frame is None else frame - 1
 
     def spelled(prefix: tuple[int, ...]) -> str:
         return "".join(names[s] for s in prefix) or "(nothing yet)"
 
     kept = frames[at][:SHOWN]
-    merged = sum(one.merged > 1 for one in frames[at])
+    before = {one.labels for one in frames[at - 1]} if at else {()}
+    merged = sum(one.grown and one.labels in before for one in frames[at])
     bars = Bars(
         f"After frame {at + 1} of {len(frames)}",
         f"the {len(kept)} best of {len(frames[at])} prefixes · {merged} of them have paths from more than one prefix of the frame before",
-        [spelled(one.prefix) for one in kept],
+        [spelled(one.labels) for one in kept],
         {
             "ends in a blank": [float(np.exp(one.blank)) for one in kept],
-            "ends in its last symbol": [float(np.exp(one.symbol)) for one in kept],
+            "ends in its last symbol": [float(np.exp(one.label)) for one in kept],
         },
     )
     charts: list[Any] = [bars, _map(frames, spelled)]
     best = frames[-1][0]
-    notes = [f"at the end: {spelled(best.prefix)}, log p = {best.total:.4f}"]
+    notes = [f"at the end: {spelled(best.labels)}, log p = {best.total:.4f}"]
     return Panels(TITLE, facts_line(trace), charts, [*notes, *proof(trace)], READING, CAUTION)
 
 
-def _map(frames: list[list[Kept]], spelled: Any) -> Heatmap:
+def _map(frames: list[list[Prefix]], spelled: Any) -> Heatmap:
     """p of those prefixes that were ever the best, and of the best at the end, over the frames."""
-    leaders = dict.fromkeys(kept[0].prefix for kept in frames if kept)
-    shown = [*leaders, *(one.prefix for one in frames[-1] if one.prefix not in leaders)][: 2 * SHOWN]
+    leaders = dict.fromkeys(kept[0].labels for kept in frames if kept)
+    shown = [*leaders, *(one.labels for one in frames[-1] if one.labels not in leaders)][: 2 * SHOWN]
     first = max(0, len(frames) - MOST_FRAMES)
     values = np.zeros((len(shown), len(frames) - first), np.float32)
     rows = {prefix: row for row, prefix in enumerate(shown)}
     for t, kept in enumerate(frames[first:]):
         all_kept = np.logaddexp.reduce([one.total for one in kept])
         for one in kept:
-            if one.prefix in rows:
-                values[rows[one.prefix], t] = np.exp(one.total - all_kept)
+            if one.labels in rows:
+                values[rows[one.labels], t] = np.exp(one.total - all_kept)
     return Heatmap(
         title="Prefixes over time",
         subtitle="those that led at some frame, in the order in which they did, then the others at the end",

@@ -32,7 +32,7 @@ from anaphora.probe.attribution import (
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.looking import facts_of, numbers
+from anaphora.tasks.looking import facts_of, numbers, places_of
 
 if TYPE_CHECKING:
     from anaphora.tasks.classify.estimator import Classifier
@@ -187,8 +187,7 @@ def _places(m: Classifier, encoded: Any) -> list[str]:
     """A name for each state: the symbols, the numbers of steps or looks, or row and column of squares of a picture."""
     if isinstance(m.inputs_, TextInputs):
         begun = isinstance(m.model_, SequenceClassifier) and m.model_.begin is not None
-        pieces = m.inputs_.tokenizer.pieces(encoded.tolist())
-        return [*["<s>"] * begun, *pieces, *["</s>"] * m.inputs_.end]
+        return [*["<s>"] * begun, *places_of(m.inputs_, encoded)]
     if isinstance(m.model_, LookingClassifier):
         return [str(look + 1) for look in range(m.settings_.glimpses)]
     if encoded.ndim == 3:
@@ -196,7 +195,7 @@ def _places(m: Classifier, encoded: Any) -> list[str]:
         first = getattr(m.model_.encoder, "first", None)
         before = 0 if first is None else first.numel() // first.shape[-1]
         return [*["<s>"] * before, *(f"{i + 1},{j + 1}" for i in range(rows) for j in range(columns))]
-    return [str(t + 1) for t in range(len(encoded))]
+    return places_of(m.inputs_, encoded)
 
 
 def _outline(encoded: Any) -> str:

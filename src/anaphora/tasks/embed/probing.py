@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_inputs import TextInputs
-from anaphora.probe.attribution import stretches
+from anaphora.probe.attribution import with_each_left_out
 from anaphora.probe.reading import probe_reading
-from anaphora.probe.trace import Array, Trace
+from anaphora.probe.trace import Trace
 from anaphora.probe.vectors import probe_vectors
-from anaphora.tasks.looking import facts_of, numbers
+from anaphora.tasks.looking import facts_of, numbers, places_of
 
 if TYPE_CHECKING:
     from anaphora.tasks.embed.estimator import Embedder
-
-MOST_LEFT_OUT = 64
-"""Places, or stretches of places, that are left out one by one."""
 
 
 def probe_embedder(m: Embedder, x: Any, target: Any, what: Sequence[str]) -> Trace:
@@ -35,39 +29,15 @@ def probe_embedder(m: Embedder, x: Any, target: Any, what: Sequence[str]) -> Tra
     def losses(vectors: Tensor) -> Tensor:
         return vectors.norm(dim=-1) if wanted is None else 1 - F.cosine_similarity(vectors, wanted)
 
-    places = [str(t + 1) for t in range(len(encoded))]
-    if isinstance(m.inputs_, TextInputs):
-        places = [*m.inputs_.tokenizer.pieces(encoded.tolist()), "</s>"]
+    places = places_of(m.inputs_, encoded)
     more: Any = {"places": places, "facts": facts_of(m, x if isinstance(x, str) else f"{len(encoded)} steps")}
     trace, vectors = probe_reading(m.model_, lambda: m.model_(*read), losses=losses, what=what, **more)
-    if "attribution" in what and len(encoded) > 1:
-        arrays, known = _left_out(m, encoded, vectors)
-        tokens = {**trace.tokens, "source": places[: len(encoded)]}
-        trace = replace(
-            trace, tokens=tokens, arrays={**trace.arrays, **arrays}, facts={**trace.facts, **known}
-        )
-    return trace
-
-
-@torch.no_grad()
-def _left_out(m: Embedder, encoded: Any, own: Tensor) -> tuple[dict[str, Array], dict[str, Any]]:
-    """How far the vector turns when a place is left out: 1 − cos; of long inputs stretches of places."""
-    model, device = m.model_.eval(), next(m.model_.parameters()).device
-    groups = stretches(len(encoded), MOST_LEFT_OUT)
-    falls = np.zeros(len(encoded))
-    for some in range(0, len(groups), 32):
-        part = groups[some : some + 32]
-        rows = [np.delete(encoded, group, 0) for group in part]
-        moved = 1 - F.cosine_similarity(model(*tensors_of(rows, device)), own)
-        for group, value in zip(part, moved.double().cpu().tolist(), strict=True):
-            falls[group] = value / (group.stop - group.start)
-    known = {"of": "the direction of the vector", "without": "left out", "value": 1.0}
-    return {"occlusion": Array(("source",), falls)}, {"attribution": known}
+    embed = lambda rows: m.model_.eval()(*tensors_of(rows, vectors.device))  # noqa: E731
+    return with_each_left_out(trace, embed, encoded, vectors, places) if "attribution" in what else trace
 
 
 def _read(m: Embedder, x: Any) -> tuple[list[Any], tuple[Tensor, Tensor]]:
-    typed = isinstance(x, str) and not isinstance(m.inputs_, TextInputs)
-    encoded = m._read([numbers(x) if typed else x])
+    encoded = m._read([numbers(x) if isinstance(x, str) and not isinstance(m.inputs_, TextInputs) else x])
     return encoded, tensors_of(encoded, next(m.model_.parameters()).device)
 
 
