@@ -109,7 +109,7 @@ CELLS = [
     "s5",
     "indrnn",
 ]
-LINEAR = ["retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv7"]
+LINEAR = ["retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv4", "rwkv7"]
 SEEN = {"picture_size": 16, "halvings": 2}
 READING: dict[str, Case] = {
     "classify bow": classifier(model="bow", embedding=6),

@@ -44,7 +44,18 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anaphora.nn.exporting.scan", scan_by_hand)
 
 
-LAYERS = ["RetNet", "GLA", "Mamba", "Mamba2", "MLSTM", "DeltaNet", "GatedDeltaNet", "RWKV7"]
+LAYERS = [
+    "RetNet",
+    "GLA",
+    "Mamba",
+    "Mamba2",
+    "MLSTM",
+    "DeltaNet",
+    "GatedDeltaNet",
+    "RWKV4",
+    "ChannelMixing",
+    "RWKV7",
+]
 
 
 @pytest.mark.usefixtures("by_hand")

@@ -1,4 +1,4 @@
-"""Mamba and Mamba-2 of `transformers`: logits, single steps and what is written, against the original."""
+"""Mamba, Mamba-2 and RWKV-4 of `transformers`: logits, single steps and what is written, against the original."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "n_groups": 1, "state_size": 24,
         "chunk_size": 4,
     },
+    "Rwkv": {"hidden_size": 24, "num_hidden_layers": 3, "rescale_every": 0},
 }  # fmt: skip
 
 
@@ -93,8 +94,54 @@ def test_greedy_continuations_equal_theirs(kind: str, tmp_path: Path) -> None:
     assert str(found) == tokenizer.decode(expected, clean_up_tokenization_spaces=False)
 
 
-def test_it_becomes_a_run(tmp_path: Path) -> None:
-    saved(tmp_path / "theirs", "Mamba")
+def test_rwkv_states_that_are_halved_for_16_bits_are_the_same(tmp_path: Path) -> None:
+    """Only the ε of a norm weighs more where its input is halved."""
+    theirs = saved(tmp_path, "Rwkv", rescale_every=2, num_hidden_layers=5)
+    m = an.load(tmp_path, device="cpu")
+    symbols, ids = ours_and_theirs(m, "that the cat sat there")
+    with torch.no_grad():
+        found = m.tokenizer_.numbering.outward(m.model_(symbols)[0].T).T
+        assert float((found - theirs(ids).logits[0]).abs().max()) < 1e-3
+        theirs.config.rescale_every = 0
+        theirs.load_state_dict(transformers.AutoModelForCausalLM.from_pretrained(tmp_path).state_dict())
+        assert float((found - theirs(ids).logits[0]).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("tie", [False, True])
+@pytest.mark.parametrize("kind", SIZES)
+def test_it_goes_back_bit_for_bit(kind: str, tie: bool, tmp_path: Path) -> None:
+    theirs = saved(tmp_path / "theirs", kind, tie_word_embeddings=tie)
+    m = an.load(tmp_path / "theirs", device="cpu")
+    m.save(tmp_path / "run")
+    an.load(tmp_path / "run").export(tmp_path / "back", to="hf")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "back").eval()
+    expected = theirs.state_dict()
+    assert again.state_dict().keys() == expected.keys()
+    for name, one in again.state_dict().items():
+        assert torch.equal(one, expected[name]), name
+    tokenizers = [transformers.AutoTokenizer.from_pretrained(tmp_path / one) for one in ("theirs", "back")]
+    assert len({tuple(one("that at", add_special_tokens=False).input_ids) for one in tokenizers}) == 1
+
+
+@pytest.mark.parametrize("cell", ["mamba", "mamba2", "rwkv4"])
+def test_one_trained_here_opens_there(cell: str, tmp_path: Path) -> None:
+    lines = ["the cat sat", "at that time", "a dog ran"] * 3
+    m = an.LanguageModel(
+        "mamba", cell=cell, hidden=16, embedding=16, layers=2, steps=1, lines=True, tokens="char"
+    )
+    m.fit(lines, verbose=False)
+    with torch.no_grad():
+        m.model_.output.bias.zero_()
+    m.export(tmp_path / "out", to="hf")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    ids = torch.tensor([[2, *m.tokenizer_.encode("the dog")]])
+    with torch.no_grad():
+        torch.testing.assert_close(m.model_(ids), theirs(ids).logits, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["Mamba", "Rwkv"])
+def test_it_becomes_a_run(kind: str, tmp_path: Path) -> None:
+    saved(tmp_path / "theirs", kind)
     m = an.load(tmp_path / "theirs", device="cpu")
     m.save(tmp_path / "run")
     again = an.load(tmp_path / "run", an.LanguageModel, device="cpu")
@@ -109,6 +156,9 @@ def test_it_becomes_a_run(tmp_path: Path) -> None:
         ("Mamba", {"use_bias": True}, "use_bias = True"),
         ("Mamba", {"time_step_rank": 5}, "time_step_rank = 5"),
         ("Mamba2", {"n_groups": 2}, "n_groups = 2"),
+        ("Rwkv", {"attention_hidden_size": 32}, "attention_hidden_size = 32"),
+        ("Rwkv", {"intermediate_size": 7}, "intermediate_size = 7"),
+        ("Rwkv", {"layer_norm_epsilon": 1e-3}, "layer_norm_epsilon = 0.001"),
     ],
 )
 def test_what_has_no_counterpart_is_named(

@@ -35,6 +35,8 @@ LAYERS: list[Callable[..., LinearLayer]] = [
     linear.MLSTM,
     linear.DeltaNet,
     linear.GatedDeltaNet,
+    linear.RWKV4,
+    linear.ChannelMixing,
     linear.RWKV7,
     linear.Mamba,
     linear.SLSTMLayer,
@@ -188,6 +190,32 @@ def rwkv7(m: linear.RWKV7, x: Tensor) -> list[Tensor]:
     return out
 
 
+def rwkv4(m: linear.RWKV4, x: Tensor) -> list[Tensor]:
+    """Eqs. 11 to 16 of the paper as they stand, with sums over all steps before."""
+    cell, out, before = m.recurrent.cells[0], [], torch.zeros_like(x[0])
+    keys, values = [], []
+    for t, xt in enumerate(x):
+        xk, xv, xr = (mu * xt + (1 - mu) * before for mu in m.mixing)
+        before = xt
+        keys.append(m.key.weight @ xk)
+        values.append(m.value.weight @ xv)
+        scores = [-(t - 1 - s) * cell.decay.exp() + keys[s] for s in range(t)] + [cell.first + keys[t]]  # type: ignore[operator]
+        shares = torch.softmax(torch.stack(scores), 0)  # (t + 1, width): for each channel
+        wkv = (shares * torch.stack(values)).sum(0)
+        out.append(m.output.weight @ (torch.sigmoid(m.receive.weight @ xr) * wkv))
+    return out
+
+
+def channel_mixing(m: linear.ChannelMixing, x: Tensor) -> list[Tensor]:
+    out, before = [], torch.zeros_like(x[0])
+    for xt in x:
+        xk, xr = (mu * xt + (1 - mu) * before for mu in m.mixing)
+        before = xt
+        inner = torch.clamp(m.key.weight @ xk, min=0) ** 2
+        out.append(torch.sigmoid(m.receive.weight @ xr) * (m.value.weight @ inner))
+    return out
+
+
 def mamba(m: linear.Mamba, x: Tensor) -> list[Tensor]:
     u, z = (x @ m.project.weight.T).chunk(2, -1)
     u, out = convolved(u, m.convolution), []
@@ -272,6 +300,8 @@ LOOPS: dict[Callable[..., LinearLayer], Callable[..., list[Tensor]]] = {
     linear.MLSTM: mlstm,
     linear.DeltaNet: deltanet,
     linear.GatedDeltaNet: deltanet,
+    linear.RWKV4: rwkv4,
+    linear.ChannelMixing: channel_mixing,
     linear.RWKV7: rwkv7,
     linear.Mamba: mamba,
     linear.SLSTMLayer: slstm,
@@ -408,6 +438,8 @@ def test_large_input_gates_of_mlstm_stay_finite() -> None:
 def test_states_are_never_narrow(dtype: torch.dtype) -> None:
     x = torch.randn(1, 4, WIDTH, dtype=torch.bfloat16 if dtype == torch.float32 else dtype)
     for kind in LAYERS:
+        if kind is linear.ChannelMixing:  # keeps the step before, not a sum
+            continue
         assert kind(WIDTH, HEADS).initial_state(1, x)[-1].dtype in (dtype, torch.long)
 
 

@@ -12,14 +12,15 @@ pytestmark = pytest.mark.usefixtures("quick_compiler")
 INPUTS, WIDTH = 5, 8
 
 
-def mixed(layers: int = 5, *, bidirectional: bool = False) -> LinearStack:
-    """A pattern of four kinds; the fifth block is of the first kind again."""
+def mixed(layers: int = 6, *, bidirectional: bool = False) -> LinearStack:
+    """A pattern of five kinds; the sixth block is of the first kind again."""
     torch.manual_seed(0)
     pattern = [
         LinearBlock(linear.Griffin(WIDTH), feedforward=16, activation=torch.nn.functional.gelu),
         LinearBlock(linear.LocalAttention(WIDTH, 2, window=3), feedforward=16),
         LinearBlock(linear.MLSTM(WIDTH, 2)),
         LinearBlock(linear.SLSTMLayer(WIDTH, 2), feedforward=16),
+        linear.RWKV4Block(WIDTH),
     ]
     return LinearStack(INPUTS, pattern, layers=layers, bidirectional=bidirectional).double().eval()
 
@@ -57,8 +58,8 @@ def test_both_directions_end_where_rows_end() -> None:
 
 
 def test_copies_have_weights_of_their_own() -> None:
-    stack = mixed(9)
-    firsts = [block.mixer.project.weight for block in (stack.blocks[0], stack.blocks[4], stack.blocks[8])]  # type: ignore[union-attr]
+    stack = mixed(11)
+    firsts = [block.mixer.project.weight for block in (stack.blocks[0], stack.blocks[5], stack.blocks[10])]  # type: ignore[union-attr]
     assert not torch.equal(firsts[0], firsts[1])  # type: ignore[arg-type]
     assert not torch.equal(firsts[1], firsts[2])  # type: ignore[arg-type]
 
@@ -78,6 +79,7 @@ KINDS = {
     "mlstm": lambda: linear.MLSTM(WIDTH, 2),
     "deltanet": lambda: linear.DeltaNet(WIDTH, 2, signed=True),
     "gated-deltanet": lambda: linear.GatedDeltaNet(WIDTH, 2),
+    "rwkv4": lambda: linear.RWKV4(WIDTH),
     "rwkv7": lambda: linear.RWKV7(WIDTH, 2),
     "griffin": lambda: linear.Griffin(WIDTH),
     "local": lambda: linear.LocalAttention(WIDTH, 2, window=8),

@@ -53,6 +53,30 @@ def test_weights_times_values_are_what_is_read(kind, monkeypatch):
     np.testing.assert_allclose(found, read[0][0][0].numpy(), atol=1e-5, rtol=1e-5)
 
 
+def test_weights_of_rwkv4_are_those_of_its_mean():
+    """Where all channels decay alike and have the same keys, the mean over channels is the matrix itself."""
+    torch.manual_seed(0)
+    layer, x = linear.RWKV4(W), torch.randn(1, T, W)
+    cell = layer.recurrent.cells[0]
+    with torch.no_grad():
+        cell.decay.fill_(-1.0)
+        cell.first.fill_(0.3)
+        layer.key.weight.copy_(layer.key.weight[:1].expand(W, W))
+    read = []
+    layer.output.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    layer.receive.register_forward_hook(lambda *_: torch.full((1, T, W), 40.0))  # σ is 1
+    with torch.no_grad(), inside.record() as notes:
+        layer(x)
+    values = next(note.value for note in notes if note.name == "values")
+    shown = looked(layer, x)
+    weights = shown["layer1_weights"]
+    np.testing.assert_allclose(weights[0].sum(1), 1, atol=1e-6)
+    assert not np.triu(weights[0], 1).any()
+    np.testing.assert_allclose(weights[0] @ values[0].numpy(), read[0][0].numpy(), atol=1e-5)
+    np.testing.assert_allclose(shown["layer1_memory"], np.e, rtol=1e-5)
+    assert "layer2_weights" not in shown
+
+
 def test_contributions_sum_up_to_the_states():
     torch.manual_seed(0)
     layer, x = nn.Recurrent(nn.MinGRU(3, 5)), torch.randn(1, T, 3)

@@ -146,6 +146,6 @@ def test_copies_of_a_block_begin_as_the_first() -> None:
             assert torch.equal(bias, biases[0])
 
 
-@pytest.mark.parametrize("cell", ["retnet", "rwkv7", "mamba2", "slstm"])
+@pytest.mark.parametrize("cell", ["retnet", "rwkv4", "rwkv7", "mamba2", "slstm"])
 def test_a_cell_by_name_trains_loads_and_goes_on(cell: str, tmp_path: Path) -> None:
     goes_on(an.Classifier, "lstm", {"cell": cell, "hidden": 8, "state_heads": 2}, tmp_path)

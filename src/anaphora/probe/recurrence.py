@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell
-from anaphora.nn.linear import LinearLayer, Mamba, matrix_scan
+from anaphora.nn.linear import RWKV4, WKV, LinearLayer, Mamba, matrix_scan
 from anaphora.nn.recurrent import Recurrent
 from anaphora.probe.trace import Array
 
@@ -58,6 +58,8 @@ def recurrence_arrays(model: nn.Module, call: Callable[[], Tensor], places: int)
             if isinstance(module, LinearLayer) and id(module) in noted:
                 one = _of_layer(module, noted[id(module)], places)
                 found += [one] if one is not None else []
+                for part in module.modules():  # what is inside of it is not looked at once more
+                    given.pop(id(part), None)
             elif isinstance(module, Recurrent) and id(module) in given:
                 found += _of_cells(module, given[id(module)], noted, places)
             else:
@@ -111,6 +113,8 @@ def contributions(factors: Tensor, added: Tensor) -> Iterator[Tensor]:
 def _of_layer(layer: LinearLayer, noted: dict[str, Tensor], places: int) -> Found | None:
     if isinstance(layer, Mamba):
         return _of_mamba(layer, noted, places)
+    if isinstance(layer, RWKV4):
+        return _of_rwkv4(layer, noted, places)
     if "log_decay" not in noted or noted["queries"].shape[:2] != (1, places):
         return None
     r, k, log_w = noted["queries"], noted["keys"], noted["log_decay"]
@@ -147,6 +151,27 @@ def _of_mamba(layer: Mamba, noted: dict[str, Tensor], places: int) -> Found | No
         ]
         weights = torch.stack(each)[None]
     return Found(factors.flatten(1).to(torch.complex64), weights)
+
+
+def _of_rwkv4(layer: RWKV4, noted: dict[str, Tensor], places: int) -> Found | None:
+    """The weights of a channel sum up to 1 in every row; shown is their mean over all channels."""
+    if noted["keys"].shape[:2] != (1, places):
+        return None
+    cell = layer.recurrent.cells[0]
+    assert isinstance(cell, WKV)
+    rate = cell.decay.float().exp()
+    weights = None
+    if places <= LONGEST:
+        scores = rate.new_full((places, len(rate)), -torch.inf)  # of the steps before, for the step at hand
+        rows = []
+        for t, key in enumerate(noted["keys"][0].float()):
+            here = scores.clone()
+            here[t] = cell.first + key
+            rows.append(here.softmax(0).mean(-1))
+            scores[t] = key + rate  # so that the next step finds it undecayed
+            scores = scores - rate
+        weights = torch.stack(rows)[None]
+    return Found((-rate).exp().expand(places, -1).to(torch.complex64), weights)
 
 
 def _of_cells(

@@ -12,7 +12,7 @@ from anaphora.settings.own import Own, Part
 
 SCANNED = ("mingru", "minlstm", "gilr", "qrnn", "sru", "hgrn", "rglru", "lru", "s4d", "s5", "indrnn")
 """Cells whose columns never mix from step to step, by name."""
-LINEAR = ("retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv7")
+LINEAR = ("retnet", "gla", "mamba", "mamba2", "mlstm", "deltanet", "gated-deltanet", "rwkv4", "rwkv7")
 """Layers with a linear recurrence, by name: their state is a matrix, or wider than their output."""
 BLOCKS = (*LINEAR, "xlstm", "griffin")
 """What comes in residual blocks, by name."""
@@ -139,7 +139,8 @@ class RecurrentSettings(BlockSettings):
         "lstm",
         description="The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), "
         "gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity; slstm has exponential gates. "
-        "retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; "
+        "retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; rwkv4 in "
+        "its vectors; "
         "they come in residual blocks, where the network reads a sequence, as griffin (rglru and local attention) and xlstm (mlstm and slstm) do; a decoder "
         "beside them has an LSTM. "
         "Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell.",

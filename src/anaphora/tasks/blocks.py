@@ -54,6 +54,8 @@ def _pattern(s: RecurrentStack, cell: Cell | None) -> list[linear.LinearBlock]:
         )
         matrix = [linear.LinearBlock(linear.MLSTM(s.hidden, heads), **noise) for _ in range(every - 1)]
         return [*matrix[:1], scalar, *matrix[1:]]  # the second of each group, so that small models have one
+    if s.cell == "rwkv4":
+        return [linear.RWKV4Block(s.hidden, **noise)]
     more: dict[str, Any] = {"signed": True} if s.signed else {}
     if s.state_size:
         more["state"] = s.state_size

@@ -55,6 +55,8 @@ def _architecture(folder: Path, config: dict[str, Any]) -> tuple[Architecture, s
     known = ", ".join(ARCHITECTURES)
     if architecture is None:
         hint = suggestion(kind, list(ARCHITECTURES), otherwise="")
+        if kind.startswith("rwkv"):
+            hint = " Of RWKV, version 4 is read."
         raise RunError(
             f"{folder} holds a model of the type {kind!r}, which is not read (known: {known}).{hint}"
         )

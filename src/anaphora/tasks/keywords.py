@@ -174,7 +174,7 @@ class RecurrentKeywords(TypedDict, total=False):
     """Recurrent; a preset may change the defaults."""
 
     cell: str | Callable[..., Any]
-    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity; slstm has exponential gates. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; they come in residual blocks, where the network reads a sequence, as griffin (rglru and local attention) and xlstm (mlstm and slstm) do; a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
+    """The recurrent cell. gru resets after the product, as PyTorch and cuDNN do (gru-after is the same), gru-before as published; simple-gru has no reset gate, mgu one gate for both; irnn begins as the identity; slstm has exponential gates. retnet, gla, mamba, mamba2, mlstm, deltanet, gated-deltanet and rwkv7 are linear in their state, which is a matrix; rwkv4 in its vectors; they come in residual blocks, where the network reads a sequence, as griffin (rglru and local attention) and xlstm (mlstm and slstm) do; a decoder beside them has an LSTM. Or your own: a Cell class, or a function of (inputs, hidden) that makes a cell. Default: 'lstm'."""
     forget: bool
     """A forget gate in the LSTM; without it c_t = c_{t−1} + i ∘ c̃, as in 1997. Default: True."""
     forget_bias: float

@@ -114,7 +114,7 @@ def load(
         m = an.load("runs/reviews", cell=MGU)
 
     A folder of `transformers` opens as well (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral,
-    Qwen 2, T5, BART, Marian, mBART, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba), as the task that its class is for;
+    Qwen 2, T5, BART, Marian, mBART, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4), as the task that its class is for;
     ``anaphora import`` makes a run folder of it.
 
         m = an.load("all-MiniLM-L6-v2")              # an Embedder

@@ -13,6 +13,7 @@ from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
 from anaphora.foreign.architectures.opt import OPT
 from anaphora.foreign.architectures.pegasus import PEGASUS
 from anaphora.foreign.architectures.roberta import ROBERTA
+from anaphora.foreign.architectures.rwkv import RWKV
 from anaphora.foreign.architectures.t5 import MT5, T5
 from anaphora.foreign.architectures.vit import DEIT, VIT
 from anaphora.foreign.architectures.wav2vec2 import HUBERT, WAV2VEC2
@@ -22,7 +23,7 @@ from anaphora.foreign.mapping import Architecture
 ARCHITECTURES: dict[str, Architecture] = {
     one.model_type: one
     for one in (
-        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL, MAMBA, MAMBA2),
+        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL, MAMBA, MAMBA2, RWKV),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
         *(MARIAN, PEGASUS, BART, MBART, T5, MT5),
         *(VIT, DEIT, WAV2VEC2, HUBERT, WHISPER),

@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-from torch import Tensor
-
-from anaphora.foreign.architectures.parts import affine
-from anaphora.foreign.hows import NO_BIAS, SCORES, VECTORS, Sizes, Symbols
+from anaphora.foreign.architectures.parts import affine, untied
+from anaphora.foreign.hows import NO_BIAS, SCORES, VECTORS
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values
+from anaphora.settings.network import state_heads
 
 _BLOCK = "recurrent.blocks.{i}."
 
 
-@dataclass(frozen=True)
-class _Unscaled:
-    """Vectors of symbols, divided by the √width that those of a recurrent model are multiplied by."""
-
-    symbols: Symbols
-
-    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
-        found = self.symbols.inward(given, sizes)
-        return (found.double() / math.sqrt(sizes["hidden"])).to(found.dtype)
-
-    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
-        return [one * math.sqrt(sizes["hidden"]) for one in self.symbols.outward(own, sizes)]
-
-
-def _tied(s: Values) -> bool:
-    return bool(s["shared"])
-
-
-def _untied(s: Values) -> bool:
-    return not s["shared"]
-
-
 def _derive(config: Values) -> dict[str, Any]:
-    """The output layer is a copy of the vectors where it shares them, since these are scaled here."""
     width = config["hidden_size"]
     rank = config.get("time_step_rank", "auto")
     if (-(-width // 16) if rank == "auto" else rank) != max(1, width // 16):
         raise UnmappedError(f"time_step_rank = {rank!r} beside hidden_size = {width}")
-    return {"embedding": width, "shared": config.get("tie_word_embeddings", True), "tie": False, "heads": 1}
+    return {"embedding": width, "tie": config.get("tie_word_embeddings", True), "heads": 1}
 
 
 def _derive_2(config: Values) -> dict[str, Any]:
@@ -56,8 +31,22 @@ def _derive_2(config: Values) -> dict[str, Any]:
     limit = config.get("time_step_limit") or (0.0, float("inf"))
     if [_number(one) for one in limit] != [0.0, float("inf")]:
         raise UnmappedError(f"time_step_limit = {limit!r}")
-    shared = config.get("tie_word_embeddings", False)
-    return {"embedding": width, "shared": shared, "tie": False, "heads": 1, "state_heads": heads}
+    tie = config.get("tie_word_embeddings", False)
+    return {"embedding": width, "tie": tie, "heads": 1, "state_heads": heads}
+
+
+def _complete(s: Values) -> dict[str, Any]:
+    return {"tie_word_embeddings": s["tie"], "state_size": s["state_size"] or 16}
+
+
+def _complete_2(s: Values) -> dict[str, Any]:
+    heads = state_heads(SimpleNamespace(**s))
+    return {
+        "tie_word_embeddings": s["tie"],
+        "state_size": s["state_size"] or 64,
+        "num_heads": heads,
+        "head_dim": 2 * s["hidden"] // heads,
+    }
 
 
 def _number(given: Any) -> float:
@@ -66,7 +55,7 @@ def _number(given: Any) -> float:
 
 
 _AROUND = (
-    Rule("embeddings.weight", "embedding.weight", _Unscaled(VECTORS)),
+    Rule("embeddings.weight", "embedding.weight", VECTORS),
     Rule("layers.{i}.norm.weight", _BLOCK + "norm.weight"),
     Rule("layers.{i}.mixer.in_proj.weight", _BLOCK + "mixer.project.weight"),
     *affine("layers.{i}.mixer.conv1d", _BLOCK + "mixer.convolution"),
@@ -79,8 +68,7 @@ _AROUND = (
 
 def _head(name: str, cell: str) -> dict[str, Head]:
     rules = (
-        Rule("backbone.embeddings.weight", "output.weight", SCORES, _tied),
-        Rule("lm_head.weight", "output.weight", SCORES, _untied),
+        Rule("lm_head.weight", "output.weight", SCORES, untied),
         Rule((), "output.bias", NO_BIAS),
     )
     return {name: Head("language", rules, {"model": "mamba", "cell": cell})}
@@ -101,7 +89,7 @@ MAMBA = Architecture(
         Field("num_hidden_layers", "layers"),
         Field("state_size", "state_size", default=16),
     ),
-    fixed={"feedforward": 0},
+    fixed={"feedforward": 0, "embedding_scale": False},
     needs={
         "expand": (2,),
         "conv_kernel": (4,),
@@ -113,6 +101,7 @@ MAMBA = Architecture(
     silent=("lm_head.weight",),
     special=(("<pad>", "<|padding|>"), ("<unk>",), ("<s>",), ("<|endoftext|>", "</s>")),
     derive=_derive,
+    complete=_complete,
 )
 MAMBA2 = replace(
     MAMBA,
@@ -126,4 +115,5 @@ MAMBA2 = replace(
     fields=(*MAMBA.fields[:3], Field("state_size", "state_size", default=128)),
     needs={**MAMBA.needs, "n_groups": (1,)},
     derive=_derive_2,
+    complete=_complete_2,
 )

@@ -11,6 +11,7 @@ from anaphora.nn.linear.mamba import Mamba
 from anaphora.nn.linear.mamba2 import Mamba2
 from anaphora.nn.linear.mlstm import MLSTM
 from anaphora.nn.linear.retnet import RetNet
+from anaphora.nn.linear.rwkv4 import RWKV4, WKV, ChannelMixing, RWKV4Block
 from anaphora.nn.linear.rwkv7 import RWKV7
 from anaphora.nn.linear.slstm import SLSTMLayer
 from anaphora.nn.linear.stack import LinearBlock, LinearStack
@@ -18,8 +19,11 @@ from anaphora.nn.linear.stack import LinearBlock, LinearStack
 __all__ = [
     "GLA",
     "MLSTM",
+    "RWKV4",
     "RWKV7",
+    "WKV",
     "CellLayer",
+    "ChannelMixing",
     "DeltaNet",
     "GatedDeltaNet",
     "Griffin",
@@ -29,6 +33,7 @@ __all__ = [
     "LocalAttention",
     "Mamba",
     "Mamba2",
+    "RWKV4Block",
     "RetNet",
     "SLSTMLayer",
     "ShortConvolution",

@@ -24,6 +24,11 @@ class LinearBlock(nn.Module):
     two give and inside the network; ``row_dropout``: on what they read, the same values at every step of a row.
     """
 
+    norms: type[nn.RMSNorm] | type[nn.LayerNorm] = nn.RMSNorm
+    """Of a block, and of what a stack of such blocks gives."""
+    norms_inputs = False
+    """Whether a stack of such blocks has a norm before the first one."""
+
     def __init__(
         self,
         mixer: LinearLayer,
@@ -34,12 +39,16 @@ class LinearBlock(nn.Module):
         row_dropout: float = 0.0,
     ):
         super().__init__()
-        self.mixer, self.norm = mixer, nn.RMSNorm(mixer.width, EPSILON)
+        self.mixer, self.norm = mixer, self.norms(mixer.width, EPSILON)
         self.feedforward = (
             SwiGLU(mixer.width, feedforward, activation=activation, dropout=dropout) if feedforward else None
         )
-        self.norm_feedforward = nn.RMSNorm(mixer.width, EPSILON) if feedforward else None
+        self.norm_feedforward = self.norms(mixer.width, EPSILON) if feedforward else None
         self.dropout, self.row_dropout = nn.Dropout(dropout), row_dropout
+
+    def initial_state(self, batch: int, like: Tensor) -> States:
+        """The states before the first step, each ``(B, ·)``."""
+        return self.mixer.initial_state(batch, like)
 
     def forward(self, x: Tensor, lengths: Tensor | None, state: States | None) -> tuple[Tensor, States]:
         y, state = self.mixer(self._read(self.norm(x)), lengths, state)
@@ -89,6 +98,7 @@ class LinearStack(nn.Module):
         width = pattern[0].mixer.width
         self.inputs, self.width, self.bidirectional = inputs, width, bidirectional
         self.enter = None if inputs == width else nn.Linear(inputs, width, bias=False)
+        self.norm_inputs = pattern[0].norms(width, EPSILON) if pattern[0].norms_inputs else None
         uses = -(-layers // len(pattern)) * (1 + bidirectional)
         copies = [fresh_copies(block, uses) for block in pattern]
         blocks = [
@@ -97,7 +107,7 @@ class LinearStack(nn.Module):
         self.blocks = nn.ModuleList(blocks[:layers])
         self.backward_blocks = nn.ModuleList(blocks[len(blocks) // 2 :][:layers] if bidirectional else [])
         self.output_size: int = width * (1 + bidirectional)
-        self.norm = nn.RMSNorm(self.output_size, EPSILON)
+        self.norm = pattern[0].norms(self.output_size, EPSILON)
 
     @property
     def layers(self) -> int:
@@ -105,7 +115,7 @@ class LinearStack(nn.Module):
 
     def initial_state(self, batch: int, like: Tensor) -> States:
         """The states before the first step, each ``(layers of its kind, B, ·)``."""
-        return self._packed([block.mixer.initial_state(batch, like) for block in self.blocks])  # type: ignore[union-attr, operator]
+        return self._packed([block.initial_state(batch, like) for block in self.blocks])  # type: ignore[operator]
 
     def _kinds(self) -> list[list[int]]:
         """The numbers of the blocks of each kind."""
@@ -124,8 +134,7 @@ class LinearStack(nn.Module):
         each: list[States] = [()] * len(self.blocks)
         given = iter(states)
         for numbers in self._kinds():
-            mixer = self.blocks[numbers[0]].mixer
-            count = len(mixer.initial_state(0, self.norm.weight))  # type: ignore[union-attr, operator]
+            count = len(self.blocks[numbers[0]].initial_state(0, self.norm.weight))  # type: ignore[operator]
             parts = [next(given).unbind(0) for _ in range(count)]
             for number, one in zip(numbers, zip(*parts, strict=True), strict=True):
                 each[number] = one
@@ -141,6 +150,7 @@ class LinearStack(nn.Module):
         if initial is not None and self.bidirectional:
             raise ValueError("LinearStack: a stack that reads both ways cannot go on from a state.")
         x = x if self.enter is None else self.enter(x)
+        x = x if self.norm_inputs is None else self.norm_inputs(x)
         y, last = self._read(self.blocks, x, lengths, initial)
         if self.bidirectional:
             back, _ = self._read(self.backward_blocks, reverse_rows(x, lengths), lengths, None)

@@ -38,14 +38,17 @@ TASKS = ("language", "classify", "tag", "embed", "translate", "transcribe")
 
 def write(m: Any, place: Path) -> None:
     """Write the folder; an `AnaphoraError` names the settings that no architecture there has."""
-    from anaphora.tasks.exporting import hf_senses
+    from anaphora.tasks.exporting import hf_linear, hf_senses
 
+    if hf_linear.has_form(m):
+        hf_linear.write(m, place)
+        return
     if m.command in TASKS and m.settings_.model in hf_senses.PRESETS:
         hf_senses.write(m, place)
         return
     if m.command not in TASKS or getattr(m.settings_, "model", "") not in ("transformer", "masked"):
         raise AnaphoraError(
-            f"the preset {m.settings_.model} of a {type(m).__name__} is not built of Transformer blocks that `transformers` has; "
+            f"the preset {m.settings_.model} of a {type(m).__name__} is not built of blocks that `transformers` has; "
             "export it to onnx."
         )
     architecture, head, form = _chosen(m, _form(m))
@@ -59,7 +62,7 @@ def write(m: Any, place: Path) -> None:
     rules = architecture.rules(head, form.settings, body=form.body)
     tensors = outward(rules, form.tensors, sizes_of(form.settings, words, target))
     symbols = {"symbols": words.size, "target_symbols": target.size}
-    config = architecture.config(form.settings | symbols, head) | _more(m, words)
+    config = architecture.config(form.settings | symbols, head) | more_of(m, words)
     if sides is not None:
         config |= hf_translate.config_of(m, target)
         tensors = hf_translate.stored(m, architecture.model_type, tensors)
@@ -78,7 +81,7 @@ def write(m: Any, place: Path) -> None:
         if m.command == "translate":
             write_json(folder / "generation_config.json", _translating())
         elif m.settings_.model == "transformer" and m.command == "language":
-            write_json(folder / "generation_config.json", _generation(m, words))
+            write_json(folder / "generation_config.json", generation_of(m, words))
 
 
 def numbering_of(tokenizer: Tokenizer) -> Numbering:
@@ -195,7 +198,7 @@ def _tokenizer(m: Any) -> Tokenizer:
     return m.tokenizer_.source if m.command == "translate" else found
 
 
-def _more(m: Any, words: Numbering) -> dict[str, Any]:
+def more_of(m: Any, words: Numbering) -> dict[str, Any]:
     """What a config says beside the sizes: special symbols, classes, numbers without dropout."""
     special = dict(zip(("pad", "unk", "bos", "eos"), words.special, strict=True))
     ours = words == Numbering.ours(words.size)
@@ -283,7 +286,7 @@ def _special_spellings(tokenizer: Tokenizer) -> dict[str, str]:
     return {name: spelling for name, spelling in known.items() if spelling is not None}
 
 
-def _generation(m: Any, words: Numbering) -> dict[str, Any]:
+def generation_of(m: Any, words: Numbering) -> dict[str, Any]:
     """How text goes on as it does here: symbols that no text has are never chosen, and only lines end by themselves."""
     ours = words == Numbering.ours(words.size)
     begin, end = words.order[m.begin], words.order[EOS]
