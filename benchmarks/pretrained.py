@@ -33,6 +33,13 @@ LLAMA = {
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 4,
     "intermediate_size": 2048, "vocab_size": 32000, "max_position_embeddings": 1024,
 }  # fmt: skip
+WORDS = """activationist anaphora xylophone blorptastic recurrent jalapeno transformer gated
+    quokka zeitgeist photosynthesis refactor hyperlink bilinear tokenizer podcast cryptic wanderlust gigabyte umlaut
+    frobnicate eigenvalue kubernetes sourdough mitochondria lexicon perceptron avocado snowboarder ketchup polyglot nimbus
+    tardigrade voxel origami subwoofer glockenspiel heuristic bandwidth chlorophyll dirigible emoji fjord gazpacho hologram
+    isotope jukebox kaleidoscope lighthouse marzipan nostalgia oscilloscope paprika quagmire rhododendron schadenfreude
+    trampoline ukulele vestibule whirligig xenophile yesteryear zucchini windmill"""
+"""64 different words."""
 Run = Callable[[], object]
 
 
@@ -310,16 +317,7 @@ def resemblyzer(times: int) -> list[dict[str, Any]]:
 def g2p(times: int) -> list[dict[str, Any]]:
     folder = folder_of("g2p_en")
     m, other = an.load(folder / "checkpoint20.npz", device="cpu"), _their_g2p(folder)
-    words = [
-        "activationist",
-        "anaphora",
-        "xylophone",
-        "blorptastic",
-        "recurrent",
-        "jalapeno",
-        "transformer",
-        "gated",
-    ] * 8
+    words = WORDS.split()
     assert m.predict(words[:8]) == [" ".join(other.predict(word)) for word in words[:8]], "g2p-en differs"
     runs: dict[str, Run] = {
         "ours": lambda: m.predict(words),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
-from anaphora.search._candidates import best_symbols
+from anaphora.search._candidates import best_symbols, check_greatest
 from anaphora.search._hypothesis import Hypothesis, NBest, Step
 from anaphora.search._item import Plan
 from anaphora.search._rows import row_index, select_rows
@@ -21,6 +22,12 @@ class _Path:
         self.symbols: list[int] = []
         self.steps: list[float] = []
         self.log_prob, self.finished = 0.0, False
+
+    def add(self, symbol: int, log_p: float, eos: int) -> None:
+        self.symbols.append(symbol)
+        self.steps.append(log_p)
+        self.log_prob += log_p
+        self.finished = symbol == eos
 
     def result(self, plan: Plan) -> NBest:
         tokens = self.symbols[:-1] if self.finished else self.symbols
@@ -44,10 +51,7 @@ def best_path(
             if not found:  # no symbol is possible: the output ends as it is
                 continue
             path, (log_p, symbol) = paths[item], found[0]
-            path.symbols.append(symbol)
-            path.steps.append(log_p)
-            path.log_prob += log_p
-            path.finished = symbol == plan.eos
+            path.add(symbol, log_p, plan.eos)
             if length < limit and not path.finished:
                 rows.append(row)
                 chosen.append(symbol)
@@ -58,3 +62,17 @@ def best_path(
             state = select_rows(state, row_index(rows, start.device))
         symbols = row_index(chosen, start.device)
     return [path.result(plan) for path in paths]
+
+
+def written_paths(
+    symbols: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]], plan: Plan
+) -> list[NBest]:
+    """What `best_path` returns, of symbols (with their EOS) and log p that one call has found for each item."""
+    found = []
+    for each, steps in zip(symbols, log_probs, strict=True):
+        path = _Path()
+        for symbol, log_p in zip(each, steps, strict=True):
+            check_greatest(log_p)
+            path.add(symbol, min(log_p, 0.0), plan.eos)
+        found.append(path.result(plan))
+    return found

@@ -28,7 +28,10 @@ _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, and torch operations do the work."""
     here = resources.files(__package__)
-    parts = [here.joinpath(name).read_text(encoding="utf-8") for name in ("product.c", "step.c", "stack.c")]
+    parts = [
+        here.joinpath(name).read_text(encoding="utf-8")
+        for name in ("product.c", "step.c", "stack.c", "gated.c")
+    ]
     try:
         shared = compiler.LANES.read_text() + "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text()
         return compiler.load(shared + "".join(parts), "packed")

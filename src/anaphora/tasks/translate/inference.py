@@ -14,13 +14,14 @@ from anaphora.data.symbols import EOS, PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.ensemble import Ensemble
 from anaphora.models.memory import Memory, join_memories
-from anaphora.models.packed import packed
+from anaphora.models.packed import PackedRecurrent, packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._argmax import greedy_symbols
 from anaphora.search._device import device_beam, has_room
+from anaphora.search._greedy import written_paths
 from anaphora.search._item import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
 from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
@@ -107,7 +108,6 @@ def _search(
 ) -> list[NBest]:
     """One search for all of these sources, in the quickest way that gives what is asked for."""
     device = next(model.parameters()).device
-    source, lengths = _padded(sources, device)
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
     if model.decoder.places is not None:
         limits = [min(limit, model.decoder.places) for limit in limits]
@@ -118,14 +118,19 @@ def _search(
     plain = s.decode == "beam" and not (
         watched or own or keep_tree or s.no_repeat or s.coverage or s.groups > 1 or s.refill or around.rules
     )
+    plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
+    engine = model if watched or isinstance(model, Ensemble) else packed(model, int8=s.int8)
+    if plain and plan.single and isinstance(engine, PackedRecurrent) and engine.greedy is not None:
+        whole = [[*ids, EOS] for ids in sources]
+        written = engine.greedy.write(whole, limits, start=around.start, eos=EOS, least=s.min_length)
+        return written_paths(*written, plan)
+    source, lengths = _padded(sources, device)
     if plain and has_room(
         StaticTransformer, model, device, items=len(sources), width=wide, longest=max(limits)
     ):
-        plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
         return device_beam(
             StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device, around)
         )
-    engine = model if watched or isinstance(model, Ensemble) else packed(model, int8=s.int8)
     seeds = [symbols_seed(s.seed, ids) for ids in sources]
     memory = _encoded_alone(engine, source, lengths) if s.int8 else engine.encode(source, lengths)
     return search_memory(engine, memory, limits, seeds, s, n_best=n_best, keep_tree=keep_tree, around=around)
