@@ -6,6 +6,7 @@ import doctest
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,7 +29,9 @@ def test_examples_of_a_module(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     runner = doctest.DocTestRunner(optionflags=flags)
     found = [
         test
-        for test in doctest.DocTestFinder().find(module, name, extraglobs={"an": an, "torch": torch})
+        for test in doctest.DocTestFinder().find(
+            module, name, extraglobs={"an": an, "np": np, "torch": torch}
+        )
         if test.examples
     ]
     assert found, f"{name} has >>> outside of docstrings"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from torch import nn
 
 import anaphora as an
 from anaphora.cli.catalog import COMMANDS
+from anaphora.learn.site import reference
 from anaphora.tasks.registry import TASKS
 from anaphora.views.registry import VIEWS
 
-ROOMS = ("anaphora", "anaphora.nn", "anaphora.nn.attention", "anaphora.nn.transformer", "anaphora.search")
 PRESETS = {
     "Classifier": "bow conv rnn lstm gru bilstm transformer",
     "Tagger": "hmm bilstm bilstm-crf transformer",
@@ -54,15 +54,23 @@ def found(place: Any, path: str) -> Any:
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """Every public class and function with its name, once."""
+    """Every class and function that has a place in the reference, with its name, once."""
     seen = set()
-    for room in map(importlib.import_module, ROOMS):
-        for name in room.__all__:
-            value = getattr(room, name)
-            own = inspect.isclass(value) or inspect.isfunction(value)
-            if own and id(value) not in seen:
+    for room in reference.ROOMS:
+        for name, value in reference.public(room):
+            if id(value) not in seen:
                 seen.add(id(value))
-                yield f"{room.__name__}.{name}", value
+                yield f"{room}.{name}", value
+
+
+PUBLIC = list(public())
+
+
+def documented(value: Any) -> str:
+    """The docstring, and those of the classes of ours that it is made of: cells share ``inputs`` and ``hidden``."""
+    bases = value.__mro__ if inspect.isclass(value) else ()
+    ours = [base for base in bases if base.__module__.startswith("anaphora")]
+    return "\n".join(one.__doc__ or "" for one in (value, *ours))
 
 
 def test_the_names_are_there() -> None:
@@ -86,9 +94,7 @@ def test_every_listed_name_can_be_had_and_is_listed() -> None:
         _ = an.Trnslator
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), list(public()), ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("name", "value"), PUBLIC, ids=lambda value: value if isinstance(value, str) else "")
 def test_every_public_name_says_what_it_is(name: str, value: Any) -> None:
     assert value.__doc__, f"{name} has no docstring"
     if not inspect.isclass(value):
@@ -103,9 +109,28 @@ def test_every_public_name_says_what_it_is(name: str, value: Any) -> None:
         assert told or key == "forward", f"{name}.{key} has no docstring"
 
 
+@pytest.mark.parametrize(("name", "value"), PUBLIC, ids=lambda value: value if isinstance(value, str) else "")
+def test_every_public_name_has_its_arguments_and_an_example(name: str, value: Any) -> None:
+    """``tests/test_doctests.py`` runs the examples. An exception is raised by others, so it needs none."""
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return
+    own = value.__doc__ or ""
+    assert ">>> " in own, f"{name} has no example"
+    assert "+SKIP" not in own, f"{name} has an example that is not run"
+    text = documented(value)
+    made = value.__init__ if inspect.isclass(value) else value
+    ours = getattr(made, "__module__", "").startswith("anaphora")  # not what a class has from torch or typing
+    missing = [
+        argument
+        for argument in (inspect.signature(value).parameters if ours else ())
+        if not re.search(rf"\b{re.escape(argument)}\b", text)
+    ]
+    assert not missing, f"{name}: the docstring does not say what {', '.join(missing)} is"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(n, v) for n, v in public() if inspect.isclass(v) and issubclass(v, nn.Module)],
+    [(n, v) for n, v in PUBLIC if inspect.isclass(v) and issubclass(v, nn.Module)],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_block_says_its_shapes(name: str, value: type[nn.Module]) -> None:

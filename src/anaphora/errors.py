@@ -9,6 +9,12 @@ class AnaphoraError(Exception):
     """A user's mistake or a fault of the outside world.
 
     The command prints its text and exits with code 2, without a traceback.
+
+    >>> try:
+    ...     an.Classifier("lstm", hiden=8)
+    ... except an.AnaphoraError as error:
+    ...     print(error)
+    hiden is not a setting of Classifier. Did you mean hidden?
     """
 
 
@@ -41,7 +47,14 @@ _NO_MEMORY = (
 
 def out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, also in the forms of others: torch by a class of its own on a GPU and by a RuntimeError on
-    the CPU, C++ by bad_alloc, C code that forgets to say why by a SystemError, the loader of libraries by an ImportError."""
+    the CPU, C++ by bad_alloc, C code that forgets to say why by a SystemError, the loader of libraries by an ImportError.
+
+    ``error``: what was raised; its causes count as well.
+
+    >>> from anaphora.errors import out_of_memory
+    >>> out_of_memory(MemoryError()), out_of_memory(ValueError())
+    (True, False)
+    """
     if error is None:
         return False
     said = (

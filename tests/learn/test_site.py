@@ -20,7 +20,7 @@ from anaphora.learn.pictures import draw_one, drawn, keeping, slides
 from anaphora.learn.site import build
 from anaphora.learn.site.equations import equation, inline
 from anaphora.learn.site.markdown import render
-from anaphora.learn.site.reference import ROOMS, described, pages, public
+from anaphora.learn.site.reference import ROOMS, described, pages, public, spoken
 from anaphora.tasks.registry import TASKS
 from anaphora.views.registry import VIEWS
 
@@ -231,11 +231,14 @@ def test_the_reference_has_every_public_name_view_and_format() -> None:
     for room in ROOMS:
         page = found[f"api-{room.removeprefix('anaphora').strip('.').replace('.', '-') or 'anaphora'}"]
         for name, _ in public(room):
-            assert f"## {room.replace('anaphora', 'an', 1)}.{name}\n" in page
+            assert f"## {spoken(room)}.{name}\n" in page
     assert re.findall(r"^## (.+)$", found["views"], re.MULTILINE) == sorted(VIEWS)
     assert "`.parquet`" in found["formats"]
     assert "```python\nan.search.greedy(" in found["api-search"]
     assert "an.Classifier(model='lstm', **settings)" in found["api-anaphora"]
+    assert "an.nn.LSTM(\n    inputs: int,\n    hidden: int,\n" in found["api-nn"]
+    assert "**Arguments**\n\n- `states`: K, how many states." in found["api-anaphora"]
+    assert "## anaphora.runtime.load\n" in found["api-runtime"]
 
 
 def test_the_reference_has_every_command_and_every_setting() -> None:

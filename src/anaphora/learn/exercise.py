@@ -17,7 +17,11 @@ Check = Callable[[Any], str | None]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `check` found: true where the answer is right; ``hint`` says how to go on where it is not."""
+    """What `check` found of ``exercise``: true where the answer is right; ``hint`` says how to go on where it is not.
+
+    >>> bool(an.learn.check("14.1", "three hundred"))
+    False
+    """
 
     exercise: str
     right: bool

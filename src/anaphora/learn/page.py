@@ -27,7 +27,14 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 @dataclass(frozen=True)
 class Block:
     """A piece of a lesson: ``kind`` is ``markdown``, ``python``, ``bash`` or another fence; ``output`` what it prints, where
-    the page shows it; ``line`` where it begins in the file, from 1."""
+    the page shows it; ``line`` where it begins in the file, from 1.
+
+    ``text``: the code or the Markdown itself.
+
+    >>> block = an.learn.lesson(1).blocks()[0]
+    >>> block.kind, block.line
+    ('markdown', 1)
+    """
 
     kind: str
     text: str
@@ -37,7 +44,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson; ``source`` is its Markdown, ``rows`` the rows of the curriculum it teaches."""
+    """One lesson: its ``number``, its file ``name``, its ``title``, the ``rows`` of the curriculum it teaches, and its Markdown ``source``.
+
+    >>> lesson = an.learn.lesson(1)
+    >>> lesson.number, len(lesson.blocks()) > 0
+    (1, True)
+    """
 
     number: int
     name: str
@@ -113,7 +125,11 @@ def lessons() -> tuple[Lesson, ...]:
 
 
 def lesson(number: int) -> Lesson:
-    """One lesson by its number; an `AnaphoraError` where there is none."""
+    """One lesson by its number; an `AnaphoraError` where there is none.
+
+    >>> an.learn.lesson(14).title
+    'After the Transformer: linear recurrences and scans'
+    """
     for one in lessons():
         if one.number == number:
             return one

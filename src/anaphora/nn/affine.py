@@ -11,6 +11,8 @@ from anaphora.nn.watched import Watched
 class Affine(Watched):
     """``W₁ v₁ + W₂ v₂ + … + b``: ``Affine(in₁, in₂, …, out)``, called with as many inputs.
 
+    ``widths`` are those of the inputs, then that of the result.
+
     In a cell the first input is ``x`` and the others are states: ``Affine(inputs, hidden, hidden)(x, h)``
     is W x + U h + b. This equals one product with the concatenation, [W|U][x; h] + b.
 

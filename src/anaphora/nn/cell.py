@@ -46,6 +46,23 @@ class Cell(Watched):
 
     ``Cell(inputs, hidden, **options)`` hands the options to ``setup`` and remembers them, so that
     :class:`~anaphora.nn.recurrent.Recurrent` can make the cells of further layers and directions.
+
+    Args:
+        inputs: the width of x.
+        hidden: the width of the first state.
+        options: those of the subclass's ``setup``.
+
+    Raises a `ValueError` for widths below 1 and for shapes that contradict ``state``.
+
+    >>> class Leaky(an.nn.Cell):
+    ...     def setup(self, inputs, hidden, rate=0.5):
+    ...         self.rate, self.a = rate, an.nn.Affine(inputs, hidden)
+    ...
+    ...     def step(self, x, h):
+    ...         return (1 - self.rate) * h + self.rate * torch.tanh(self.a(x))
+    >>> y, last = an.nn.Recurrent(Leaky(3, 4, rate=0.1))(torch.zeros(2, 5, 3))
+    >>> y.shape, last[0].shape
+    (torch.Size([2, 5, 4]), torch.Size([1, 2, 4]))
     """
 
     state: tuple[str, ...] = ("h",)

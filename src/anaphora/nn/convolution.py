@@ -19,6 +19,7 @@ class Convolution(nn.Module):
     """y_t = b + Σ_i W_i x_{t + (i − c)·dilation} over ``kernel`` places around t.
 
     The window is centred (c = (kernel − 1)/2, kernel odd), or ``causal``: it ends at t (c = kernel − 1).
+    x ``(batch, time, inputs)`` gives y ``(batch, time, outputs)``.
 
     >>> an.nn.Convolution(3, 4, kernel=3)(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 4])
@@ -59,6 +60,7 @@ class DilatedStack(nn.Module):
         x <- x + dropout(relu(conv_l(x))),    dilation of layer l: 2^l
 
     L layers see 1 + (kernel − 1)(2^L − 1) places back: a path between far places has log length.
+    x is ``(batch, time, width)``.
     Notes ``states``, the output of each layer, on that layer.
 
     >>> an.nn.DilatedStack(4, kernel=3, layers=2)(torch.zeros(2, 9, 4)).shape
@@ -85,7 +87,14 @@ class DilatedStack(nn.Module):
 class WindowMLP(nn.Module):
     """A feed-forward network on a window of the input, padded with zeros at the ends.
 
-    y_t = W₂ f(W₁ [x_{t−before}; …; x_{t+after}] + b₁) + b₂
+        y_t = W₂ f(W₁ [x_{t−before}; …; x_{t+after}] + b₁) + b₂
+
+    Args:
+        inputs: the width of x ``(batch, time, inputs)``.
+        hidden: the width of the layer inside.
+        outputs: the width of y ``(batch, time, outputs)``.
+        before, after: places of the window on each side of t.
+        activation: f.
 
     >>> an.nn.WindowMLP(3, 8, 4, before=2)(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 4])

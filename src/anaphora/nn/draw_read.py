@@ -20,6 +20,14 @@ class GaussianRead(nn.Module):
     with F as in `windows.gaussians`, g counted from the middle of the first pixel (the paper counts pixels from 1) and
     σ² = (δ₁/2)² σ̃², δ₁ the stride of a grid over the whole picture: so the first reads cover it all, smoothly, whatever
     its size, where every part of it has a gradient.
+
+    Args:
+        states: the width of h.
+        patch: N, filters on each side.
+
+    >>> patch, window = an.nn.GaussianRead(states=6, patch=3)(torch.zeros(2, 8, 8, 1), torch.zeros(2, 6))
+    >>> patch.shape, window[0].tolist()                                 # the centre is that of the picture
+    (torch.Size([2, 3, 3, 1]), [4.0, 4.0, 10.5])
     """
 
     def __init__(self, states: int, patch: int):
@@ -69,9 +77,18 @@ class DrawReader(nn.Module):
 
         r_t = read(x, h_{t−1}),    h_t = LSTM(r_t, h_{t−1})
 
-    Everything is differentiable, so that where to look is learnt from the answer like all else.
-
+    Everything is differentiable, so where to look is learned from the answer like all else.
     Notes ``windows`` ``(batch, looks, 3)``, and the gates of its LSTM.
+
+    Args:
+        read: the filters; their ``states`` is ``hidden``.
+        channels: of the picture.
+        hidden: the width of the LSTM's state.
+        looks: how many.
+
+    >>> reader = an.nn.DrawReader(an.nn.GaussianRead(6, patch=3), channels=1, hidden=6, looks=4)
+    >>> reader(torch.zeros(2, 8, 8, 1)).states.shape
+    torch.Size([2, 4, 6])
     """
 
     def __init__(self, read: GaussianRead, channels: int, hidden: int, *, looks: int):

@@ -18,6 +18,15 @@ class Retina(nn.Module):
 
     ``scales`` windows with the same centre, of ``patch``, 2·patch, 4·patch … pixels a side, each averaged down to
     patch × patch values. Outside the picture there are zeros.
+
+    Args:
+        patch: pixels on each side of the smallest window.
+        scales: how many windows.
+        channels: of the picture.
+
+    >>> retina = an.nn.Retina(patch=4, scales=2, channels=1)
+    >>> retina(torch.zeros(3, 16, 16, 1), torch.zeros(3, 2)).shape      # 2 scales of 4 × 4 values
+    torch.Size([3, 32])
     """
 
     def __init__(self, patch: int, scales: int, channels: int):
@@ -49,6 +58,16 @@ class Glimpses(nn.Module):
     leave the states alone, which learn from the answer only.
 
     Notes ``windows`` ``(batch, looks, 3)``, and the gates of its LSTM.
+
+    Args:
+        retina: what is seen around a place.
+        hidden: the width of the LSTM's state.
+        looks: how many.
+        wander: σ, how far a drawn place is from its mean.
+
+    >>> glimpses = an.nn.Glimpses(an.nn.Retina(4, scales=2, channels=1), hidden=8, looks=3, wander=0.1)
+    >>> glimpses(torch.zeros(2, 16, 16, 1)).states.shape
+    torch.Size([2, 3, 8])
     """
 
     def __init__(self, retina: Retina, hidden: int, *, looks: int, wander: float):

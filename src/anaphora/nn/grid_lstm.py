@@ -34,6 +34,15 @@ class GridLSTM(nn.Module):
 
     Places of an anti-diagonal are computed together (`anaphora.kernels.grid`). Notes ``states``
     ``(batch, rows·columns, directions·hidden)``.
+
+    Args:
+        inputs: the width of each place of x.
+        hidden: the width of a state.
+        directions: 1, 2 or 4; anything else is a `ValueError`.
+
+    >>> states, ends = an.nn.GridLSTM(3, 4, directions=2)(torch.zeros(2, 5, 6, 3))
+    >>> states.shape, ends.shape
+    (torch.Size([2, 5, 6, 8]), torch.Size([2, 2, 4]))
     """
 
     def __init__(self, inputs: int, hidden: int, *, directions: int = 4):

@@ -16,6 +16,11 @@ class Highway(nn.Module):
 
     The gate's bias starts below zero, so that a deep stack begins by handing its input on. Notes ``gate``.
 
+    Args:
+        width: of x and y.
+        activation: f.
+        gate_bias: what b_g starts at.
+
     >>> an.nn.Highway(4)(torch.zeros(2, 5, 4)).shape
     torch.Size([2, 5, 4])
     """

@@ -26,10 +26,21 @@ from torch import Tensor, nn
 
 from anaphora.nn.exporting import scanning
 
+__all__ = ["Note", "changed", "changing", "note", "record"]
+"""What a block and a user need; the rest is for blocks with a fast path and for probes."""
+
 
 @dataclass(frozen=True)
 class Note:
-    """One internal value: the block it comes from, its name there, and the tensor itself."""
+    """One internal value: the block it comes from, its name there, and the tensor itself.
+
+    ``module``, ``name`` and ``value``, in this order.
+
+    >>> with an.nn.inside.record() as notes:
+    ...     out = an.nn.attention.Dot()(torch.zeros(1, 2, 3), torch.zeros(1, 4, 3))
+    >>> notes[1].name, notes[1].value.shape
+    ('weights', torch.Size([1, 2, 4]))
+    """
 
     module: nn.Module
     name: str
@@ -52,6 +63,11 @@ def record() -> Iterator[list[Note]]:
     """Collect every note made inside the ``with`` block, in the order it was made.
 
     Blocks nested in one another may record too: a note goes to the innermost recorder only.
+
+    >>> with an.nn.inside.record() as notes:
+    ...     out = an.nn.attention.Dot()(torch.zeros(1, 2, 3), torch.zeros(1, 4, 3))
+    >>> [note.name for note in notes]
+    ['scores', 'weights']
     """
     notes: list[Note] = []
     token = _notes.set(notes)
@@ -80,7 +96,17 @@ def watched() -> bool:
 
 @contextmanager
 def changing(change: Change) -> Iterator[None]:
-    """Inside the ``with`` block blocks go on with what ``change`` makes of their values. The innermost one counts."""
+    """Inside the ``with`` block blocks go on with what ``change`` makes of their values. The innermost one counts.
+
+    ``change(module, name, value, place)`` gets every value that can be changed and returns what to go on with.
+
+    >>> def first_only(module, name, value, place):                     # attention to the first key alone
+    ...     return torch.eye(value.shape[-1])[:1].expand(value.shape) if name == "weights" else value
+    >>> with an.nn.inside.changing(first_only):
+    ...     context, weights = an.nn.attention.Dot()(torch.zeros(1, 1, 2), torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+    >>> context.tolist()
+    [[[1.0, 2.0]]]
+    """
     token = _change.set(change)
     try:
         yield
@@ -104,7 +130,18 @@ def intervened() -> bool:
 
 
 def changed(module: nn.Module, name: str, value: Tensor, place: Place = None) -> Tensor:
-    """What the block goes on with: ``value``, or what an intervention puts in its place."""
+    """What the block goes on with: ``value``, or what an intervention puts in its place.
+
+    ``module``, ``name`` and ``value``: as of `note`; ``place``: which step it is, where a block computes one step at a time.
+
+    >>> class Half(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return an.nn.inside.changed(self, "half", x / 2)
+    >>> with an.nn.inside.changing(lambda module, name, value, place: 10 * value):
+    ...     out = Half()(torch.ones(1))
+    >>> out
+    tensor([5.])
+    """
     if _compiled():
         return value
     change = _change.get()
@@ -112,7 +149,19 @@ def changed(module: nn.Module, name: str, value: Tensor, place: Place = None) ->
 
 
 def note(module: nn.Module, name: str, value: Tensor) -> None:
-    """Hand ``value`` to the recorder, if there is one."""
+    """Hand ``value`` to the recorder, if there is one.
+
+    ``module``: the block that notes it; ``name``: what it is called there.
+
+    >>> class Half(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         an.nn.inside.note(self, "half", x / 2)
+    ...         return x
+    >>> with an.nn.inside.record() as notes:
+    ...     out = Half()(torch.ones(1))
+    >>> notes[0].value
+    tensor([0.5000])
+    """
     if _compiled():
         return
     notes = _notes.get()

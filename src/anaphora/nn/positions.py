@@ -25,6 +25,14 @@ class Sinusoidal(nn.Module):
     P[p, 2i] = sin(p / 10000^(2i/d)),    P[p, 2i+1] = cos(p / 10000^(2i/d))
 
     ``halves``: all sines stand before all cosines (Marian).
+
+    Args:
+        width: d, even; an odd one is a `ValueError`.
+        base: 10000 above.
+        halves: see above.
+
+    >>> an.nn.positions.Sinusoidal(4)(torch.zeros(1, 3, 4))[0, 0]       # position 0: sin 0, cos 0, sin 0, cos 0
+    tensor([0., 1., 0., 1.])
     """
 
     _derived = ("_table",)
@@ -59,7 +67,11 @@ class Sinusoidal(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """x as it is, ``(batch, time, width)``: for attention that knows places by itself, or shall not know them."""
+    """x as it is, ``(batch, time, width)``: for attention that knows places by itself, or shall not know them.
+
+    >>> an.nn.positions.NoPositions()(torch.ones(1, 3, 4)).sum()
+    tensor(12.)
+    """
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         return x
@@ -73,6 +85,14 @@ class Learned(nn.Module):
     """A vector for each of the first ``maximum`` positions, learned like an embedding.
 
     The first place of a sequence is position ``first``: RoBERTa and OPT count from 2.
+
+    Args:
+        width: of the vectors.
+        maximum: how many there are; a longer sequence raises a `TooLongError`.
+        first: see above.
+
+    >>> an.nn.positions.Learned(4, maximum=10)(torch.zeros(2, 3, 4)).shape
+    torch.Size([2, 3, 4])
     """
 
     def __init__(self, width: int, maximum: int, *, first: int = 0):
@@ -111,6 +131,13 @@ class Rotary(nn.Module):
 
     Applied to queries and keys, q · k then depends on the contents and on the distance, not on the places. With a
     ``share`` below 1 only so many of the features, the first ones, turn (GPT-NeoX).
+
+    Raises a `ValueError` for a ``share`` outside of 0 … 1, and for an odd number of features.
+
+    >>> x = torch.ones(1, 3, 4)
+    >>> rotated = an.nn.positions.Rotary(base=10000.0)(x)
+    >>> rotated.shape, torch.allclose(rotated.norm(dim=-1), x.norm(dim=-1))
+    (torch.Size([1, 3, 4]), True)
     """
 
     _derived = ("_turns",)
@@ -161,13 +188,22 @@ class Rotary(nn.Module):
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Pairs of features of x ``(…, width)`` rotated by angles whose cosines and sines are ``(…, width / 2)``."""
+    """Pairs of features of x ``(…, width)`` rotated by angles whose cosines and sines are ``(…, width / 2)``.
+
+    >>> quarter = torch.tensor([0.0]), torch.tensor([1.0])              # cos 90°, sin 90°
+    >>> an.nn.positions.rotated(torch.tensor([1.0, 0.0]), *quarter)
+    tensor([0., 1.])
+    """
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
 
 
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
-    """base^(−2i/width) for i < width/2, by which the angle of each pair grows with a place, in double precision."""
+    """base^(−2i/width) for i < width/2, by which the angle of each pair grows with a place, in double precision.
+
+    >>> an.nn.positions.rotary_rates(4).tolist()
+    [1.0, 0.01]
+    """
     return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
@@ -176,6 +212,11 @@ class Alibi(nn.Module):
 
     For h heads, a power of two, the slopes are 2^(−8/h), 2^(−16/h), …, 2^(−8); for other counts those of the
     next lower power, followed by every second one of the next higher.
+
+    ``heads``: how many; below 1 is a `ValueError`. The bias is ``(heads, queries, keys)``.
+
+    >>> an.nn.positions.Alibi(1).bias(1, 3, like=torch.zeros(1)).abs() * 2**8   # the last of three places
+    tensor([[[2., 1., 0.]]])
     """
 
     _derived = ("_slopes",)
@@ -197,7 +238,11 @@ class Alibi(nn.Module):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """The slope of each head; see `Alibi`."""
+    """The slope of each head; see `Alibi`.
+
+    >>> an.nn.positions.alibi_slopes(heads=2)
+    [0.0625, 0.00390625]
+    """
     power = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
     between = [2.0 ** (-8 * (head + 1) / (2 * power)) for head in range(0, 2 * power, 2)]

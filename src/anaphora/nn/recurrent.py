@@ -51,6 +51,13 @@ class Recurrent(Stepping):
     - ``causal=True``: says that step t may not see later steps; refuses ``bidirectional``.
 
     All noise is for training only.
+
+    ``layers``: how many. Raises a `ValueError` for rates outside of 0 … 1 and options that contradict each other.
+
+    >>> layer = an.nn.Recurrent(an.nn.LSTM(3, 4), layers=2, bidirectional=True)
+    >>> y, (h, c) = layer(torch.zeros(2, 5, 3), lengths=torch.tensor([5, 2]))
+    >>> y.shape, h.shape                                                # h: (layers · directions, batch, hidden)
+    (torch.Size([2, 5, 8]), torch.Size([4, 2, 4]))
     """
 
     _derived = ("_numbers", "_streams")

@@ -18,11 +18,20 @@ STEPS_AT_MOST = 20_000
 
 
 def history(*runs: str | Path) -> Trace:
-    """A `Trace` of tables, every record with its ``run``:
+    """What training wrote to the journals of ``runs``, as a `Trace` of tables; every record names its ``run``.
 
-    ``steps`` (step, epoch, symbols, loss, lr, grad_norm, clipped), ``dev`` (step, measure, value, best),
-    ``samples`` (step, source, reference, output), ``events`` (step, event: resumed, best, not-finite …) and
-    ``seconds`` (step, seconds since the run, or its resumption, began).
+    Args:
+        runs: run folders; a run that is still training is read as far as it is.
+
+    Returns a trace with the tables ``steps`` (step, epoch, symbols, loss, lr, grad_norm, clipped), ``dev`` (step, measure,
+    value, best), ``samples`` (step, source, reference, output), ``events`` (step, event: resumed, best, not-finite …) and
+    ``seconds`` (step, seconds since the run, or its resumption, began). `Trace.view` draws it: ``curves``, ``samples``, ``health``.
+    Raises a `RunError` without runs, and where a folder holds none.
+
+    >>> model = torch.nn.Linear(2, 1)
+    >>> done = an.fit(model, torch.nn.MSELoss(), [(torch.ones(4, 2), torch.ones(4, 1))], steps=3, log_every=1, out="runs/line")
+    >>> [record["step"] for record in an.history("runs/line").tables["steps"]]
+    [1, 2, 3]
     """
     if not runs:
         raise RunError("name at least one run folder.")

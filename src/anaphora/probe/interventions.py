@@ -73,9 +73,15 @@ def _finite(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Silence(Intervention):
-    """Head ``head`` of a Transformer's attention says nothing: its columns of the output projection W^O are zero.
+    """Head ``head`` of a Transformer's attention adds nothing: its columns of the output projection W^O are zero.
 
-    an.Silence(layer=2, head=3)
+    Args:
+        layer: the layer of the head, from 1.
+        where: ``encoder``, ``decoder`` or ``cross``, in a model that has several.
+        head: the head, from 1.
+
+    >>> an.Silence(layer=2, head=3).code()
+    'an.Silence(layer=2, head=3)'
     """
 
     head: int = 1
@@ -83,11 +89,20 @@ class Silence(Intervention):
 
 @dataclass(frozen=True)
 class Clamp(Intervention):
-    """Unit ``unit`` of a layer's state is ``value``, at place ``at`` or at all places.
+    """Unit ``unit`` of a layer's state is set to ``value``.
 
-        an.Clamp(unit=17, value=0.0)
+    A state is h of a recurrent cell, or what a layer of a Transformer hands to the next.
 
-    A state is h of a recurrent cell (``of="c"``: its memory cell), or what a layer of a Transformer hands to the next.
+    Args:
+        layer: the layer, from 1.
+        where: ``encoder`` or ``decoder``, in a model that has both.
+        unit: the unit, from 1.
+        value: what it becomes.
+        at: the place in the sequence, from 1; None: every place.
+        of: which state of a cell: ``"h"``, or ``"c"`` for the memory cell of an LSTM.
+
+    >>> an.Clamp(unit=17, value=0.0).code()
+    'an.Clamp(unit=17, value=0.0)'
     """
 
     unit: int = 1
@@ -98,11 +113,20 @@ class Clamp(Intervention):
 
 @dataclass(frozen=True)
 class Noise(Intervention):
-    """Normal noise of deviation ``std`` is added to one unit of a layer's state or to all, at place ``at`` or everywhere.
+    """Normal noise N(0, std²) is added to a layer's state.
 
-        an.Noise(std=0.5, seed=1)
+    The noise depends on seed, layer and place alone, so every run of the model gets the same noise.
 
-    It depends on seed, layer and place alone, so that the same noise meets every run of the model.
+    Args:
+        layer: the layer, from 1.
+        where: ``encoder`` or ``decoder``, in a model that has both.
+        std: the standard deviation.
+        unit: the unit, from 1; None: all units.
+        at: the place in the sequence, from 1; None: every place.
+        seed: of the noise.
+
+    >>> an.Noise(std=0.5, at=2).code()
+    'an.Noise(std=0.5, at=2)'
     """
 
     std: float = 0.1
@@ -113,11 +137,20 @@ class Noise(Intervention):
 
 @dataclass(frozen=True)
 class Attend(Intervention):
-    """The attention that place ``at`` pays to place ``to`` is ``weight``; the others share the rest as they did before.
+    """The attention that place ``at`` pays to place ``to`` becomes ``weight``; the other weights are scaled so that all sum to 1.
 
-        an.Attend(at=2, to=5, weight=0.9)
+    Args:
+        layer: the layer, from 1.
+        where: ``encoder``, ``decoder`` or ``cross``, in a model that has several.
+        at: the place that attends, from 1.
+        to: the place that is attended to, from 1.
+        weight: from 0 to 1.
+        head: the head, from 1; None: all heads.
 
-    ``head`` names one head; without it all are changed. A place that cannot be seen from there is an error.
+    Raises a `DataError` for a weight outside of 0 … 1, and where ``at`` cannot see ``to``.
+
+    >>> an.Attend(at=2, to=5, weight=0.9).code()
+    'an.Attend(at=2, to=5, weight=0.9)'
     """
 
     at: int = 1
@@ -133,12 +166,18 @@ class Attend(Intervention):
 
 @dataclass(frozen=True)
 class Patch(Intervention):
-    """The state after place ``at`` becomes the one that the model has after place ``source_at`` of another input ``source``
+    """The state after place ``at`` becomes the state that the model has after place ``source_at`` of another input
     (activation patching): h, and whatever else the cell carries.
 
-        an.Patch(at=3, source="two cats run", source_at=3)
+    Args:
+        layer: the layer, from 1.
+        where: ``encoder`` or ``decoder``, in a model that has both.
+        at: the place whose state is replaced, from 1.
+        source: the other input, as ``predict`` takes one.
+        source_at: the place in ``source``, from 1; None: the same as ``at``.
 
-    Without ``source_at`` it is the same place.
+    >>> an.Patch(at=3, source="two cats run").code()
+    "an.Patch(at=3, source='two cats run')"
     """
 
     at: int = 1

@@ -40,7 +40,14 @@ MAX_JSON_BYTES = 32 * 2**20
 
 
 class Array(NamedTuple):
-    """Numbers with one name per dimension, such as ``("target", "source")``."""
+    """Numbers with one name per dimension, such as ``("target", "source")``.
+
+    ``axes``: the names; ``values``: the numbers, as many dimensions as names.
+
+    >>> from anaphora.probe.trace import Array
+    >>> Array(("time", "unit"), np.zeros((3, 4))).values.shape
+    (3, 4)
+    """
 
     axes: tuple[str, ...]
     values: NDArray[Any]
@@ -57,6 +64,15 @@ class Trace:
     A trace has proved itself equal to the model: ``facts["max_difference"]`` is the greatest distance of a
     number from what the model computes without a recorder, and above 1e-4 there is no trace but an error.
     Limits: 256 MiB of arrays, 4096 symbols on one axis, 32 MiB of JSON.
+
+    Raises an `AnaphoraError` for arrays that do not fit their axes, and above the limits.
+
+    >>> from anaphora.probe.trace import Array, Trace
+    >>> trace = Trace({"time": ["a", "b"]}, {"states": Array(("time", "unit"), np.zeros((2, 3)))}, {"model": "toy"})
+    >>> trace.array("states", "unit", "time").shape
+    (3, 2)
+    >>> Trace.load(trace.save("toy")).tokens
+    {'time': ['a', 'b']}
     """
 
     tokens: dict[str, list[str]]

@@ -35,6 +35,13 @@ def load(folder: str | Path, *, threads: int = 0, trust: bool = False) -> Any:
     ``trust`` allows patterns of a tokenizer that are not known: they are run on every text.
 
     Raises a `RunError` where the folder holds no export, a damaged one, or one of a task that this version cannot run.
+
+    >>> import anaphora.runtime
+    >>> try:
+    ...     anaphora.runtime.load("no-such-folder")
+    ... except an.AnaphoraError as error:
+    ...     print(type(error).__name__)
+    RunError
     """
     exported = read_folder(folder, trust=trust)
     if exported.task not in TASKS:

@@ -68,6 +68,16 @@ def beam(
     one chooses by log p − diversity · (how often the groups before it took the symbol at this step).
     `coverage` = β > 0: β Σⱼ log min(Σₜ αₜⱼ, 1) is added to the score, see `Coverage`. `logits`: step returns
     scores that are not normalised yet, which spares a pass over all symbols.
+
+    `step(symbols, state)`: the model, from the last symbols (rows,) to log p of the next (rows, V) and its state after them; `state`:
+    the one it begins with. `eos`: the symbol that ends an output. `keep_tree`: keep each step of the search in ``tree``.
+    Returns an `NBest` for each item. Raises an `AnaphoraError` for lengths and rules that do not fit the items.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> step = lambda symbols, state: (chain[symbols], state)
+    >>> found = an.search.beam(step, None, start=torch.tensor([0, 1]), eos=2, max_length=5, width=3)
+    >>> [best[0].tokens for best in found]
+    [[1], []]
     """
     limits = lengths_of(max_length, len(start), min_length)
     plan = Plan(
@@ -181,8 +191,13 @@ def greedy(
 ) -> list[NBest]:
     """yₜ = argmax p(y | y₁ … yₜ₋₁), until EOS or max_length: a beam of width 1.
 
-    Quick, but a wrong symbol is never taken back. Arguments and result are those of `beam`; each list
-    holds one hypothesis.
+    Quick, but a wrong symbol is never taken back. `step`, `state`, `start` (items,), `eos`, `max_length`, `min_length`,
+    `length_penalty`, `logits`, `keep_tree` and the result are those of `beam`; each list holds one hypothesis.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> step = lambda symbols, state: (chain[symbols], state)
+    >>> an.search.greedy(step, None, start=torch.tensor([0]), eos=2, max_length=5)[0][0].tokens
+    [1]
     """
     return beam(
         step,

@@ -27,6 +27,18 @@ def ensemble(
         "log-probabilities"  p(i) ∝ exp Σₖ wₖ log pₖ(i)      any member can veto it
 
     The weights are scaled to Σₖ wₖ = 1 (None: all the same). The members share one vocabulary.
+
+    Args:
+        members: a (step, state) of each model.
+        weights: one for each.
+        average: ``"probabilities"`` or ``"log-probabilities"``.
+
+    Raises an `AnaphoraError` where weights are missing or not positive.
+
+    >>> one = lambda p: (lambda symbols, state: (torch.tensor([p]).log(), state), None)
+    >>> step, state = an.search.ensemble([one([0.9, 0.1]), one([0.1, 0.9])], weights=[3, 1])
+    >>> step(torch.tensor([0]), state)[0].exp()
+    tensor([[0.7000, 0.3000]])
     """
     given = [1.0] * len(members) if weights is None else [float(weight) for weight in weights]
     if not members or len(given) != len(members):
@@ -56,6 +68,16 @@ def fuse(model: tuple[Step, Any], lm: tuple[Step, Any], weight: float) -> tuple[
 
     It is not scaled to sum to 1: a symbol that both find improbable costs more, so the sums of whole
     outputs stay log p_model(y) + weight · log p_lm(y). `sample` scales it where it draws.
+
+    Args:
+        model: its (step, state).
+        lm: the language model's, over the same symbols.
+        weight: 0 or more; anything else is an `AnaphoraError`.
+
+    >>> one = lambda p: (lambda symbols, state: (torch.tensor([p]).log(), state), None)
+    >>> step, state = an.search.fuse(one([0.5, 0.5]), one([0.2, 0.8]), weight=1.0)
+    >>> step(torch.tensor([0]), state)[0].exp()
+    tensor([[0.1000, 0.4000]])
     """
     if not 0 <= weight < math.inf:
         raise AnaphoraError(f"The weight of the language model must be a number from 0 on, but is {weight}.")

@@ -22,7 +22,12 @@ Step = Callable[["Tensor", Any], "tuple[Tensor, Any]"]
 class Hypothesis:
     """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` unless asked otherwise.
 
-    CTC sums over paths and has no probability per symbol: there `steps` is empty and `score` is `log_prob`.
+    CTC sums over paths and has no probability per symbol: there `steps` is empty and `score` is `log_prob`. `sampled` is set by `sample` alone.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> best = an.search.greedy(lambda y, s: (chain[y], s), None, start=torch.tensor([0]), eos=2, max_length=5)[0][0]
+    >>> best.tokens, best.finished, round(best.log_prob, 2)
+    ([1], True, -0.33)
     """
 
     tokens: list[int]
@@ -38,7 +43,14 @@ class Hypothesis:
 
 
 class NBest(list[Hypothesis]):
-    """The hypotheses for one input: finished ones first, each group best first; samples as they were drawn."""
+    """The hypotheses for one input: finished ones first, each group best first; samples as they were drawn.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> start = torch.tensor([0])
+    >>> found = an.search.beam(lambda y, s: (chain[y], s), None, start=start, eos=2, max_length=5, n_best=2, keep_tree=True)
+    >>> [one.tokens for one in found[0]], len(found[0].tree) > 0
+    ([[1], [1, 1]], True)
+    """
 
     tree: list[BeamStep] | None = None
     """One `BeamStep` per step of the search if requested with `keep_tree`."""
@@ -46,7 +58,17 @@ class NBest(list[Hypothesis]):
 
 @dataclass(eq=False, slots=True)
 class BeamNode:
-    """A hypothesis at one step of the search: its last symbol and its parent."""
+    """A hypothesis at one step of the search: its last ``symbol`` and its ``parent``.
+
+    ``step`` is log p of the symbol alone and ``log_prob`` of the whole hypothesis; ``score`` is what the beam sorts by after ``length``
+    symbols. ``rank``: its place among the nodes kept at its step. ``progress``: how far constraints have come.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> start = torch.tensor([0])
+    >>> found = an.search.beam(lambda y, s: (chain[y], s), None, start=start, eos=2, max_length=5, keep_tree=True)
+    >>> [node.symbol for node in found[0].tree[1].finished[0].path()]
+    [1, 2]
+    """
 
     parent: BeamNode | None = field(repr=False)
     symbol: int
@@ -84,7 +106,14 @@ class BeamNode:
 
 @dataclass(eq=False, slots=True)
 class BeamStep:
-    """What happened to one input at one step of the search, each list best first."""
+    """What happened to one input at one step of the search: the nodes ``kept``, ``finished`` and ``pruned``, each best first.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> start = torch.tensor([0])
+    >>> found = an.search.beam(lambda y, s: (chain[y], s), None, start=start, eos=2, max_length=5, keep_tree=True)
+    >>> [node.symbol for node in found[0].tree[0].kept]
+    [1]
+    """
 
     kept: list[BeamNode]
     finished: list[BeamNode]
@@ -127,7 +156,13 @@ class WordHypothesis(Hypothesis):
     """Words, and the symbols that spell them.
 
     `log_prob` is the model's own log p of the symbols; `score` also has the language model's and the bonuses, and
-    decides the order. `finished` is False where the symbols end inside a word because no complete output was found.
+    decides the order. `finished` is False where the symbols end inside a word because no complete output was found. `times`: the frames of each word, from CTC on request.
+
+    >>> lexicon = an.search.Lexicon(["ab", "b"], "_ab")
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]]).log()                    # blank is 0
+    >>> best = an.search.ctc_beam(log_probs, lexicon=lexicon)[0][0]
+    >>> best.words, best.tokens
+    (['ab'], [1, 2])
     """
 
     words: list[str] = field(default_factory=list)

@@ -18,6 +18,12 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     Goes through tuples, named tuples, lists, dicts and dataclasses. An object with a method
     `select(rows)` does it itself, so that it may share what all rows have in common. None, plain
     numbers, text and tensors without dimensions belong to all rows and stay as they are.
+
+    Raises an `AnaphoraError` for other objects.
+
+    >>> h, steps = an.search.select_rows((torch.tensor([[1.0], [2.0]]), 7), torch.tensor([1, 1, 0]))
+    >>> h.flatten().tolist(), steps
+    ([2.0, 2.0, 1.0], 7)
     """
     if isinstance(state, Tensor):
         return state if state.ndim == 0 else state.index_select(0, rows.to(state.device))
@@ -47,6 +53,11 @@ def join_rows(states: Sequence[Any]) -> Any:
     """One state with the rows of all of these, which are of one kind, one after the other; see `select_rows`.
 
     An object with a method `join(others)` does it itself. What belongs to all rows must be the same in all states.
+
+    ``states``: one or more. Raises an `AnaphoraError` for other objects.
+
+    >>> an.search.join_rows([{"h": torch.zeros(2, 3)}, {"h": torch.ones(1, 3)}])["h"].shape
+    torch.Size([3, 3])
     """
     first = states[0]
     if len(states) == 1 or first is None or isinstance(first, bool | int | float | str):

@@ -47,6 +47,15 @@ def sample(
     keeps `steps`, log p under the model without filters, and `sampled`, log q. The lists are in the order
     of drawing, so that they stay independent samples. Lengths count EOS; below `min_length` it is not drawn.
     `logits`: step returns scores that are not normalised yet.
+
+    `step`, `state`, `eos`, `max_length` and `length_penalty` are those of `beam`; `temperature` is T.
+    Raises an `AnaphoraError` for filters out of range and where `seeds` are not one whole number for each item.
+
+    >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
+    >>> step = lambda symbols, state: (chain[symbols], state)
+    >>> found = an.search.sample(step, None, start=torch.tensor([0]), eos=2, max_length=5, seeds=[1], n=3)
+    >>> len(found[0]), all(one.finished for one in found[0])
+    (3, True)
     """
     filters = Filters(temperature, top_k, top_p, min_p)
     limits = lengths_of(max_length, len(start), min_length)

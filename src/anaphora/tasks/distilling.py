@@ -14,11 +14,19 @@ from anaphora.tasks.teaching import same_learnt
 
 
 def ensemble(runs: Sequence[str | Path]) -> Any:
-    """A Translator that predicts with the mean of several runs of one vocabulary; of one run, that run.
+    """A `Translator` that predicts with the mean of several runs' next-symbol probabilities; of one run, that run.
 
-        an.ensemble(["runs/a", "runs/b"]).predict(["two dogs run"])
+    Args:
+        runs: folders of translators that share one vocabulary.
 
-    A `RunError` for a run that is no translator, and for one whose symbols differ from the first one's.
+    Raises a `RunError` for a run that is no translator, and for one whose symbols differ from the first one's.
+
+    >>> pairs = [("one", "1"), ("two", "2"), ("two one", "2 1")] * 4
+    >>> small = dict(model="lstm-attention", hidden=8, embedding=8, steps=2, tokens="char")
+    >>> for seed in (1, 2):
+    ...     m = an.Translator(**small, seed=seed).fit(pairs, valid=pairs[:3], out=f"runs/{seed}")
+    >>> len(an.ensemble(["runs/1", "runs/2"]).predict(["one two"]))
+    1
     """
     found: list[Any] = [load(Path(run), trust=trusting()) for run in runs]
     for run, one in zip(runs, found, strict=True):

@@ -105,31 +105,35 @@ def load(
 
         m = an.load("runs/reviews")                  # whatever task it is
         m = an.load("runs/reviews", an.Classifier)   # a Classifier, to a type checker too
-        m = an.load("runs/reviews", checkpoint=1500) # the weights of that step instead of the best
-        m = an.load("runs/reviews", frame=0)         # those before the first step, from the film of the training
-
-    A model with own parts (``cell=MGU``) needs them again: ``parts`` gives them by the names of their settings, or
-    ``trust=True`` lets those that the folder names be imported from installed packages and the current directory.
-
-        m = an.load("runs/reviews", cell=MGU)
-
-    A folder of `transformers` opens as well (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral,
-    Qwen 2, T5, BART, Marian, mBART, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4), as the task that its class is for;
-    ``anaphora import`` makes a run folder of it.
-
-        m = an.load("all-MiniLM-L6-v2")              # an Embedder
-
-    So does a file of weights: safetensors, a state dict of torch, npz, ONNX, or Keras' ``.keras`` and ``.h5``, which give
-    the module that they describe. Of a published model
-    (docs/guides/public-models.md) comes the estimator or the module, of an ``nn.LSTM`` or ``nn.GRU`` alone a `Recurrent`;
-    any other goes ``into`` a module that you give: ``names`` says what their modules are called there, ``rules`` what is more
-    than a name (`anaphora.foreign.rules`), and ``part`` which state dict of a checkpoint is meant.
-
-        m = an.load("silero_vad_16k.safetensors")    # a module: p, state = m(samples)
+        m = an.load("runs/reviews", cell=MGU)        # a model with a cell of your own
+        m = an.load("all-MiniLM-L6-v2")              # a folder of `transformers`: an Embedder
+        m = an.load("silero_vad_16k.safetensors")    # a file of weights: a module
         m = an.load("weights.pt", into=module, names={"rnn": "encoder.lstm"})
 
-    Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such
-    checkpoint.
+    Args:
+        folder: a run folder, a saved model, a folder of `transformers`, or a file of weights.
+        kind: the class of the estimator, so that a type checker knows it and another class is an error.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        checkpoint: the weights of that step instead of the best.
+        frame: the weights of that frame of the training's film; 0: before the first step.
+        trust: import own parts that the folder names from installed packages and the current directory.
+        into: a module of yours that takes the weights of a file.
+        names: what the modules of the file are called in ``into``.
+        rules: what is more than another name, see `anaphora.foreign.rules`.
+        part: which state dict of a checkpoint is meant.
+        parts: own parts by the names of their settings (``cell=MGU``), for a model that was trained with them.
+
+    A folder of `transformers` (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral, Qwen 2, T5, BART, Marian,
+    mBART, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4) opens as the task that its class is for; ``anaphora import`` makes a
+    run folder of it. A file of weights is safetensors, a state dict of torch, npz, ONNX, or Keras' ``.keras`` and ``.h5``, which give
+    the module that they describe. A published model (docs/guides/public-models.md) gives its estimator or module, an ``nn.LSTM``
+    or ``nn.GRU`` alone a `Recurrent`; any other file needs ``into``.
+
+    Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such checkpoint.
+
+    >>> m = an.Classifier("ngrams").fit([("good film", "yes"), ("bad film", "no")] * 6, out="runs/reviews")
+    >>> an.load("runs/reviews").predict(["a good one"])
+    ['yes']
     """
     if is_foreign(Path(folder)):
         checkpoint = frame if checkpoint is None else checkpoint

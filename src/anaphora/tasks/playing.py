@@ -35,9 +35,18 @@ def play(model: Any, x: Any, part: str | int | None = None, *, target: str | Non
 
     Raises a `DataError` where nothing of the model can be played, or the part is not there.
 
-    >>> reel = an.play(m, "two dogs")                                                               # doctest: +SKIP
-    >>> print(reel)                                                                                 # doctest: +SKIP
-    >>> reel.value("c", step=2, unit=7)                                                             # doctest: +SKIP
+    >>> hmm = an.HMM(2, emissions="categorical", symbols=2)
+    >>> hmm = hmm.set(start=[0.5, 0.5], transitions=[[0.9, 0.1], [0.1, 0.9]], probabilities=[[0.8, 0.2], [0.2, 0.8]])
+    >>> reel = an.play(hmm, [0, 0, 1])
+    >>> print(reel)
+    Forward and Viterbi recursion: 3 steps, 2 units
+    p = Σ_i α′(i) A(i, j)
+    u = p ∘ b
+    Z = Σ u
+    α = u / Z
+    δ = max_i δ′(i) A(i, j) ∘ b / its greatest
+    >>> reel.max_difference < 1e-12
+    True
     """
     found = _parts(model, x, target)
     return found[chosen_part(list(found), part)]()

@@ -95,7 +95,11 @@ def steer(
     Raises an `AnaphoraError` where nothing is left to search, or rules contradict each other, and where the model
     searches for nothing.
 
-    >>> an.steer(m, "two dogs", ban=[["▁zwei"]]).view("beam")                                       # doctest: +SKIP
+    >>> pairs = [("one", "1"), ("two", "2"), ("two one", "2 1")] * 4
+    >>> m = an.Translator("lstm-attention", hidden=8, embedding=8, steps=2, tokens="char").fit(pairs, valid=pairs[:3])
+    >>> trace = an.steer(m, "one two", force="2", beam=2)
+    >>> trace.facts["output"].startswith("2")
+    True
     """
     if not math.isfinite(temperature) or not 0.01 <= temperature <= 100:
         raise DataError(f"temperature must be from 0.01 to 100, but is {temperature:g}.")

@@ -53,6 +53,19 @@ class Callback:
     ``on_checkpoint`` is called just before a checkpoint is written. A callback that counts or collects something must
     have ``state_dict()`` (numbers, texts, lists, dicts of these, and tensors) and ``load_state_dict(state)``: they are
     part of every checkpoint. Under torchrun every process has its own callbacks; one that stops stops all.
+
+    >>> class Losses(an.Callback):
+    ...     def __init__(self):
+    ...         self.seen = []
+    ...
+    ...     def on_step(self, now):
+    ...         self.seen.append(now.loss)
+    ...         return an.STOP if now.step == 2 else None
+    >>> losses = Losses()
+    >>> model = torch.nn.Linear(2, 1)
+    >>> done = an.fit(model, torch.nn.MSELoss(), [(torch.ones(4, 2), torch.ones(4, 1))], steps=5, callbacks=[losses])
+    >>> len(losses.seen)
+    2
     """
 
     def on_start(self, now: Moment) -> Stop | None:

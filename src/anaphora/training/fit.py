@@ -70,6 +70,14 @@ def fit(
 
     Raises a `SettingsError` for a mistaken setting, a `RunError` where ``out`` holds another run, a `DataError` where the
     batches end before ``steps``.
+
+    ``force`` replaces a run that is in ``out`` already; ``reporter`` gets the progress instead of the terminal.
+
+    >>> x = torch.linspace(0, 1, 16)[:, None]
+    >>> model = torch.nn.Linear(1, 1)
+    >>> done = an.fit(model, torch.nn.MSELoss(), [(x, 2 * x + 1)], steps=300, lr=0.1, schedule="constant", warmup=0)
+    >>> bool((model(x) - (2 * x + 1)).abs().max() < 0.1)
+    True
     """
     one_length({"steps": steps, "epochs": epochs})
     length = {"steps": 1000 if steps is None else steps, "epochs": epochs or 0}

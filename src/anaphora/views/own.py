@@ -22,15 +22,27 @@ _OURS = frozenset(VIEWS)
 def view(
     name: str, *, needs: Sequence[str] = (), title: str = "", reading: str = "", caution: str = ""
 ) -> Callable[[F], F]:
-    """Register a function of a trace as the view ``name``; ``needs`` are the arrays that the trace must hold.
-
-        @an.view("norms", needs=("states",))
-        def norms(trace):
-            return np.linalg.norm(trace.array("states", "time", "unit"), axis=-1, keepdims=True).T
+    """Register a function of a trace as the view ``name``, a decorator.
 
     The function returns a chart of `anaphora.views`, or numbers ``(rows, columns)``, which become a heatmap; its further
     parameters are options of the view. On the command line: ``anaphora inspect RUN --view module:norms --text TEXT``.
+
+    Args:
+        name: a word; `Trace.view` and ``inspect --view`` find the view by it.
+        needs: the arrays that a trace must hold.
+        title: the heading of the picture; by default the name.
+        reading: one sentence below it, how to read the picture.
+        caution: one sentence more, what not to conclude from it.
+
     Raises an `AnaphoraError` where a view of ours has that name.
+
+    >>> @an.view("norms", needs=("states",), title="Norms of the states")
+    ... def norms(trace):
+    ...     return np.linalg.norm(trace.array("states", "time", "unit"), axis=-1)[None]
+    >>> from anaphora.probe.trace import Array, Trace
+    >>> trace = Trace({}, {"states": Array(("time", "unit"), np.ones((3, 4)))}, {})
+    >>> trace.view("norms").chart.values.round(1).tolist()
+    [[2.0, 2.0, 2.0]]
     """
     if name in _OURS or not name.isidentifier():
         raise AnaphoraError(f"{name!r} cannot be the name of a view of your own; choose another word.")

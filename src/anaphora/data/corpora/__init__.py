@@ -51,7 +51,13 @@ CORPORA: dict[str, Embedded] = {corpus.name: corpus for corpus in _ALL}
 
 
 def find(name: str, variant: str | None = None) -> tuple[Embedded, str]:
-    """The corpus and the variant that ``name`` and ``variant`` mean, or a `DataError` that lists what there is."""
+    """The corpus and the variant that ``name`` and ``variant`` mean, or a `DataError` that lists what there is.
+
+    >>> from anaphora.data.corpora import find
+    >>> corpus, variant = find("numbers")
+    >>> corpus.name, variant in corpus.variants
+    ('numbers', True)
+    """
     if name not in CORPORA:
         near = difflib.get_close_matches(name, CORPORA, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(CORPORA)}."
@@ -66,7 +72,22 @@ def find(name: str, variant: str | None = None) -> tuple[Embedded, str]:
 def generate(
     name: str, variant: str | None = None, split: str = "train", size: int | None = None, seed: int = 1
 ) -> list[tuple[str, str]]:
-    """Pairs of an embedded corpus: the same arguments give the same pairs on every machine."""
+    """Pairs of an embedded corpus: the same arguments give the same pairs on every machine.
+
+    Args:
+        name: of the corpus; ``anaphora corpora`` lists them.
+        variant: one of its variants; by default its first.
+        split: ``"train"``, ``"dev"`` or ``"test"``; no example is in two of them.
+        size: how many pairs; by default as many as the split has.
+        seed: another one draws other pairs.
+
+    Raises a `DataError` where there is no such corpus, variant or split, and for a corpus that does not consist of pairs.
+
+    >>> from anaphora.data.corpora import generate
+    >>> pairs = generate("numbers", split="dev", size=3)
+    >>> len(pairs), pairs == generate("numbers", split="dev", size=3)
+    (3, True)
+    """
     corpus, variant = find(name, variant)
     if split not in SPLITS:
         raise DataError(f"{name} has no split {split}; choose {', '.join(SPLITS)}.")

@@ -65,6 +65,11 @@ def matrix_step(
     """One step: r, k, a, b ``(B, N, D)``, v ``(B, N, E)``, log_w ``(B, N)`` or ``(B, N, D)``: y ``(B, N, E)`` and the state.
 
     ``direct``: log_w is w itself.
+
+    >>> r, v, state = torch.ones(1, 1, 2), torch.ones(1, 1, 4), torch.zeros(1, 1, 2, 4)
+    >>> y, state = an.nn.linear.matrix_step(r, r, v, torch.zeros(1, 1), state=state)
+    >>> y[0, 0].tolist()
+    [2.0, 2.0, 2.0, 2.0]
     """
     w = log_w if direct else log_w.exp()
     new = state * (w[..., None, None] if log_w.dim() == 2 else w[..., None]) + k[..., None] * v[..., None, :]

@@ -28,6 +28,11 @@ def matrix_scan(
     Returns y ``(B, T, N, E)`` and the last state ``(B, N, D, E)``. Gradients flow to every argument.
 
     Raises ValueError if only one of ``a`` and ``b`` is given.
+
+    >>> r, k, v = torch.ones(1, 3, 1, 2), torch.ones(1, 3, 1, 2), torch.ones(1, 3, 1, 4)
+    >>> y, state = an.nn.linear.matrix_scan(r, k, v, torch.zeros(1, 3, 1))     # w = 1: a sum over time
+    >>> y[0, :, 0, 0].tolist(), state.shape
+    ([2.0, 4.0, 6.0], torch.Size([1, 1, 2, 4]))
     """
     _check_pair(a, b)
     if a is None and chunk is None and v.shape[1] > 1 and serves(r, k, v, log_w, state):

@@ -153,10 +153,15 @@ def watch(device: int) -> Watch:
 
 
 def check_kernels(device: torch.device | str | int | None = None, *, wait: bool = True) -> None:
-    """Raise :class:`AnaphoraError` if a recurrent layer on a GPU gave up computing; its results are NaN.
+    """Raise an `AnaphoraError` if a kernel of a recurrent layer timed out on a GPU; its results are NaN.
 
-    Call it before you use results that must not be wrong: before a save, after a measurement. ``device``: one GPU; all
-    that recurrent layers have run on otherwise. ``wait``: let the GPU finish first; False if it is known to have.
+    Call it before you use results that must not be wrong: before a save, after a measurement. Without a GPU it does nothing.
+
+    Args:
+        device: one GPU; None: all on which recurrent layers have run.
+        wait: let the GPU finish first; False if you know that it has.
+
+    >>> an.nn.check_kernels()
     """
     only = None if device is None else torch.device(device).index or 0
     for index in list(_watches):

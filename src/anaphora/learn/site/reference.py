@@ -9,15 +9,23 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import anaphora
 from anaphora.learn.page import documentation
+from anaphora.nn.cell import Cell
 
 ROOMS = {
     "anaphora": "Estimators and classical models",
     "anaphora.nn": "Cells and layers",
     "anaphora.nn.attention": "Attention",
+    "anaphora.nn.attention.masks": "Masks",
+    "anaphora.nn.positions": "Positions",
     "anaphora.nn.transformer": "Transformer blocks",
     "anaphora.nn.linear": "Linear recurrences",
+    "anaphora.nn.inside": "Record and change what happens inside",
     "anaphora.search": "Search",
+    "anaphora.probe.trace": "Traces",
+    "anaphora.data.corpora": "Embedded corpora",
+    "anaphora.errors": "Errors",
     "anaphora.learn": "Lessons and exercises",
     "anaphora.runtime": "The runtime without torch",
 }
@@ -36,17 +44,25 @@ def pages() -> dict[str, str]:
 
 
 def public(room: str) -> Iterator[tuple[str, Any]]:
-    """The public classes and functions of a module, by name."""
+    """The public classes and functions of a module, by name: those in its ``__all__``, else those that it defines."""
     module = importlib.import_module(room)
-    for name in sorted(module.__all__, key=str.lower):
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == room]
+    for name in sorted(getattr(module, "__all__", own), key=str.lower):
         value = getattr(module, name)
-        if inspect.isclass(value) or inspect.isfunction(value):
+        if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)):
             yield name, value
 
 
+def spoken(room: str) -> str:
+    """What examples call a module: ``an.nn`` after ``import anaphora as an``; one that ``an`` does not have by its full name."""
+    first = room.split(".")[1:2]
+    return room.replace("anaphora", "an", 1) if not first or first[0] in anaphora.__all__ else room
+
+
 def _room(room: str) -> str:
-    short = room.replace("anaphora", "an", 1)
-    about = f"`{room}`. {_first(importlib.import_module(room))} Examples need `import torch` and `import anaphora as an`."
+    short = spoken(room)
+    needs = "`import torch`, `import numpy as np` and `import anaphora as an`"
+    about = f"`{room}`. {_first(importlib.import_module(room))} Examples need {needs}."
     parts = [f"# API: {ROOMS[room]}", about]
     for name, value in public(room):
         parts += [f"## {short}.{name}", _signature(f"{short}.{name}", value), described(value)]
@@ -86,6 +102,9 @@ def _signature(name: str, value: Any) -> str:
     """The call in a block of code, a line for each argument where it is long."""
     try:
         found = inspect.signature(value)
+        if inspect.isclass(value) and issubclass(value, Cell) and value is not Cell:
+            found = inspect.signature(value.setup)  # which gets the arguments of the constructor
+            found = found.replace(return_annotation=found.empty)
     except (TypeError, ValueError):
         return ""
     arguments = [one for one in found.parameters.values() if one.name != "self"]
@@ -122,11 +141,34 @@ def described(value: Any) -> str:
 def _paragraph(text: str) -> str:
     if ">>>" in text:
         return f"```python\n{textwrap.dedent(text)}\n```"
+    listed = _arguments(text)
+    if listed:
+        return listed
     if all(line.startswith("    ") for line in text.split("\n") if line.strip()):
         block = textwrap.dedent(text)
         code = re.search(r"\w\.\w+\(|^import |\"", block, re.MULTILINE)
         return f"```{'python' if code else 'equation'}\n{block}\n```"
     return re.sub(r"<(?=\w)", r"\\<", text)
+
+
+_ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \w+)*): (.+)")
+
+
+def _arguments(text: str) -> str:
+    """``name: meaning`` line by line, with or without ``Args:`` above, as a list; empty for other paragraphs."""
+    head, _, rest = text.partition("\n")
+    lines = textwrap.dedent(rest if head == "Args:" else text).split("\n")
+    found: list[str] = []
+    for line in lines:
+        named = _ARGUMENT.fullmatch(line)
+        if named:
+            names = ", ".join(f"`{name}`" for name in named[1].split(", "))
+            found.append(f"- {names}: {named[2]}")
+        elif found and line.startswith(" "):
+            found[-1] += f" {line.strip()}"
+        else:
+            return ""
+    return "\n".join(["**Arguments**", "", *found] if head == "Args:" else found if len(found) > 1 else [])
 
 
 def _views() -> str:

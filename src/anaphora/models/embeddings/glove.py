@@ -42,6 +42,10 @@ class GloVe(VectorModel):
         phrases: how often neighbours are joined to phrases first (see `Phrases`).
         seed: with one worker, the same seed and text give the same vectors to the last bit.
         workers: threads that train on the same vectors without waiting for each other.
+
+    >>> model = an.GloVe(8, min_count=1, epochs=2).fit(["the king rules", "the queen rules"] * 9)
+    >>> model["king"].shape
+    (8,)
     """
 
     def __init__(

@@ -132,6 +132,10 @@ class NeuralLM(WindowModel):
         min_count, vocab_size: rarer words become <unk>, which is predicted too, as is </s>.
         epochs, lowercase, phrases, seed: as of `Word2Vec`.
         workers: threads of the matrix products; with one, the same seed gives the same vectors to the last bit.
+
+    >>> model = an.NeuralLM(8, hidden=8, min_count=1, epochs=2).fit(["the king rules", "the queen rules"] * 9)
+    >>> model["king"].shape
+    (8,)
     """
 
     def __init__(
@@ -228,6 +232,10 @@ class RankingLM(WindowModel):
         min_count, vocab_size: rarer words become <unk>, which stands around words but never in the middle.
         epochs, lowercase, phrases, seed: as of `Word2Vec`.
         workers: threads of the matrix products; with one, the same seed gives the same vectors to the last bit.
+
+    >>> model = an.RankingLM(8, hidden=8, min_count=1, epochs=2).fit(["the king rules", "the queen rules"] * 9)
+    >>> model["king"].shape
+    (8,)
     """
 
     def __init__(

@@ -17,8 +17,20 @@ class Phrases:
 
         score(a, b) = (c(a b) − min_count) / (c(a) c(b)) · N       N: words in the text
 
-    A pair is a phrase where its score is above ``threshold``; ``min_count`` keeps rare pairs out. From left to
-    right, a word belongs to one phrase at most. With ``passes=2`` phrases are joined again ("new_york" "times").
+    From left to right, a word belongs to one phrase at most.
+
+    Args:
+        min_count: pairs that occur less often are no phrases.
+        threshold: a pair is a phrase where its score is above it.
+        passes: with 2, phrases are joined again ("new_york" "times").
+        joiner: what stands between the words of a phrase.
+        lowercase: whether words are lower-cased first.
+
+    Raises a `SettingsError` for numbers that make no sense.
+
+    >>> phrases = an.Phrases(min_count=1, threshold=1).fit(["new york is big", "i like new york"] * 3)
+    >>> phrases("new york is new")
+    ['new_york', 'is', 'new']
     """
 
     def __init__(

@@ -30,6 +30,16 @@ class WordVectors:
         similarity(a, b) = cos(a, b) = a · b / (‖a‖ ‖b‖)
 
     ``vectors["king"]`` is one vector ``(d,)``, ``vectors[["king", "queen"]]`` are several ``(n, d)``.
+
+    Args:
+        words: the vocabulary, each word once.
+        matrix: the vectors ``(V, d)``, finite numbers.
+
+    Raises a `DataError` where the two do not fit together.
+
+    >>> vectors = an.WordVectors(["cat", "dog", "car"], [[1, 0.1], [1, 0], [0, 1]])
+    >>> vectors.most_similar("cat", n=1)[0][0], round(vectors.similarity("dog", "car"), 2)
+    ('dog', 0.0)
     """
 
     def __init__(self, words: Iterable[str], matrix: Array):

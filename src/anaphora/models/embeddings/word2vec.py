@@ -57,6 +57,10 @@ class Word2Vec(VectorModel):
         seed: with one worker, the same seed and text give the same vectors to the last bit.
         workers: threads that train on the same vectors without waiting for each other. What each block of text is
             trained with (rate, random numbers) does not depend on them.
+
+    >>> model = an.Word2Vec(8, min_count=1, epochs=2).fit(["the king rules", "the queen rules"] * 9)
+    >>> model["king"].shape, len(model.most_similar("king", n=2))
+    ((8,), 2)
     """
 
     def __init__(

@@ -13,6 +13,12 @@ class Attended:
     """Tensors that stay the same from step to step, each ``(rows, …)``, and their mask ``(rows, keys)``.
 
     ``source`` ``(rows,)`` says to which item of the batch each row belongs.
+
+    ``tensors`` are what a decoder attends to, such as the annotations and their projections.
+
+    >>> kept = an.nn.attention.Attended.of((torch.arange(6.0).view(2, 3),), mask=None)
+    >>> kept.select(torch.tensor([1, 1])).source.tolist()               # a beam that follows the second item twice
+    [1, 1]
     """
 
     tensors: tuple[Tensor, ...]

@@ -13,7 +13,7 @@ from anaphora.nn.attention.masks import by_query
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last dimension among the places where ``mask`` is True; exactly 0 elsewhere.
 
-    A row without any such place is all zeros, with zero gradient, rather than NaN.
+    ``scores`` ``(…, keys)``. A row without any such place is all zeros, with zero gradient, rather than NaN.
 
     >>> an.nn.attention.masked_softmax(torch.zeros(1, 3), torch.tensor([[True, True, False]]))
     tensor([[0.5000, 0.5000, 0.0000]])
@@ -27,6 +27,13 @@ class Attention(nn.Module):
         α_ij = softmax_j score(s_i, h_j),    a_i = Σ_j α_ij v_j
 
     Notes ``scores`` and ``weights``, both ``(batch, queries, keys)``.
+
+    >>> class Distance(an.nn.attention.Attention):                      # a score of your own
+    ...     def score(self, query, prepared):
+    ...         return -torch.cdist(query, prepared)
+    >>> context, weights = Distance()(torch.zeros(2, 3, 4), torch.zeros(2, 5, 4))
+    >>> context.shape, weights.shape
+    (torch.Size([2, 3, 4]), torch.Size([2, 3, 5]))
     """
 
     def prepare(self, keys: Tensor) -> Tensor:

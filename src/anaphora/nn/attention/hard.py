@@ -18,6 +18,11 @@ from anaphora.nn.attention.masks import by_query
 class Draw:
     """context ``(batch, queries, Dv)``; weights ``(batch, queries, keys)``, a one in each row; log_prob
     ``(batch, queries)`` of the keys that were drawn.
+
+    >>> hard = an.nn.attention.Hard(an.nn.attention.Dot()).eval()
+    >>> draw = hard.draw(torch.ones(1, 1, 2), torch.tensor([[[0.0, 0.0], [9.0, 9.0]]]))
+    >>> draw.weights.tolist(), draw.log_prob.shape
+    ([[[0.0, 1.0]]], torch.Size([1, 1]))
     """
 
     context: Tensor
@@ -35,6 +40,15 @@ class Hard(Attention):
       (REINFORCE): `draw` gives log α_z, and `score_function` makes a loss of it. Unbiased, but noisy.
 
     Notes ``weights`` (the draw), ``probabilities`` (α) and ``log_prob``.
+
+    Args:
+        attention: what scores the keys.
+        straight_through: which gradient, see above.
+
+    >>> hard = an.nn.attention.Hard(an.nn.attention.Dot()).eval()
+    >>> context, weights = hard(torch.ones(1, 1, 2), torch.tensor([[[0.0, 0.0], [9.0, 9.0]]]))
+    >>> context.tolist()
+    [[[9.0, 9.0]]]
     """
 
     _mixes = False
@@ -113,7 +127,15 @@ class Hard(Attention):
 
 
 def one_hot_draw(probabilities: Tensor, *, sample: bool) -> Tensor:
-    """A one in each row of ``(…, keys)``: drawn, or at the likeliest; none in a row of zeros."""
+    """A one in each row: at a key that was drawn, or at the likeliest; none in a row of zeros.
+
+    Args:
+        probabilities: ``(…, keys)``, each row sums to 1 or is all zeros.
+        sample: draw; False takes the likeliest.
+
+    >>> an.nn.attention.one_hot_draw(torch.tensor([0.2, 0.7, 0.1]), sample=False)
+    tensor([0., 1., 0.])
+    """
     chances = probabilities
     if sample:  # argmax p_j / e_j with e_j ~ Exp(1) is a draw from p, without a copy to the host
         chances = probabilities / torch.empty_like(probabilities).exponential_()
@@ -128,6 +150,11 @@ def score_function(cost: Tensor, log_prob: Tensor, baseline: Tensor | float = 0.
 
     cost and log_prob of the same draws, same shape; the baseline b, which may not depend on the draw, only
     lowers the noise. The value of the result is that of the cost.
+
+    >>> log_prob = torch.tensor([-0.7], requires_grad=True)
+    >>> an.nn.attention.score_function(torch.tensor([2.0]), log_prob, baseline=0.5).sum().backward()
+    >>> log_prob.grad                                                   # c − b
+    tensor([1.5000])
     """
     credit = (cost - baseline).detach() * log_prob
     return cost + (credit - credit.detach())
@@ -140,6 +167,11 @@ def score_function_in_time(cost: Tensor, log_prob: Tensor, baseline: Tensor) -> 
 
     A draw answers for the costs of its own step and of later ones. log_prob and baseline ``(batch, T)``; b may depend on
     no draw. What is padding must cost 0 and have a baseline of 0.
+
+    >>> log_prob = torch.zeros(1, 3, requires_grad=True)
+    >>> an.nn.attention.score_function_in_time(torch.ones(1, 3), log_prob, torch.zeros(1, 3)).backward()
+    >>> log_prob.grad                                                   # the costs that are still to come
+    tensor([[3., 2., 1.]])
     """
     beyond = (cost - baseline).detach()
     to_go = beyond.flip(1).cumsum(1).flip(1)

@@ -24,7 +24,12 @@ _EPS = 1e-6
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Projected keys and values, each ``(rows, kv_heads, keys, width/heads)``: what decoding need not repeat."""
+    """Projected ``keys`` and ``values``, each ``(rows, kv_heads, keys, width/heads)``: what decoding need not repeat.
+
+    >>> kv = an.nn.attention.MultiHead(8, heads=2).project(torch.zeros(3, 5, 8))
+    >>> kv.keys.shape, kv.select(torch.tensor([0, 0])).values.shape
+    (torch.Size([3, 2, 5, 4]), torch.Size([2, 2, 5, 4]))
+    """
 
     keys: Tensor
     values: Tensor
@@ -51,6 +56,12 @@ class MultiHead(nn.Module):
     ``head_width`` is d where it is not width/h, and ``scaled`` whether scores are divided by √d (T5: not).
     Notes ``weights`` ``(batch, heads, queries, keys)``; while they are neither recorded nor requested, PyTorch's
     fused kernel computes the same result without them.
+
+    ``dropout`` is on the weights. Raises a `ValueError` where ``heads`` does not divide ``width``, nor ``kv_heads`` the heads.
+
+    >>> out, weights = an.nn.attention.MultiHead(8, heads=2)(torch.zeros(3, 5, 8), causal=True, weights=True)
+    >>> out.shape, weights.shape
+    (torch.Size([3, 5, 8]), torch.Size([3, 2, 5, 5]))
     """
 
     def __init__(
@@ -257,6 +268,11 @@ class NormedMultiHead(MultiHead):
 
     Scores then cannot grow with the weights, so that attention does not collapse to single places where lr is high
     (Dehghani et al. 2023). For self-attention ``(batch, time, width)`` only.
+
+    ``sizes`` and ``options`` are those of `MultiHead`.
+
+    >>> an.nn.attention.NormedMultiHead(8, 2)(torch.zeros(3, 5, 8))[0].shape
+    torch.Size([3, 5, 8])
     """
 
     def __init__(self, *sizes: Any, **options: Any):

@@ -30,6 +30,11 @@ def scaled_dot(
     broadcast to ``(…, Q, K)``; ``causal`` also hides keys after the query's own place (Q = K).
     Returns the context ``(…, Q, Dv)``, and the weights before dropout if they are asked for: then the
     product is written out, otherwise PyTorch's fused kernel computes the same.
+
+    >>> q, k, v = torch.zeros(2, 3, 4), torch.zeros(2, 5, 4), torch.ones(2, 5, 6)
+    >>> context, weights = an.nn.attention.scaled_dot(q, k, v, weights=True)
+    >>> context.shape, weights[0, 0]
+    (torch.Size([2, 3, 6]), tensor([0.2000, 0.2000, 0.2000, 0.2000, 0.2000]))
     """
     if not weights:
         return _fused(query, keys, values, mask, bias, causal, dropout, scale), None

@@ -52,6 +52,8 @@ class Additive(Attention):
     """score(s, h) = vᵀ tanh(W s + U h + b), with ``hidden`` units; `prepare` gives U h
     (Bahdanau et al. 2015, appendix A.1.2).
 
+    ``query_width`` and ``key_width`` are those of s and h.
+
     >>> an.nn.attention.Additive(4, 6, hidden=8)(torch.zeros(1, 2, 4), torch.zeros(1, 5, 6))[1].shape
     torch.Size([1, 2, 5])
     """

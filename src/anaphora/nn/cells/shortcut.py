@@ -19,6 +19,14 @@ class Shortcut(Cell):
     The gradient reaches h_{t−k} in one step instead of k, so it vanishes more slowly. ``cell`` is the class
     of the cell inside and further options are its own: ``Shortcut(64, 128, cell=LSTM, by=8, peephole=True)``.
     The outputs of the last k steps are states of this cell, after those of the cell inside.
+
+    A `ValueError` where ``by`` is below 2.
+
+    >>> cell = an.nn.Shortcut(3, 4, cell=an.nn.GRU, by=3)
+    >>> cell.state
+    ('h', 'h-2', 'h-3')
+    >>> an.nn.Recurrent(cell)(torch.zeros(2, 5, 3))[0].shape
+    torch.Size([2, 5, 4])
     """
 
     def setup(

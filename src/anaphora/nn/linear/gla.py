@@ -18,7 +18,7 @@ class GLA(LinearLayer):
         S_t = diag(α_t) S_{t−1} + k_t v_tᵀ,   y_t = S_tᵀ q_t
         out_t = W_o (swish(W_g x_t) ∘ norm(y_t))
 
-    Keys are half as wide as values. State: S ``(B, heads, D, E)``.
+    ``rank`` is that of W₂ W₁. Keys are half as wide as values. State: S ``(B, heads, D, E)``.
 
     >>> an.nn.linear.GLA(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
     torch.Size([2, 5, 16])

@@ -136,6 +136,12 @@ class ShortConvolution(nn.Module):
     """y_t = swish(Σ_s c_s ∘ x_{t−s} + b) over the last ``size`` steps, each channel by itself (Mamba's first part).
 
     ``activated=False``: without the swish, as Griffin has it.
+
+    ``width``: how many channels.
+
+    >>> convolution = an.nn.linear.ShortConvolution(8, size=4)
+    >>> sum(weight.numel() for weight in convolution.parameters())
+    40
     """
 
     def __init__(self, width: int, size: int = 4, *, activated: bool = True):

@@ -22,7 +22,7 @@ class RWKV7(LinearLayer):
         S_t = diag(w_t) S_{t−1} − (a_t ∘ κ_t)(κ_tᵀ S_{t−1}) + k̃_t v_tᵀ
         y_t = norm(S_tᵀ r_t) + (r_t · (ρ ∘ k̃_t)) v_t,   out_t = W_o (y_t ∘ G₂ σ(G₁ x^g))
 
-    Without the mixing of values between layers. States: the last step ``(B, 1, width)``, S ``(B, heads, D, D)``.
+    ``rank`` is that of W₂ W₁, A₂ A₁ and G₂ G₁. Without the mixing of values between layers. States: the last step ``(B, 1, width)``, S ``(B, heads, D, D)``.
 
     >>> an.nn.linear.RWKV7(16, heads=2)(torch.zeros(2, 5, 16))[0].shape
     torch.Size([2, 5, 16])

@@ -22,6 +22,13 @@ class LinearBlock(nn.Module):
 
     ``feedforward``: the width inside that network, a `SwiGLU` with this ``activation``; 0 = none. ``dropout``: on what the
     two give and inside the network; ``row_dropout``: on what they read, the same values at every step of a row.
+
+    ``mixer``: the layer that reads along time. x and the result are ``(batch, time, width)``.
+
+    >>> block = an.nn.linear.LinearBlock(an.nn.linear.RetNet(8, heads=2), feedforward=16)
+    >>> y, state = block(torch.zeros(2, 5, 8), None, None)
+    >>> y.shape
+    torch.Size([2, 5, 8])
     """
 
     norms: type[nn.RMSNorm] | type[nn.LayerNorm] = nn.RMSNorm
@@ -111,6 +118,7 @@ class LinearStack(nn.Module):
 
     @property
     def layers(self) -> int:
+        """How many blocks there are."""
         return len(self.blocks)
 
     def initial_state(self, batch: int, like: Tensor) -> States:

@@ -20,6 +20,15 @@ class DecoderCache:
     """What a decoder need not compute again: per layer the past of its own places, and the memory.
 
     ``memory`` holds the projected keys and values of every layer, one after the other.
+
+    ``past``: of each layer the keys and values of the places so far, None before the first.
+
+    >>> parts = [an.nn.attention.MultiHead(8, heads=2) for _ in range(2)]
+    >>> decoder = an.nn.TransformerDecoder(an.nn.DecoderLayer(*parts, an.nn.FeedForward(8, 32)))
+    >>> cache = decoder.start(torch.zeros(2, 5, 8))
+    >>> out, cache = decoder.step(torch.zeros(2, 8), cache)
+    >>> out.shape, cache.length
+    (torch.Size([2, 8]), 1)
     """
 
     past: tuple[KeyValues | None, ...]
@@ -38,9 +47,19 @@ class DecoderCache:
 
 
 class TransformerDecoder(nn.Module):
-    """``layers`` layers like the given one, with weights of their own; a last LayerNorm if they are norm-first.
+    """A stack of decoder layers, for whole sequences at once or place by place.
 
+    ``layers`` layers like the given one, with weights of their own; a last norm if they are norm-first.
     Notes ``states``, the output of each layer ``(batch, time, width)``, on that layer.
+
+    Args:
+        layer: the first layer; the others are made like it.
+        layers: how many.
+
+    >>> parts = [an.nn.attention.MultiHead(8, heads=2) for _ in range(2)]
+    >>> decoder = an.nn.TransformerDecoder(an.nn.DecoderLayer(*parts, an.nn.FeedForward(8, 32)), layers=2)
+    >>> decoder(torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 3, 8])
     """
 
     def __init__(self, layer: DecoderLayer, layers: int = 1):

@@ -17,7 +17,13 @@ from anaphora.nn.transformer.stack import fresh_copies
 
 @dataclass(frozen=True)
 class Past:
-    """Per layer the projected keys and values of the places so far."""
+    """Per layer the projected keys and values of the places so far, in ``layers``.
+
+    >>> layer = an.nn.EncoderLayer(an.nn.attention.MultiHead(8, heads=2), an.nn.FeedForward(8, 32))
+    >>> out, past = an.nn.TransformerEncoder(layer).step(torch.zeros(2, 8), None)
+    >>> out.shape, past.length
+    (torch.Size([2, 8]), 1)
+    """
 
     layers: tuple[KeyValues, ...]
 

@@ -11,6 +11,13 @@ from torch.nn import functional as F
 class FeedForward(nn.Module):
     """y = W₂ f(W₁ x + b₁) + b₂ with f = ReLU as published, or `F.gelu`: ``(…, width)`` -> ``(…, width)``.
 
+    Args:
+        width: of x and y.
+        inner: of the layer inside.
+        activation: f.
+        dropout: on the layer inside.
+        bias: whether there are b₁ and b₂.
+
     >>> an.nn.FeedForward(8, 32)(torch.zeros(2, 5, 8)).shape
     torch.Size([2, 5, 8])
     """
@@ -46,7 +53,7 @@ class SwiGLU(nn.Module):
     """y = W₂ (swish(W₁ x) ∘ V x), swish(a) = a σ(a) (Shazeer 2020): ``(…, width)`` -> ``(…, width)``.
 
     It has three matrices, so with ``inner`` two thirds of a `FeedForward`'s it has as many parameters. ``activation`` in
-    place of swish: with `F.gelu` this is GeGLU.
+    place of swish: with `F.gelu` this is GeGLU. ``dropout`` is on the product inside.
 
     >>> an.nn.SwiGLU(8, 32)(torch.zeros(2, 5, 8)).shape
     torch.Size([2, 5, 8])

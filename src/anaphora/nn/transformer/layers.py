@@ -23,7 +23,17 @@ Norm = Callable[[int], nn.Module]
 
 
 def norm_of(kind: Literal["layer", "rms"], eps: float) -> Norm:
-    """LayerNorm, or RMSNorm x / √(mean(x²) + ε) ∘ γ, which neither centres nor shifts (Zhang & Sennrich 2019)."""
+    """A function that makes a norm of a width: LayerNorm, or RMSNorm, which neither centres nor shifts (Zhang & Sennrich 2019).
+
+        rms(x) = x / √(mean(x²) + ε) ∘ γ
+
+    Args:
+        kind: ``"layer"`` or ``"rms"``.
+        eps: ε.
+
+    >>> an.nn.transformer.norm_of("rms", 1e-6)(4)(torch.full((1, 4), 3.0)).detach().round(decimals=2)
+    tensor([[1., 1., 1., 1.]])
+    """
     return partial(nn.LayerNorm, eps=eps) if kind == "layer" else partial(nn.RMSNorm, eps=eps)
 
 
@@ -48,7 +58,22 @@ class Sublayer(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in its `Sublayer`; or both side by side."""
+    """Self-attention, then a feed-forward network, each with a residual connection and a norm; or both side by side.
+
+        x ← LayerNorm(x + dropout(f(x)))        norm_first: x ← x + dropout(f(LayerNorm(x)))
+
+    Args:
+        attention: a `MultiHead`; its width is the layer's.
+        feedforward: ``(…, width)`` -> ``(…, width)``, such as `FeedForward` or `SwiGLU`.
+        dropout: on what each sublayer adds.
+        norm_first: norm before each sublayer (pre-norm) instead of after it.
+        norm: makes a norm of a width, see `norm_of`.
+        parallel: both sublayers read the same x (GPT-NeoX); needs ``norm_first``.
+
+    >>> layer = an.nn.EncoderLayer(an.nn.attention.MultiHead(8, heads=2), an.nn.FeedForward(8, 32))
+    >>> layer(torch.zeros(2, 5, 8), causal=True).shape
+    torch.Size([2, 5, 8])
+    """
 
     def __init__(
         self,
@@ -89,7 +114,21 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the memory, then a feed-forward network."""
+    """Causal self-attention, attention to the memory, then a feed-forward network, each with a residual connection and a norm.
+
+    Args:
+        attention: over the decoder's own places; its width is the layer's.
+        cross_attention: from these to the memory.
+        feedforward: ``(…, width)`` -> ``(…, width)``.
+        dropout: on what each sublayer adds.
+        norm_first: norm before each sublayer (pre-norm) instead of after it.
+        norm: makes a norm of a width, see `norm_of`.
+
+    >>> parts = [an.nn.attention.MultiHead(8, heads=2) for _ in range(2)]
+    >>> layer = an.nn.DecoderLayer(*parts, an.nn.FeedForward(8, 32))
+    >>> layer(torch.zeros(2, 3, 8), memory=torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 3, 8])
+    """
 
     def __init__(
         self,

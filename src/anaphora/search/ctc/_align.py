@@ -14,7 +14,13 @@ from anaphora.search.ctc._inputs import Lengths, Targets, checked_log_probs, che
 
 @dataclass(frozen=True)
 class Span:
-    """The frames of one symbol of the target."""
+    """The frames of one ``symbol`` of the target: from ``start`` to before ``end``, with ``confidence``.
+
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]]).log()   # blank is 0
+    >>> span = an.search.ctc_align(log_probs, [[1, 2]])[0].spans[1]
+    >>> span.symbol, span.start, span.end, round(span.confidence, 2)
+    (2, 2, 3, 0.8)
+    """
 
     symbol: int
     start: int
@@ -27,7 +33,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The best path that spells a target."""
+    """The best ``path`` that spells a target, its ``spans`` and its ``log_prob``; see `ctc_align`.
+
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]]).log()   # blank is 0
+    >>> found = an.search.ctc_align(log_probs, [[1, 2]])[0]
+    >>> len(found.spans), round(found.log_prob, 2)
+    (2, -0.8)
+    """
 
     path: list[int]
     """One symbol or blank per frame."""

@@ -202,6 +202,8 @@ Symbol = TypeVar("Symbol")
 def ctc_collapse(path: Iterable[Symbol], blank: Symbol) -> list[Symbol]:
     """Merge repeats, then remove blanks: in this order, so that a blank keeps two equal labels apart.
 
+    ``path``: a symbol or ``blank`` for each frame.
+
     >>> ctc_collapse("H – EH – – – – L L – – OU –".split(), "–")
     ['H', 'EH', 'L', 'OU']
     """

@@ -44,6 +44,7 @@ def ctc_loss(
     logits: ``(batch, time, symbols)``, any real numbers; p = softmax(logits). With ``normalized=True`` they are
         log p itself and taken as they are; the gradient is then −γ. A softmax before that is differentiated as usual.
     targets: ``(batch, longest)`` with ``target_lengths``, or a list of lists of symbols, without blanks.
+    logit_lengths: ``(batch,)``, the real frames of each row; all by default.
     reduction: "none" gives ``(batch,)``, "sum" their sum, "mean" (1/B) Σ_b loss_b / max(U_b, 1) as PyTorch does.
     impossible: a target that no path spells (more symbols, plus a blank between equal neighbours, than frames; or
         probability 0) raises `DataError` with its row, or with "zero" adds neither loss nor gradient.

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 class CTCStream:
     """`ctc_beam` over frames that are still arriving; after all of them it has found the same.
 
-    width: prefixes kept after each frame. Further options are those of `ctc_beam` about words: ``lexicon``, ``symbols``, ``lm``,
+    width: prefixes kept after each frame; ``blank``: its number. Further options are those of `ctc_beam` about words: ``lexicon``, ``symbols``, ``lm``,
     ``lm_weight``, ``word_bonus``, ``hot_words``, ``per_node``, ``beam_distance``. Between two pieces it keeps the beam and, for the
     times of words, the log-probabilities that were read.
 

@@ -57,6 +57,15 @@ def lexicon_beam(
     Every item gives a list of `WordHypothesis`, finished ones only; where none was found, the best beginning with
     `finished=False`. An item is done when no beginning can still beat its `n_best` outputs. Nothing about one item
     depends on another.
+
+    `step`, `state`, `start`, `eos` and `max_length` are those of `beam`. `lm`: an `NGram`, a `LanguageModel` or a `WordModel`. `hot_words`:
+    bonuses by word. Raises an `AnaphoraError` where a word is spelled with EOS, and for `hot_words` with `merged`.
+
+    >>> lexicon = an.search.Lexicon(["ab", "b"], "_ab")
+    >>> step = lambda symbols, state: (torch.tensor([[0.3, 0.4, 0.2, 0.1]]).log().expand(len(symbols), -1), state)
+    >>> found = an.search.lexicon_beam(step, None, start=torch.tensor([0]), eos=3, lexicon=lexicon, max_length=3)
+    >>> found[0][0].words
+    ['b']
     """
     _check(lexicon, eos, n_best, merged and hot_words is not None, merged)
     limits = lengths_of(max_length, len(start), 0)

@@ -18,7 +18,14 @@ _MOST = 5000
 
 @dataclass(frozen=True, eq=False)
 class WordChain:
-    """Start and transition probabilities for an `anaphora.HMM` whose paths spell words of a lexicon."""
+    """Start and transition probabilities for an `anaphora.HMM` whose paths spell words of a lexicon.
+
+    ``lexicon``: whose words they are; ``start`` (K,), ``transitions`` (K, K) and ``symbols`` (K,) as below.
+
+    >>> chain = an.search.word_chain(an.search.Lexicon(["ab", "b"], "_ab"))
+    >>> chain.symbols.tolist(), chain.words([1, 0, 0, 2])
+    ([1, 2, 2], ['b', 'ab'])
+    """
 
     lexicon: Lexicon
     start: Floats
@@ -47,6 +54,12 @@ def word_chain(lexicon: Lexicon, *, stay: float = 0.5) -> WordChain:
 
     The transitions are a full matrix: made for lexicons of some hundred words (Viterbi with a beam over it is
     ``HMM.predict(x, beam=…)``). `ctc_beam` and `lexicon_beam` walk trees of any size.
+
+    Raises an `AnaphoraError` for ``stay`` outside of 0 … 1 and for a ``lexicon`` with more than 5000 nodes.
+
+    >>> chain = an.search.word_chain(an.search.Lexicon(["ab", "b"], "_ab"), stay=0.5)
+    >>> chain.start.tolist(), chain.transitions.sum(1).tolist()
+    ([0.5, 0.5, 0.0], [1.0, 1.0, 1.0])
     """
     tree = lexicon.tree
     count = len(tree) - 1

@@ -24,6 +24,20 @@ class WordModel(Protocol):
 
     A state stands for the words so far. States are hashable, and histories with equal states count as one: the better
     of them stays. An `anaphora.NGram` needs no such class, the searches read its tables themselves.
+
+    >>> class Uniform(an.search.WordModel):                             # every word is as likely as any other
+    ...     def start(self):
+    ...         return ()
+    ...
+    ...     def score(self, states, words):
+    ...         return [-2.0] * len(words), list(states)
+    ...
+    ...     def end(self, states):
+    ...         return [0.0] * len(states)
+    >>> lexicon = an.search.Lexicon(["ab", "b"], "_ab")
+    >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]]).log()                    # blank is 0
+    >>> an.search.ctc_beam(log_probs, lexicon=lexicon, lm=Uniform())[0][0].words
+    ['ab']
     """
 
     def start(self) -> Hashable:
@@ -99,6 +113,12 @@ class NextWordModel(WordModel):
 
     A state is the whole history, so nothing is recombined; each history costs the model one row of one step, and
     those requested together are read together.
+
+    >>> step = lambda symbols, state: (torch.full((len(symbols), 4), 0.25).log(), state)        # of a model of characters
+    >>> model = an.search.NextWordModel(step, None, start=2, eos=3, spell={"ab": [0, 1], "a": [0]})
+    >>> log_p, after = model.score([model.start()], ["ab"])
+    >>> round(log_p[0], 3), after
+    (-2.773, [(0, 1)])
     """
 
     def __init__(
@@ -187,7 +207,19 @@ def of_trained(lm: Any) -> NextWordModel:
 
 
 class KenLM(WordModel):
-    """A model of the ``kenlm`` package, from its binary or an ARPA file, as a `WordModel`."""
+    """A model of the ``kenlm`` package, from its binary or an ARPA file, as a `WordModel`.
+
+    Args:
+        path: of the file.
+
+    Raises an `AnaphoraError` where the package is not installed, and a `DataError` where it cannot read the file.
+
+    >>> try:
+    ...     an.search.KenLM("no-such.arpa")
+    ... except an.AnaphoraError as error:
+    ...     print("error")
+    error
+    """
 
     def __init__(self, path: str | Path):
         try:

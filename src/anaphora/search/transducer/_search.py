@@ -20,7 +20,20 @@ MOST = 8
 
 
 class Transducer(Protocol):
-    """What a search asks of a model: log p of the next step, given a frame and what was written."""
+    """What a search asks of a model: log p of the next step, given a frame and what was written.
+
+    >>> class Toy:                                                      # writes symbol 1 once, then blanks
+    ...     def start(self, rows):
+    ...         return torch.zeros(rows, 1), torch.zeros(rows, 1)
+    ...
+    ...     def step(self, symbols, state):
+    ...         return torch.ones(len(symbols), 1), state
+    ...
+    ...     def join(self, frames, predicted):
+    ...         return torch.cat((predicted, 1 - predicted), -1).clamp(0.1, 0.9).log()
+    >>> an.search.transducer_greedy(Toy(), torch.zeros(1, 3, 4))[0][0].tokens
+    [1]
+    """
 
     def start(self, rows: int) -> tuple[Tensor, Any]:
         """What the prediction network says before any symbol, ``(rows, width)``, and its state."""
@@ -33,7 +46,23 @@ class Transducer(Protocol):
 
 
 class TransducerGreedy:
-    """At every step the best symbol, until it is the blank, then the next frame; goes on whenever frames arrive."""
+    """At every step the best symbol, until it is the blank, then the next frame; goes on whenever frames arrive.
+
+    Args:
+        model: a `Transducer`.
+        rows: sequences side by side.
+        blank: the symbol that means "next frame".
+        most: symbols that may be written at one frame.
+
+    >>> class Toy:                                                      # writes symbol 1 once, then blanks
+    ...     start = lambda self, rows: (torch.zeros(rows, 1), torch.zeros(rows, 1))
+    ...     step = lambda self, symbols, state: (torch.ones(len(symbols), 1), state)
+    ...     join = lambda self, frames, predicted: torch.cat((predicted, 1 - predicted), -1).clamp(0.1, 0.9).log()
+    >>> search = an.search.TransducerGreedy(Toy())
+    >>> search.push(torch.zeros(2, 4))                                  # two frames arrive
+    >>> search.best()[0].tokens
+    [1]
+    """
 
     def __init__(self, model: Transducer, rows: int = 1, *, blank: int = 0, most: int = MOST):
         self._model, self._blank, self._most = model, blank, most
@@ -99,6 +128,16 @@ def transducer_greedy(
 
     frames: ``(batch, time, width)``, what the encoder gives; lengths: ``(batch,)``. ``steps`` of a hypothesis are log p of its
     symbols, and ``frames`` where each was written; ``log_prob`` is that of this one alignment, blanks included.
+
+    ``model``: a `Transducer`; ``most``: symbols that may be written at one frame; ``blank``: the symbol that means "next frame".
+
+    >>> class Toy:                                                      # writes symbol 1 once, then blanks
+    ...     start = lambda self, rows: (torch.zeros(rows, 1), torch.zeros(rows, 1))
+    ...     step = lambda self, symbols, state: (torch.ones(len(symbols), 1), state)
+    ...     join = lambda self, frames, predicted: torch.cat((predicted, 1 - predicted), -1).clamp(0.1, 0.9).log()
+    >>> best = an.search.transducer_greedy(Toy(), torch.zeros(1, 3, 4))[0][0]
+    >>> best.tokens, best.frames, round(best.log_prob, 3)
+    ([1], [0], -0.421)
     """
     search = TransducerGreedy(model, len(frames), blank=blank, most=most)
     search.push(frames, lengths)
@@ -121,7 +160,13 @@ def _advanced(
 @dataclass
 class TransducerHypothesis(Hypothesis):
     """An output of a transducer. From a beam ``log_prob`` is summed over alignments; ``steps`` and ``frames`` are those of the best
-    of them."""
+    of them.
+
+    ``tokens``, ``score``, ``steps``, ``finished`` and ``sampled`` are those of `Hypothesis`.
+
+    >>> an.search.TransducerHypothesis([1, 2], -0.5, -0.5, [-0.2, -0.3], True, frames=[0, 4]).frames
+    [0, 4]
+    """
 
     frames: list[int] = field(default_factory=list)
     """The frame at which each symbol was written."""
@@ -144,6 +189,17 @@ class TransducerStream:
     At each frame every prefix may write up to ``most`` symbols, ``width`` extended prefixes being kept at each, and all alignments
     of a prefix count as one: time-synchronous decoding (Saon, Tüske and Audhkhasi 2020). With ``width = 1`` the sum is over little more
     than the greedy alignment.
+
+    ``model``: a `Transducer`; ``blank``: the symbol that means "next frame".
+
+    >>> class Toy:                                                      # writes symbol 1 once, then blanks
+    ...     start = lambda self, rows: (torch.zeros(rows, 1), torch.zeros(rows, 1))
+    ...     step = lambda self, symbols, state: (torch.ones(len(symbols), 1), state)
+    ...     join = lambda self, frames, predicted: torch.cat((predicted, 1 - predicted), -1).clamp(0.1, 0.9).log()
+    >>> stream = an.search.TransducerStream(Toy(), width=2)
+    >>> stream.push(torch.zeros(2, 4))
+    >>> stream.best()[0].tokens
+    [1]
     """
 
     def __init__(self, model: Transducer, *, width: int, blank: int = 0, most: int = MOST):
@@ -264,6 +320,15 @@ def transducer_beam(
     frames: ``(batch, time, width)``, what the encoder gives; lengths: ``(batch,)``. n_best: hypotheses of each input, None for all
     that are kept. ``log_prob`` and ``score`` are log p(y | x) over the alignments the beam kept, exact where it dropped none and no
     frame has more than ``most`` symbols; −`transducer_loss` is the exact value.
+
+    ``model``: a `Transducer`; ``blank``: the symbol that means "next frame". A `ValueError` where ``n_best`` is above ``width``.
+
+    >>> class Toy:                                                      # writes symbol 1 once, then blanks
+    ...     start = lambda self, rows: (torch.zeros(rows, 1), torch.zeros(rows, 1))
+    ...     step = lambda self, symbols, state: (torch.ones(len(symbols), 1), state)
+    ...     join = lambda self, frames, predicted: torch.cat((predicted, 1 - predicted), -1).clamp(0.1, 0.9).log()
+    >>> [one.tokens for one in an.search.transducer_beam(Toy(), torch.zeros(1, 3, 4), n_best=2)[0]]
+    [[1], [1, 1]]
     """
     if n_best is not None and not 1 <= n_best <= width:
         raise ValueError(f"transducer_beam: n_best must be from 1 to width = {width}, got {n_best}.")

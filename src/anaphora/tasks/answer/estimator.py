@@ -59,6 +59,12 @@ class Answerer(PictureEstimator):
 
     A picture is a path or an array ``(height, width, 3)``. ``anaphora models answer`` lists the presets and
     ``anaphora explain`` the settings. After training ``answers_`` are the answers in the order of `predict_proba`.
+
+    >>> dark, bright = (np.full((32, 32, 3), value, np.uint8) for value in (0, 255))
+    >>> rows = [(dark, "how is it ?", "dark"), (bright, "how is it ?", "bright")] * 4
+    >>> m = an.Answerer("lstm-attention", hidden=4, embedding=4, steps=2).fit(rows, valid=rows)
+    >>> m.predict_proba([(dark, "how is it ?")]).shape
+    (1, 2)
     """
 
     command = "answer"

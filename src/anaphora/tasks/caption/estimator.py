@@ -58,6 +58,11 @@ class Captioner(PictureEstimator, Writer):
 
     A picture is a path, or an array ``(height, width, 3)``; it may have any number of captions. ``anaphora models
     caption`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> dark, bright = (np.full((32, 32, 3), value, np.uint8) for value in (0, 255))
+    >>> m = an.Captioner("lstm", hidden=4, embedding=4, steps=2).fit([(dark, "dark"), (bright, "bright")] * 4)
+    >>> len(m.predict([dark, bright]))
+    2
     """
 
     command = "caption"

@@ -107,14 +107,30 @@ def compare(
 ) -> Comparison:
     """Measure ``runs`` (folders, or trained estimators of one task) on the same examples.
 
-        print(an.compare("runs/lstm", "runs/gru", data="test.tsv"))
+    Every run is compared with the first: the difference, its interval from the same bootstrap samples, and a two-sided
+    p-value by approximate randomisation of the paired outputs.
 
-    ``data`` is what ``score`` takes; without it the dev data, where all runs have the same. Each measure comes with the
-    middle ``level`` of ``samples`` bootstrap samples. Every run is compared with the first: the difference, its interval
-    from the same samples, and a two-sided p-value by approximate randomisation of the paired outputs. ``examples`` of
-    those on which the runs disagree most are kept. ``options`` are those of ``score``.
+    Args:
+        runs: two or more.
+        data: what ``score`` takes; without it the dev data, where all runs have the same.
+        examples: how many of the examples on which the runs disagree most are kept.
+        samples: how many bootstrap samples are drawn.
+        level: each measure comes with the middle ``level`` of the samples.
+        seed: of the samples.
+        device: where the models run, ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        trust: import own parts that the folders name; see `load`.
+        bad_rows: ``"skip"`` leaves out rows of ``data`` that cannot be read, ``"error"`` stops at the first.
+        source_field, target_field, time_field: columns of ``data``, where it is a table.
+        options: those of ``score``, such as ``beam``.
 
+    Returns a `Comparison`: ``print`` shows it as a table, ``to_dict()`` gives the numbers.
     Raises a `RunError` for runs of different tasks, and a `DataError` where the runs do not read the same examples.
+
+    >>> rows = [("good film", "yes"), ("bad film", "no")] * 6
+    >>> a, b = an.Classifier("ngrams").fit(rows), an.Classifier("ngrams", word_ngrams=1).fit(rows)
+    >>> found = an.compare(a, b, data=rows, samples=100)
+    >>> found.measures[0].name, found.measures[0].estimates[0].value
+    ('accuracy', 100.0)
     """
     _check(examples, samples, level)
     contestants = gather(runs, device, trust)

@@ -47,6 +47,11 @@ class Embedder(SequenceReader):
 
     Trained on pairs, on inputs with labels, or on inputs alone (see ``positives``). A sequence is a text, or vectors
     ``(time, features)``. ``anaphora models embed`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> pairs = [("two dogs", "a pair of dogs"), ("it rains", "rain falls")] * 4
+    >>> m = an.Embedder("bow", embedding=8, steps=2).fit(pairs)
+    >>> m.predict(["two dogs", "it rains"]).shape
+    (2, 128)
     """
 
     command = "embed"

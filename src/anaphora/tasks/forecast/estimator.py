@@ -65,6 +65,11 @@ class Forecaster(Estimator):
         m.predict("power.csv", interval=0.95)
 
     ``anaphora models forecast`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> wave = np.sin(0.3 * np.arange(80))[:, None]                     # (time, columns)
+    >>> m = an.Forecaster("var", window=8, horizon=2).fit(wave)
+    >>> m.predict(wave).shape
+    (2, 1)
     """
 
     command = "forecast"

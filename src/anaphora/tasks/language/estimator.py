@@ -64,6 +64,10 @@ class LanguageModel(Estimator):
         m.rank(["an example sentence", "an egg-sample sentence"])
 
     ``anaphora models language`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> m = an.LanguageModel("ngram", tokens="char").fit(["abab", "abba"] * 5)
+    >>> m.rank(["bbbb", "abab"])[0].text
+    'abab'
     """
 
     command = "language"

@@ -73,6 +73,11 @@ class Transcriber(Estimator):
 
     A recording is a file, samples ``(n,)`` at the rate of training, or ready-made frames ``(time, features)``.
     ``anaphora models transcribe`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> frames = torch.zeros(20, 8).numpy()                             # ready-made features (time, features)
+    >>> m = an.Transcriber("conv-ctc", hidden=4, layers=1, steps=2).fit([(frames, "ab")] * 8)
+    >>> len(m.predict([frames]))
+    1
     """
 
     command = "transcribe"

@@ -55,6 +55,11 @@ class Translator(Writer):
         m.predict(["two dogs run"], beam=5)
 
     ``anaphora models translate`` lists the presets and ``anaphora explain`` the settings.
+
+    >>> pairs = [("one", "1"), ("two", "2"), ("two one", "2 1")] * 4
+    >>> m = an.Translator("lstm-attention", hidden=8, embedding=8, steps=2, tokens="char").fit(pairs, valid=pairs[:3])
+    >>> len(m.predict(["one two"], beam=2))
+    1
     """
 
     command = "translate"

@@ -45,6 +45,11 @@ class HMM:
         start_prior, transition_prior, emission_prior: counts added to every allowed event when fitting.
         min_covariance: no variance (or eigenvalue of a covariance) is fitted below it.
         seed: of the first guesses of ``fit``.
+
+    >>> hmm = an.HMM(2, emissions="categorical", symbols=2)
+    >>> hmm = hmm.set(start=[0.5, 0.5], transitions=[[0.9, 0.1], [0.1, 0.9]], probabilities=[[0.8, 0.2], [0.2, 0.8]])
+    >>> hmm.predict([0, 0, 1, 1, 1]).tolist()
+    [0, 0, 1, 1, 1]
     """
 
     def __init__(

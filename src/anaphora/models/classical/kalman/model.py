@@ -40,6 +40,11 @@ class Kalman:
 
     Series are (time, m) or (series, time, m), for m = 1 also (time,); NaN marks a missing entry, and shorter series
     are padded with NaN. Everything is float64.
+
+    >>> filter = an.Kalman.local_level(level=1.0, noise=1.0)
+    >>> forecast = filter.forecast([1.0, 1.0, 1.0, 1.0], 2)
+    >>> forecast.mean.round(2).tolist()
+    [[1.0], [1.0]]
     """
 
     def __init__(

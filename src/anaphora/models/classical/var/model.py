@@ -60,6 +60,10 @@ class VAR:
 
     After ``fit``: ``coefficients`` (p, m, m) with A_j = coefficients[j − 1], ``intercept`` and ``slope`` (m,),
     ``covariance`` Σ (m, m) over the degrees of freedom left, and ``order`` p.
+
+    >>> model = an.VAR(2, trend="none").fit(np.sin(0.3 * np.arange(50))[:, None])
+    >>> model.coefficients.round(3).ravel().tolist()                    # sin follows yₜ = 2 cos(0.3) yₜ₋₁ − yₜ₋₂ exactly
+    [1.911, -1.0]
     """
 
     def __init__(
