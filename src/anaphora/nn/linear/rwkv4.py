@@ -24,6 +24,11 @@ class WKV(Cell):
 
     x is k and v side by side. e^k may be large: a and b are kept divided by e^m with m_t = max(m_{t−1} − w, k_t), which leaves
     y as it is (appendix D there). m must start at about −1e38, where nothing was written yet.
+
+    A `ValueError` where ``inputs`` is not twice ``hidden``.
+
+    >>> an.nn.linear.WKV(6, 3)(torch.zeros(2, 6))[0].shape              # one step: k and v of width 3
+    torch.Size([2, 3])
     """
 
     state = ("y", "a", "b", "m")
