@@ -134,7 +134,7 @@ class ChannelMixing(LinearLayer):
 
 
 class RWKV4Block(LinearBlock):
-    """x + `RWKV4`(norm(x)), then x + `ChannelMixing`(norm(x)), with LayerNorms; a stack of them also norms what it reads.
+    """x + `RWKV4`(norm(x)), then x + `ChannelMixing`(norm(x)), with LayerNorms; a stack of them also norms what it reads. x ``(B, T, width)``.
 
     >>> stack = an.nn.linear.LinearStack(16, [RWKV4Block(16)], layers=2)
     """
