@@ -21,6 +21,7 @@ from anaphora.kernels.recurrence.prepare import COMPILED, Engine
 from anaphora.nn import inside
 from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors
+from anaphora.nn.exporting import scanning
 from anaphora.nn.fingerprint import Derived
 from anaphora.nn.recurrent_native import native_form, native_weights
 from anaphora.nn.recurrent_step import LayerStep
@@ -95,6 +96,13 @@ def transformed() -> bool:
         or is_compiling()
         or _get_tracing_state() is not None
     )
+
+
+def plain_call(x: Tensor) -> bool:
+    """Whether nothing but the result of a call with x, float32 on a CPU, is asked for: no gradient, no values inside, no graph."""
+    exact = x.is_cpu and x.dtype is torch.float32 and type(x) is Tensor
+    asked = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or inside.recording()
+    return exact and not (asked or scanning() or transformed())
 
 
 def _step(run: LayerRun) -> LayerStep:

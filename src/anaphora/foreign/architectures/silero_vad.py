@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +15,15 @@ from anaphora.foreign.architectures.parts import affine
 from anaphora.foreign.gates import Pointwise, cell_rules
 from anaphora.foreign.mapping import Rule
 from anaphora.foreign.published import PublishedModule
+from anaphora.kernels.packed import native
+from anaphora.kernels.packed.heard import Heard, HeardChunk
+from anaphora.kernels.snapshot import Snapshot
 from anaphora.nn import LSTM, Recurrent
+from anaphora.nn.fingerprint import Fingerprint
+from anaphora.nn.recurrent_run import plain_call
 
 State = tuple[Tensor, Tensor, Tensor]
+_made: WeakKeyDictionary[nn.Module, tuple[HeardChunk, Fingerprint]] = WeakKeyDictionary()
 
 
 class SileroVAD(nn.Module):
@@ -58,8 +66,12 @@ class SileroVAD(nn.Module):
                 "chunk with zeros."
             )
         h, c, before = self.initial_state(len(samples)) if state is None else state
-        heard = torch.cat((before, samples), 1)
-        windows = heard.unfold(1, self.context + self.chunk, self.chunk)  # (batch, chunks, 576)
+        heard = self._heard(samples) if samples.shape[1] == self.chunk else None
+        if heard is not None:
+            p, new_h, new_c, before = heard(samples, before, h[0], c[0])
+            return p[:, None], (new_h[None], new_c[None], before)
+        sound = torch.cat((before, samples), 1)
+        windows = sound.unfold(1, self.context + self.chunk, self.chunk)  # (batch, chunks, 576)
         vectors = self.encode(windows.flatten(0, 1)).view(*windows.shape[:2], -1)
         if windows.shape[1] == 1:
             y, (h, c) = self.lstm.step(vectors[:, 0], (h, c))
@@ -68,6 +80,32 @@ class SileroVAD(nn.Module):
             y, (h, c) = self.lstm(vectors, initial=(h, c))
         found = torch.sigmoid(self.output(F.relu(y)))[..., 0]
         return found, (h, c, samples[:, -self.context :].clone())
+
+    def _heard(self, samples: Tensor) -> HeardChunk | None:
+        """What computes one chunk in one call; None where gradients or more than the result are asked for, or without a compiler."""
+        (cell,) = self.lstm.cells
+        if not plain_call(samples) or type(cell) is not LSTM:
+            return None
+        made = _made.get(self)
+        if made is None or not made[1].unchanged():
+            weights = list(self.parameters())
+            if not native.ready(*weights):
+                return None
+            own: list[tuple[dict[str, Any], Iterable[str]]] = [
+                (self._modules, tuple(self._modules)),
+                (self._parameters, tuple(self._parameters)),
+            ]
+            fingerprint = Fingerprint(*self.children(), entries=own, content=Snapshot(weights))
+            strides = [(one.weight, one.bias, one.stride[0]) for one in self.convolutions]  # type: ignore[index]
+            (w, u), bias = cell.gates.weights, cell.gates.bias
+            assert bias is not None
+            with torch.no_grad():
+                parts = Heard(
+                    self.chunk, self.context, 128, self.spectrum[:, 0], strides, torch.cat((w, u), 1),  # type: ignore[arg-type]
+                    bias, self.output.weight, self.output.bias,
+                )  # fmt: skip
+                _made[self] = made = HeardChunk(parts), fingerprint
+        return made[0]
 
     def encode(self, windows: Tensor) -> Tensor:
         """Chunks with the samples before them, ``(n, 576)`` -> what the LSTM reads, ``(n, 128)``."""

@@ -21,6 +21,7 @@ from anaphora.kernels.toolchain.checks import check
 _MOST_INPUTS = (
     2**31 - 1
 ) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
+_FILES = ("product.c", "step.c", "stack.c", "gated.c", "heard.c")
 _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 
 
@@ -28,10 +29,7 @@ _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, and torch operations do the work."""
     here = resources.files(__package__)
-    parts = [
-        here.joinpath(name).read_text(encoding="utf-8")
-        for name in ("product.c", "step.c", "stack.c", "gated.c")
-    ]
+    parts = [here.joinpath(name).read_text(encoding="utf-8") for name in _FILES]
     try:
         shared = compiler.LANES.read_text() + "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text()
         return compiler.load(shared + "".join(parts), "packed")
