@@ -2,7 +2,7 @@
 
 Writes a pair file of N GB (1 by default; deleted afterwards), trains a small translator on it for a few dozen steps
 in a process of its own, and reports that process's peak resident memory beside the 2 GB we allow ourselves, however
-large the file is. The vocabulary is learnt from the file, too.
+large the file is. The vocabulary is learned from the file, too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main() -> None:
         f"peak memory, {found['bytes'] / GB:.2f} GB of pairs ({found['rows']:,} rows), {found['steps']} steps"
     )
     show([row(name, "2 GB limit", found["peak"] / GB, ALLOWED, "GB", goal=1.0)], as_json=options.json)
-    print(f"opened, learnt the vocabulary and trained in {found['seconds']:.0f} s", file=sys.stderr)
+    print(f"opened, learned the vocabulary and trained in {found['seconds']:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Time is that of the whole fit, from lists of words to vectors, in one process, alternately, the fastest of several. The
 text is drawn from a seed: each sentence has a topic, half of its words are of the topic and half of any, all by Zipf's
 law. Purity is the share of a word's ten nearest neighbours that have its topic. Analogies are those of the embedded
-corpus `kin`, where king - man + woman can be learnt. Rows of quality ask for gensim's figure less 0.01.
+corpus `kin`, where king - man + woman can be learned. Rows of quality ask for gensim's figure less 0.01.
 
 With --real, both learn from these text files instead (lower-cased) and are scored on files of word pairs and questions.
 """

@@ -119,7 +119,7 @@ def example(run: Path, number: int) -> Any:
 
 
 def words() -> Any:
-    """Vectors of the words of `kin`, a corpus made so that king − man + woman can be learnt."""
+    """Vectors of the words of `kin`, a corpus made so that king − man + woman can be learned."""
     vectors = an.Word2Vec(32, epochs=5, seed=1).fit("kin").vectors
     return probe_vectors(vectors.words, vectors.matrix)
 

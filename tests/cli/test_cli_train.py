@@ -1,4 +1,4 @@
-"""``train``: what was asked for is put together, and every mistake in it is told at once."""
+"""``train``: settings are put together, and every mistake in them is reported at once."""
 
 from __future__ import annotations
 

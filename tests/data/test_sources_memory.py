@@ -1,4 +1,4 @@
-"""Files larger than memory: opened, learnt from and cut into batches with a small part of them held."""
+"""Files larger than memory: opened, learned from and cut into batches with a small part of them held."""
 
 from __future__ import annotations
 

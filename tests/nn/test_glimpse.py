@@ -1,4 +1,4 @@
-"""Windows on a picture by hand, and glimpses that are drawn where they say and learnt without bias."""
+"""Windows on a picture by hand, and glimpses that are drawn where they say and learned without bias."""
 
 from __future__ import annotations
 

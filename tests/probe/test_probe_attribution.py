@@ -92,7 +92,7 @@ def test_each_output_symbol_has_an_attribution_that_sums_to_the_whole(preset):
     assert np.all(np.triu(back, 1) == 0)  # nothing is felt of what comes later
     assert trace.view("gradients").svg().startswith("<svg")
     assert ("positions" in trace.arrays) == (preset == "transformer")
-    with pytest.raises(AnaphoraError, match="outputs 1 to 3; asked for 4"):
+    with pytest.raises(AnaphoraError, match="outputs 1 to 3, not 4"):
         trace.view("attribution", output=4)
 
 

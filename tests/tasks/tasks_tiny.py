@@ -1,4 +1,4 @@
-"""Small things for the tests of tasks: a language that is learnt in a second, and settings to match."""
+"""Small things for the tests of tasks: a language that is learned in a second, and settings to match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about pictures: learnt, answered alike in any company, looked into, saved, and refused where they are bad."""
+"""Questions about pictures: learned, answered alike in any company, looked into, saved, and refused where they are bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captions: learnt, written alike in any company, looked into, saved, and refused where they are bad."""
+"""Captions: learned, written alike in any company, looked into, saved, and refused where they are bad."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_colours_are_channels_and_scaled_by_themselves():
     assert again.size == (5, 4)
 
 
-# ---------------------------------------------------------------------- where to look is learnt
+# ---------------------------------------------------------------------- where to look is learned
 
 
 def test_mistakes_by_hand():

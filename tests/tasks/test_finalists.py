@@ -21,7 +21,7 @@ PAIRS = pairs(60)
 )
 @pytest.mark.parametrize("steps", [1, 25])
 def test_greedy_outputs_are_those_of_a_beam_of_one(preset, steps):
-    """Also of a model that has learnt little, whose outputs run into their limit."""
+    """Also of a model that has learned little, whose outputs run into their limit."""
     assert preset in PRESETS
     model = tiny(preset, steps=steps).fit(PAIRS)
     sources = encode_sources(model.tokenizer_, words(70, seed=4), 256)

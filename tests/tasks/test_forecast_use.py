@@ -185,7 +185,7 @@ def rolls(count, seed=0):
 def test_music_is_learnt_by_the_log_probability_of_each_step():
     forecaster = tiny("gru", horizon=1, window=0, output="binary", steps=300, hidden=16).fit(rolls(60))
     scores = forecaster.score(rolls(20, 5))
-    # eight keys are certain from the second step on; the second voice costs ln 2, whatever is learnt
+    # eight keys are certain from the second step on; the second voice costs ln 2, whatever is learned
     assert np.log(2) < scores["nll"] < 1.1
     assert scores["frequency_nll"] == pytest.approx(
         8 * -(np.log(1 / 8) / 8 + np.log(7 / 8) * 7 / 8) + np.log(2), abs=0.1

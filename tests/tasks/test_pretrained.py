@@ -215,7 +215,7 @@ def test_several_language_models_give_vectors_in_context(runs, tmp_path):
             mine = tagger.model_.state_dict()[f"encoder.embedding.readers.{number}.{key}"]
             assert torch.equal(mine, value)  # they stay as they are, to the bit
     shares = tagger.model_.encoder.embedding.mixtures[0].scale
-    assert float(shares.detach()) != 1.0  # how much of them is used is learnt
+    assert float(shares.detach()) != 1.0  # how much of them is used is learned
     again = an.load(tmp_path / "run")
     assert again.predict(["the good film"]) == tagger.predict(["the good film"])
 
@@ -339,7 +339,7 @@ def test_mistakes_are_told_in_a_sentence(runs, tmp_path):
 
 
 def test_other_processes_take_the_settings_that_the_first_one_wrote():
-    """Sizes that the first process learnt, say from a model of ``init``; own parts stay the objects they are."""
+    """Sizes that the first process learned, say from a model of ``init``; own parts stay the objects they are."""
     given = an.Classifier("lstm", hidden=8, metrics={"mine": _agreement}).settings_
     first = an.Classifier("transformer", hidden=16, heads=2, metrics={"mine": _agreement}).settings_
     found = as_written(given, first)

@@ -1,4 +1,4 @@
-"""X5, X7, F7: what a run learnt besides weights, changed under sound checksums: refused in one sentence, or harmless."""
+"""X5, X7, F7: what a run learned besides weights, changed under sound checksums: refused in one sentence, or harmless."""
 
 from __future__ import annotations
 

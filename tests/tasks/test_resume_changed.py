@@ -1,4 +1,4 @@
-"""What was changed by hand between two stretches of a run: settings are taken and named, what was learnt is not."""
+"""What was changed by hand between two stretches of a run: settings are taken and named, what was learned is not."""
 
 from __future__ import annotations
 

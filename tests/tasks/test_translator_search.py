@@ -38,7 +38,7 @@ def unseen() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def writer(unseen: list[tuple[str, str]]) -> an.Translator:
-    """A Transformer that has learnt small numbers in a few seconds."""
+    """A Transformer that has learned small numbers in a few seconds."""
     size = {"hidden": 64, "heads": 4, "feedforward": 128, "layers": 2, "tokens": "bpe", "vocab_size": 120}
     course = {"steps": 160, "batch_tokens": 1500, "lr": 4e-3, "warmup": 60, "dropout": 0.0, "ema": 0}
     model = an.Translator(model="transformer", device="cpu", valid_every=1000, **size, **course)

@@ -1,4 +1,4 @@
-"""Small things for the tests of transcription: frames that spell letters, learnt in a second, and settings to match."""
+"""Small things for the tests of transcription: frames that spell letters, learned in a second, and settings to match."""
 
 from __future__ import annotations
 

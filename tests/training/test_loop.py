@@ -99,7 +99,7 @@ def test_accumulation_changes_nothing(tmp_path):
 
 
 class Scripted(ToyObjective):
-    """The dev metric follows a script, whatever is learnt."""
+    """The dev metric follows a script, whatever is learned."""
 
     def __init__(self, values, greater=True):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What ``predict`` and ``score`` were asked for besides their data, checked before torch is loaded."""
+"""The options of ``predict`` and ``score``, checked before torch is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``train`` was asked for: from a TOML file, options and ``--set``, every mistake reported at once."""
+"""What ``train`` is to do: from a TOML file, options and ``--set``, every mistake reported at once."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def train(
 ) -> str:
     """Train as asked, ``seeds`` times, and report; returns how training ended (``finished``, ``patience``, ``interrupted``).
 
-    ``rewrite``, given the untrained estimator, makes training and dev examples that take the place of those asked for.
+    ``rewrite``, given the untrained estimator, makes training and dev examples that replace those of the data.
     """
     check_data(request.data, request.task)
     if request.valid is not None:

@@ -31,7 +31,7 @@ class Spelled:
 
 
 class Recutting:
-    """A learnt ``bpe`` vocabulary that cuts texts at random: each possible merge is left out with probability ``rate``.
+    """A learned ``bpe`` vocabulary that cuts texts at random: each possible merge is left out with probability ``rate``.
 
         cutting = Recutting(tokenizer, 0.1)
         cutting.cut(cutting.spelled(["two dogs"]), np.array([0]), epoch=3)

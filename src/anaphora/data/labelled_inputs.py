@@ -1,4 +1,4 @@
-"""What a classifier reads, as numbers: texts by a tokenizer, vectors and pictures by their mean and scale; all learnt."""
+"""What a classifier reads, as numbers: texts by a tokenizer, vectors and pictures by their mean and scale; all learned."""
 
 from __future__ import annotations
 

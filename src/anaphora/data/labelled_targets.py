@@ -1,4 +1,4 @@
-"""What is to be predicted: one class, several classes, or a number; learnt from the labels of the training data."""
+"""What is to be predicted: one class, several classes, or a number; learned from the labels of the training data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = -1
 class Targets:
     """``kind`` is class, classes or number; ``names`` the classes in order; ``mean`` and ``scale`` those of numbers.
 
-    A number y is learnt as (y − mean)/scale, so that the loss does not depend on its unit.
+    A number y is learned as (y − mean)/scale, so that the loss does not depend on its unit.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Targets:
 
     @classmethod
     def learn(cls, kind: str, labels: Sequence[str]) -> Targets:
-        """What the labels of the training data say, or a `DataError` when nothing can be learnt from them."""
+        """What the labels of the training data say, or a `DataError` when nothing can be learned from them."""
         if kind == "number":
             values = cls(kind)._numbers(labels)
             scale = float(values.std())

@@ -1,4 +1,4 @@
-"""Pictures that look a little different each time they are learnt from."""
+"""Pictures that look a little different each time they are learned from."""
 
 from __future__ import annotations
 

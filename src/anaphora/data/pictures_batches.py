@@ -38,7 +38,7 @@ def stream_pictures(
     their pixels, their numbers and the epoch. A picture is changed anew in every epoch.
 
     All pictures count alike, as ``symbols``, the mean of what is said about one: sorted by length, scenes with equally
-    much in them would come together, and that is learnt from more slowly.
+    much in them would come together, and that is learned from more slowly.
     """
     usual = max(1, round(symbols))
 

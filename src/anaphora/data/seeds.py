@@ -1,4 +1,4 @@
-"""A seed of its own for each input, which depends on nothing but the input and the seed asked for."""
+"""A seed of its own for each input, which depends on nothing but the input and the ``seed``."""
 
 from __future__ import annotations
 

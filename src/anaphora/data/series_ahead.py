@@ -126,7 +126,7 @@ def along(
     """Aligned: the targets of every step, (time, targets) for each series."""
     told_: list[Floats] = []
     for one in data.series:
-        # what is asked for is not looked at: any value may stand there
+        # targets are not looked at: any value may stand there
         blank = one.values.copy()
         blank[:, columns.places(columns.targets)] = 0.0
         windows = Windows(

@@ -1,4 +1,4 @@
-"""What is learnt of columns before any model: which are forecast, their scale, where values may be missing."""
+"""What is learned of columns before any model: which are forecast, their scale, where values may be missing."""
 
 from __future__ import annotations
 

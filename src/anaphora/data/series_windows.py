@@ -201,7 +201,7 @@ class Windows:
         return WindowBatch(x, lengths, future, y, list(indices))
 
     def _warming(self, s: int, t: int, length: int) -> int:
-        """Steps of a dense example that are read but not asked for."""
+        """Steps of a dense example that are read but are no targets."""
         start = t - length
         history = max(0, self.prepared[s].begin - start)
         if not start or not self.window:

@@ -39,7 +39,7 @@ class Origin:
     def fields(
         self, kind: str, source_field: str | int | None, target_field: str | int | None
     ) -> dict[str, str | None]:
-        """The columns to read of data of a ``kind``: those asked for, else those of training if that was alike."""
+        """The columns to read of data of a ``kind``: those that are named, else those of training if that was alike."""
         usual = (self.source_field, self.target_field) if kind == self.kind else (None, None)
         asked = [
             str(field) if field else usually

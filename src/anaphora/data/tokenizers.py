@@ -1,4 +1,4 @@
-"""Text to symbol ids and back: characters, words, or pieces learnt by byte pair encoding.
+"""Text to symbol ids and back: characters, words, or pieces learned by byte pair encoding.
 
 All three kinds are one `tokenizers.Tokenizer` with different parts (see `vocabularies`). Runs of white space
 count as one space and white space at the ends is dropped; apart from that ``decode(encode(text)) == text``
@@ -31,7 +31,7 @@ from anaphora.files import parse_json
 KINDS = ("char", "word", "bpe")
 Learner = Callable[[Iterable[str]], "Tokenizer"]
 ENOUGH_TEXT = 32_000_000
-"""Bytes of training text that vocabularies are learnt from; of more, evenly spaced rows are taken."""
+"""Bytes of training text that vocabularies are learned from; of more, evenly spaced rows are taken."""
 
 
 class Tokenizer:

@@ -168,7 +168,7 @@ class EngineTokenizer(Tokenizer):
 def own_tokenizer(
     given: str, texts: Iterable[str], *, vocab_size: int, lowercase: bool, raw: bool = False
 ) -> Tokenizer:
-    """The tokenizer that the setting ``tokenizer`` names or holds; the vocabulary of a function is learnt from ``texts``."""
+    """The tokenizer that the setting ``tokenizer`` names or holds; the vocabulary of a function is learned from ``texts``."""
     if not isinstance(given, Part):
         return EngineTokenizer(engine_of(_file_text(given), given), lowercase, raw)
     thing = given.made()

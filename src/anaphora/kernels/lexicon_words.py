@@ -1,4 +1,4 @@
-"""A language model inside a kernel: the automaton of `kernels.ngram`, asked for one word at a time.
+"""A language model inside a kernel: the automaton of `kernels.ngram`, read one word at a time.
 
 Models that only Python can ask are served by the same tables: what they answered is entered as an arc, and a search
 stops to ask for the arcs it is going to need.

@@ -8,7 +8,7 @@ again from ``suffix[node]``, the longest stored history that drops the first wor
                  = backoff(h) + log p(w | suffix h)  otherwise
 
 Arcs beyond the unigrams are in a hash table of `SLOT` records with key = node · V + word, whose size is a power of
-two. What an arc is asked for lies beside its key, and what a node pays beside where it leads (`EXIT`): a large table
+two. What is read of an arc lies beside its key, and what a node pays beside where it leads (`EXIT`): a large table
 is slow for the memory it touches, not for what it computes.
 """
 

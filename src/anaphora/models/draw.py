@@ -31,7 +31,7 @@ class Draw(nn.Module):
         h^enc_t = LSTM([r_t, h^dec_{t−1}]),   z_t ~ N(μ(h^enc_t), σ(h^enc_t)²)
         h^dec_t = LSTM(z_t),   c_t = c_{t−1} + write(h^dec_t)
 
-    c_0 is learnt. A pixel is ink with probability σ(c_T). Without a picture z_t ~ N(0, 1), and the decoder draws one of its own.
+    c_0 is learned. A pixel is ink with probability σ(c_T). Without a picture z_t ~ N(0, 1), and the decoder draws one of its own.
     """
 
     def __init__(self, size: tuple[int, int, int], *, hidden: int, latent: int, strokes: int, patch: int):

@@ -34,7 +34,7 @@ _lock = RLock()
 def greedy_writer(model: nn.Module, places: int) -> cuda.Writer | None:
     """What writes with ``model`` in bfloat16 by one kernel a step, for texts of so many places; None where nothing does.
 
-    It is made at the first call, and again when weights have changed or longer texts are asked for.
+    It is made at the first call, and again when weights have changed or texts are longer.
     """
     weights: list[Tensor] = list(model.parameters())
     if not weights or not serves(*weights) or torch.cuda.get_device_capability(weights[0].device)[0] < 8:

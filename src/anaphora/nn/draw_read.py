@@ -1,4 +1,4 @@
-"""Looking at a picture through a grid of Gaussian filters that can be moved, zoomed and learnt by gradients alone."""
+"""Looking at a picture through a grid of Gaussian filters that can be moved, zoomed and learned by gradients alone."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Glimpses(nn.Module):
         h_t = LSTM(g_t, h_{t−1})
         l_{t+1} ~ N(tanh(W_h h_t), σ²)                                 in eval mode the mean itself
 
-    The first look is at the middle. A drawn place has no gradient: it is learnt by the score function (REINFORCE), from
+    The first look is at the middle. A drawn place has no gradient: it is learned by the score function (REINFORCE), from
     log p(l) and the cost of the answer less a baseline b_t = w h_t + v, which is what the cost is expected to be. Both
     leave the states alone, which learn from the answer only.
 

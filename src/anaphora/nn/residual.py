@@ -69,7 +69,7 @@ class ResidualBlock(nn.Module):
     """relu(N(W₂ ∗ relu(N(W₁ ∗ x))) + S mean₂ₓ₂ x): ``(batch, inputs, H, W)`` -> ``(batch, outputs, ⌈H/2⌉, ⌈W/2⌉)``.
 
     Unlike those of deep networks, the second norm does not begin as zero: the shortcuts of a few levels are no more than
-    a blurred picture, and shapes would be learnt late. It begins as ``gain``: below 1 a place sees little beyond itself
+    a blurred picture, and shapes would be learned late. It begins as ``gain``: below 1 a place sees little beyond itself
     at first, and attention finds objects sooner.
     """
 

@@ -35,7 +35,7 @@ SOURCES = (Embedding, VectorInput, DenseFrames, ConvolvedFrames)
 TOP = 20
 """How many of the most probable symbols are spelled at each place."""
 WHAT = ("gradients", "jacobians", "ablation", "recurrence", "attribution", "lens")
-"""What costs more than one run of the model, and is only looked at when it is asked for."""
+"""What costs more than one run of the model, and is computed on request only."""
 
 
 def probe_reading(

@@ -124,7 +124,7 @@ class Trace:
     def view(self, name: str, **options: Any) -> Any:
         """The picture `name` of this trace (a `views.Picture`): shows itself in a notebook, saves to a file.
 
-        Pictures live in the layer above, which is loaded by name and only when one is asked for.
+        Pictures live in the layer above, which is loaded by name when the first one is drawn.
         """
         return importlib.import_module("anaphora.views.registry").picture(self, name, **options)
 

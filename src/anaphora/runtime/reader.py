@@ -39,7 +39,7 @@ class SequenceReader:
         self._name = next(iter(self._session.described.inputs))
 
     def _take(self, learnt: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """Read what else was learnt."""
+        """Read what else was learned."""
 
     def _read(self, inputs: Iterable[Any]) -> list[Input]:
         return cut(self.inputs.encode(given_list(inputs), self._scan), self._longest)

@@ -20,7 +20,7 @@ Step = Callable[["Tensor", Any], "tuple[Tensor, Any]"]
 
 @dataclass
 class Hypothesis:
-    """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` unless asked otherwise.
+    """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` by default.
 
     CTC sums over paths and has no probability per symbol: there `steps` is empty and `score` is `log_prob`. `sampled` is set by `sample` alone.
 

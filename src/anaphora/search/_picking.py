@@ -110,7 +110,7 @@ def _by_ranks(
 
 
 def _with_alternatives(log_probs: Tensor, wanted: Sequence[Wanted], found: list[Picked]) -> list[Picked]:
-    """What was found, with the most probable symbols in its place where they were asked for."""
+    """What was found, with the most probable symbols in its place on request."""
     rows = sorted({each.row for each in wanted if each.alternatives})
     if not rows:
         return found

@@ -17,7 +17,7 @@ from anaphora.serving.refusals import Refusal, late, leaving, too_large
 from anaphora.web.answers import Message, Receive, Scope, Send, refuse, with_headers
 
 OPEN = ("/", "/docs", "/page.js", "/page.css", "/v2/health/live", "/v2/health/ready")
-"""Asked for without a token: pages, which hold no secrets, and the probes of orchestrators."""
+"""Served without a token: pages, which hold no secrets, and the probes of orchestrators."""
 GONE = 499
 """The status, in the metrics, of requests whose client left before the response began."""
 

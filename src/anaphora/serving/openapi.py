@@ -39,7 +39,7 @@ class Operation:
 
 Operations = Callable[["Server"], list[Operation]]
 DESCRIBED: list[Operations] = []
-"""Sections of routes append a function that describes them; asked for each document, as runs may be replaced."""
+"""Sections of routes append a function that describes them; called for each document, as runs may be replaced."""
 
 
 def routes(server: Server) -> list[BaseRoute]:

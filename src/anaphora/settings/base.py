@@ -34,7 +34,7 @@ class Settings(BaseModel):
     @classmethod
     def problem(cls, s: Any) -> str | None:
         """What contradicts what among the settings of this group in complete settings ``s``, in a sentence without its
-        full stop. Asked for the groups that the preset uses."""
+        full stop. Called for the groups that the preset uses."""
         return None
 
 

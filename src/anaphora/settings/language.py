@@ -161,7 +161,7 @@ class LanguageSettings(
     model: Annotated[str, Own()] = Field("lstm", description="The preset: `anaphora models` lists them.")
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
-        description="What one symbol is: a character, a word between spaces, or a piece learnt by byte pair "
+        description="What one symbol is: a character, a word between spaces, or a piece learned by byte pair "
         "encoding (needs no list of words and knows no unknown word).",
     )
     bidirectional: bool = Field(

@@ -1,4 +1,4 @@
-"""Settings of beginning with what was learnt before instead of from nothing."""
+"""Settings of beginning with what was learned before instead of from nothing."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ForcingSettings(Settings):
 
 
 class SmoothingSettings(Settings):
-    """What a decoder of symbols is asked for."""
+    """Settings of a decoder of symbols."""
 
     label_smoothing: float = Field(
         0.1, ge=0, lt=1, description="Share of the target probability spread over the whole vocabulary."

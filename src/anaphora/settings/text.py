@@ -63,7 +63,7 @@ class TextSettings(TokenizerSettings):
 
     tokens: Literal["char", "word", "bpe"] = Field(
         "bpe",
-        description="What one symbol is: a character, a word between spaces, or a piece learnt by byte pair "
+        description="What one symbol is: a character, a word between spaces, or a piece learned by byte pair "
         "encoding (needs no list of words and knows no unknown word).",
     )
     vocab_size: int = Field(

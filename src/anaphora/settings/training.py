@@ -13,7 +13,7 @@ from anaphora.settings.own import Own, OwnMany
 HARMLESS = frozenset(
     {"accumulate", "batch_invariant", "checkpoint_activations", "device", "film", "keep", "log_every", "on_nan", "precision", "save_every", "seed", "shard", "threads"}
 )  # fmt: skip
-"""Settings that decide how something is computed and kept, not what is learnt: where they have no effect, that is a warning."""
+"""Settings that decide how something is computed and kept, not what is learned: where they have no effect, that is a warning."""
 
 
 NT_ASGD = 5

@@ -1,4 +1,4 @@
-"""Settings of training on from weights that were learnt before: which of them move, and how far."""
+"""Settings of training on from weights that were learned before: which of them move, and how far."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def create_app(
 
 
 def _of_many(query: dict[str, str]) -> bool:
-    """Whether a view is asked for that takes many dev examples."""
+    """Whether a view takes many dev examples."""
     chosen = VIEWS.get(query.get("view", ""))
     return chosen is not None and chosen.of == "dev"
 

@@ -37,7 +37,7 @@ KEPT = 8
 
 
 class Comparisons:
-    """Comparisons that were asked for, kept until a run writes other weights. Called from one worker thread at a time."""
+    """Comparisons, kept until a run writes other weights. Called from one worker thread at a time."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Any, dict[str, Any]] = OrderedDict()

@@ -94,7 +94,7 @@ class Guard:
             if not from_page:
                 return 403, "only the page itself may ask for this."
             if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != kind.encode():
-                return 415, f"this is asked for as {kind}."
+                return 415, f"this must be sent as {kind}."
             if b"transfer-encoding" in headers or not length.isdigit() or len(length) > 12:
                 return 411, "a request that changes something says how long it is."
             if int(length) > most:

@@ -20,7 +20,7 @@ def listed() -> list[dict[str, Any]]:
 def opened(number: str) -> dict[str, Any]:
     """One lesson: its blocks of ``kind`` markdown, python or bash with ``text``, and ``output`` where it is shown."""
     if not (number.isascii() and number.isdigit() and len(number) < 4):
-        raise AnaphoraError("a lesson is asked for by its number.")
+        raise AnaphoraError("name a lesson by its number.")
     one = lesson(int(number))
     blocks = [{"kind": b.kind, "text": b.text, "output": b.output} for b in one.blocks()]
     return {

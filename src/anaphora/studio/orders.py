@@ -37,7 +37,7 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}")
 
 @dataclass(frozen=True)
 class Order:
-    """A training that was asked for; ``data`` is a corpus or the name of a dropped file."""
+    """A requested training; ``data`` is a corpus or the name of a dropped file."""
 
     task: str
     data: str

@@ -200,7 +200,7 @@ class Pictures:
             trace = self.trace(wanted, wanted.runs[0])
         except AnaphoraError:
             return {}
-        # gradients and ablations are only looked at when they are asked for, so their absence says nothing yet
+        # gradients and ablations are computed on request only, so their absence says nothing yet
         shown = [v for v in VIEWS.values() if v.of == "probe" and (v.name == "heads" or not v.what)]
         reasons = {v.name: v.missing(trace) for v in shown}
         return {name: reason for name, reason in reasons.items() if reason}

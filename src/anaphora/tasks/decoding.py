@@ -119,5 +119,5 @@ def ends(limits: Sequence[int], s: CompleteSearch, device: torch.device, around:
 
 
 def beam_width(s: CompleteSearch, n_best: int) -> int:
-    """The beam asked for, or one wide enough for as many outputs."""
+    """The beam that is set, or one wide enough for as many outputs."""
     return max(s.beam, -(-n_best // s.groups) * s.groups)

@@ -385,7 +385,7 @@ class Estimator(Intervening, Stored):
             )
 
     def _record_length(self, run: RunFolder, reached: int) -> None:
-        """Write into ``config.json`` that ``resume`` was asked for another number of steps."""
+        """Write into ``config.json`` that ``resume`` got another number of steps."""
         config = read_config(run.path)
         now = RunConfig(config.task, self.settings_, config.data)
         if now == config and now.parts == config.parts:

@@ -636,7 +636,7 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     loss: Literal["auto"] | Callable[..., Any]
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
+    """What one symbol is: a character, a word between spaces, or a piece learned by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
@@ -669,7 +669,7 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Init
     loss: Literal["auto"] | Callable[..., Any]
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
+    """What one symbol is: a character, a word between spaces, or a piece learned by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
 
 
 LanguageModelModel = Literal["ngram", "nplm", "rnn", "lstm", "awd-lstm", "gru", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "masked"] | Callable[..., Any]
@@ -682,7 +682,7 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     bidirectional: bool
     """Only for models that see the whole input; a model of what comes next cannot read backwards. Default: False."""
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'char'."""
+    """What one symbol is: a character, a word between spaces, or a piece learned by byte pair encoding (needs no list of words and knows no unknown word). Default: 'char'."""
     metric: Literal["loss", "perplexity", "bits_per_character", "accuracy"]
     """The dev measure that decides which weights are best. Default: 'loss'."""
     lines: bool
@@ -810,7 +810,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     max_lags: int
     """Most lags that a VAR chooses among, where the series are long enough. Default: 50."""
     structure: Literal["auto", "level", "trend", "dynamic"]
-    """The state-space model: a level with a season, the same with a slope, or a dynamical system with all matrices learnt; auto = the one with the smallest error on the dev data. Default: 'auto'."""
+    """The state-space model: a level with a season, the same with a slope, or a dynamical system with all matrices learned; auto = the one with the smallest error on the dev data. Default: 'auto'."""
     states: int
     """Hidden states of a dynamical system (rounded up to whole lags of all its outputs). Default: 4."""
     iterations: int
@@ -835,7 +835,7 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     batch_tokens: int
     """Frames in one batch (padded), over all devices together. More is smoother and, on a GPU, faster. Default: 4000."""
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol of the transcript is: a character, whatever stands between spaces (a word, or a phone), or a piece learnt by byte pair encoding. Default: 'char'."""
+    """What one symbol of the transcript is: a character, whatever stands between spaces (a word, or a phone), or a piece learned by byte pair encoding. Default: 'char'."""
     max_tokens: int
     """Training recordings of more frames are left out (and counted); longer ones at prediction are read in overlapping windows. Default: 3000."""
     subsample: int
@@ -880,7 +880,7 @@ class CaptionerKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, HoldoutK
     loss: Literal["auto"] | Callable[..., Any]
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'word'."""
+    """What one symbol is: a character, a word between spaces, or a piece learned by byte pair encoding (needs no list of words and knows no unknown word). Default: 'word'."""
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
@@ -893,7 +893,7 @@ class AnswererKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKe
     """The settings of `an.Answerer`; ``help(an.Answerer)`` shows the defaults."""
 
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte pair encoding. Default: 'word'."""
+    """What one symbol of a question is: a character, a word between spaces, or a piece learned by byte pair encoding. Default: 'word'."""
     max_tokens: int
     """Longer questions are left out of training (and counted); at prediction they are cut, with a warning. Of a dialogue the last so many symbols are read. Default: 64."""
     looks: int
@@ -924,6 +924,6 @@ class EmbedderKeywords(TrainingKeywords, HoldoutKeywords, EmbeddingKeywords, Sta
     loss: Literal["auto"] | Callable[..., Any]
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
     tokens: Literal["char", "word", "bpe"]
-    """What one symbol is: a character, a word between spaces, or a piece learnt by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
+    """What one symbol is: a character, a word between spaces, or a piece learned by byte pair encoding (needs no list of words and knows no unknown word). Default: 'bpe'."""
     max_tokens: int
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""

@@ -27,7 +27,7 @@ T = TypeVar("T", Tokenizer, PairTokenizer)
 def learn_tokenizer(
     s: TextSettings, texts: Iterable[str], *, raw: bool = False, tokens: str = "", tokenizer: str = ""
 ) -> Tokenizer:
-    """The tokenizer that the settings ask for, with a vocabulary learnt from ``texts`` unless the user brings one."""
+    """The tokenizer that the settings ask for, with a vocabulary learned from ``texts`` unless the user brings one."""
     size: dict[str, Any] = {"vocab_size": s.vocab_size, "lowercase": s.lowercase, "raw": raw}
     own = tokenizer or s.tokenizer
     if own == "auto":

@@ -54,7 +54,7 @@ def symbol_vectors(estimator: Any, model: nn.Module, tokenizer: Tokenizer) -> Tr
 
 
 def beginning(x: Any) -> Any:
-    """The beginning of an input: enough to see what a model can be asked for, where the whole would take long."""
+    """The beginning of an input: enough to see what can be looked at in a model, where the whole would take long."""
     if isinstance(x, str):
         return x[:6].strip() or x
     return x[:4] if isinstance(x, np.ndarray) and x.ndim == 2 else x
@@ -148,14 +148,14 @@ class Asked:
         return int(self.model._count(self._examples()))
 
     def example(self, number: int) -> tuple[Any, Any]:
-        """Dev example ``number`` (from 1) as ``probe`` takes it, and what is asked for; also of models that read text."""
+        """Dev example ``number`` (from 1) as ``probe`` takes it, and its target; also of models that read text."""
         count = self.count()
         if not 1 <= number <= count:
             raise DataError(f"the run has dev examples #1 to #{count}; there is no #{number}.")
         return self.model._example(self._examples(), number - 1)  # type: ignore[no-any-return]
 
     def some(self, most: int) -> list[tuple[int, Any, Any]]:
-        """At most ``most`` dev examples, evenly spaced: number (from 1), input and what is asked for."""
+        """At most ``most`` dev examples, evenly spaced: number (from 1), input and target."""
         count = self.count()
         kept = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
         found = self.model._some(self._examples(), kept)

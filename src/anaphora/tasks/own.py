@@ -1,4 +1,4 @@
-"""Own parts of an estimator and of a run: where they are imported, asked for again, and compared with what was trained."""
+"""Own parts of an estimator and of a run: where they are imported, required again, and compared with what was trained."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def own_model(
 
 
 def as_written(settings: Any, written: Any) -> Any:
-    """``settings`` as the first process has written them, after it had learnt sizes from data or from a model of ``init``;
+    """``settings`` as the first process has written them, after it had learned sizes from data or from a model of ``init``;
     own parts, of which the folder has names only, stay as they were given."""
     own = {place.partition(".")[0] for place in parts_of(settings)}
     learnt = {key: getattr(written, key) for key in type(settings).model_fields if key not in own}

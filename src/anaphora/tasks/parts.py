@@ -112,7 +112,7 @@ def own_cell(part: Part, inputs: int, hidden: int) -> Cell:
     if (cell.inputs, cell.hidden) != (inputs, hidden):
         made_of = f"{cell.inputs} and {cell.hidden}"
         raise SettingsError(
-            [f"cell = {part} was asked for widths {inputs} and {hidden}, but made {made_of}."]
+            [f"cell = {part} was called with widths {inputs} and {hidden}, but made {made_of}."]
         )
     return cell
 

@@ -63,7 +63,7 @@ def playable(model: Any, x: Any) -> dict[str, Callable[[], Reel]]:
 
 
 def chosen_part(names: list[str], part: str | int | None) -> str:
-    """The name of a part that is asked for by its name or its number."""
+    """The name of the part with this name or number."""
     if part is None:
         return names[0]
     if isinstance(part, int) and 1 <= part <= len(names):

@@ -85,7 +85,7 @@ def sequence_encoder(
         embedding = ContextualWords(embedding, [context_reader(one, symbols) for one in context])
     noise = (
         0.0 if features else s.dropout
-    )  # a vector is measured; a symbol's vector is learnt and can be spared
+    )  # a vector is measured; a symbol's vector is learned and can be spared
     if s.model == "conv":
         widths = range(min(3, s.kernel), s.kernel + 1)
         conv = ConvolutionEncoder(

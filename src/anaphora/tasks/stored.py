@@ -150,7 +150,7 @@ class Stored(Parameters):
         )
 
     def _parameters(self) -> int:
-        """How many numbers were learnt."""
+        """How many numbers were learned."""
         if isinstance(self.model_, nn.Module):
             return sum(weight.numel() for weight in self.model_.parameters())
         return sum(weight.numel() for weight in self._weights().values())

@@ -18,7 +18,7 @@ from anaphora.training.run import RunFolder
 
 
 class Task(ABC):
-    """How data are opened, what is learnt besides weights (a tokenizer, say), which model the settings name, what is
+    """How data are opened, what is learned besides weights (a tokenizer, say), which model the settings name, what is
     minimised, and how inputs are looked at."""
 
     command: ClassVar[str]
@@ -45,7 +45,7 @@ class Task(ABC):
 
     @abstractmethod
     def _write_learnt(self, run: RunFolder) -> None:
-        """Write what ``_learn`` learnt: ``tokenizer.json`` for symbols, ``learnt.json`` for anything else."""
+        """Write what ``_learn`` learned: ``tokenizer.json`` for symbols, ``learnt.json`` for anything else."""
 
     @abstractmethod
     def _read_learnt(self, run: RunFolder) -> None:
@@ -53,7 +53,7 @@ class Task(ABC):
 
     @abstractmethod
     def _vocabulary(self) -> dict[str, int]:
-        """Sizes of what was learnt, by name: vocabularies, labels, columns."""
+        """Sizes of what was learned, by name: vocabularies, labels, columns."""
 
     @abstractmethod
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Any, Any]:
@@ -97,7 +97,7 @@ class Task(ABC):
         return len(dev)
 
     def _example(self, dev: Any, number: int) -> tuple[Any, str]:
-        """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and what is asked for."""
+        """Example ``number`` (from 0) of the dev data as ``probe`` takes it, and its target."""
         ((x, *reference),) = dev.read([number])
         return x, reference[0] if reference else ""
 

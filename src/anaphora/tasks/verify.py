@@ -25,7 +25,7 @@ class Finding:
 
 
 def verify_run(path: str | Path, *, key: str | Path | None = None) -> list[Finding]:
-    """Check the config, what was learnt besides weights, the weights against both, the journals and every checkpoint.
+    """Check the config, what was learned besides weights, the weights against both, the journals and every checkpoint.
 
     With the file of a ``key``, also that every file is the one that was signed with it, and that there is no other.
     """

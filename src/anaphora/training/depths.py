@@ -15,7 +15,7 @@ STACKS = ("layers", "cells", "blocks")
 BELOW = frozenset({"embedding", "spelling", "frontend", "features", "readers"})
 """Parts that stand below a stack, whatever lists they have inside."""
 ABOVE = frozenset({"output", "transform", "pooling", "head"})
-"""Parts above a stack that belong to what was learnt before."""
+"""Parts above a stack that belong to what was learned before."""
 NEW = frozenset({"mix", "spelling", "correction"})
 """Parts inside an encoder that are new."""
 

@@ -88,7 +88,7 @@ class Trainer:
         self.film = film or Film(run, 0, 1)
         self.bad_steps = BadSteps(self.learner, run, self.bad_batches, self._found)
         self._resumed = Resumed()
-        self._named: int | None = None  # the checkpoint that `resume` was asked for
+        self._named: int | None = None  # the checkpoint that `resume` names
         self._new = True  # until `resume` is called
         self._last: Outcome | None = None
         self._parts = settings.accumulate

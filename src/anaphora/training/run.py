@@ -156,7 +156,7 @@ class RunFolder:
         return tensors, facts
 
     def check_learnt(self) -> None:
-        """Refuse what was learnt besides weights where it is not what the weights name, if they can be read."""
+        """Refuse what was learned besides weights where it is not what the weights name, if they can be read."""
         facts: dict[str, Any] = {}
         with contextlib.suppress(RunError):
             facts = load_weights(self.model)[1]
@@ -196,7 +196,7 @@ class RunFolder:
         return load_weights(self.base)[0]
 
     def learnt_names(self) -> list[str]:
-        """The files that hold what was learnt besides weights: those that are there, else the usual one."""
+        """The files that hold what was learned besides weights: those that are there, else the usual one."""
         there = [path.name for path in (self.tokenizer, self.learnt) if path.is_file()]
         return there or [self.tokenizer.name]
 

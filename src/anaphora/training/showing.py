@@ -1,4 +1,4 @@
-"""Progress of ``fit`` in Python: one moving line in a terminal or a notebook, nothing elsewhere unless it is asked for."""
+"""Progress of ``fit`` in Python: one moving line in a terminal or a notebook, nothing elsewhere unless ``verbose`` is set."""
 
 from __future__ import annotations
 

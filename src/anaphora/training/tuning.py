@@ -1,4 +1,4 @@
-"""Training on from weights that were learnt before: which of them move, when, and how far.
+"""Training on from weights that were learned before: which of them move, when, and how far.
 
     tuning = prepare(model, settings, parts=("encoder.",), seed=1, every=batches.per_epoch)
     Trainer(model, …, tuning=tuning)

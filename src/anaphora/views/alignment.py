@@ -30,7 +30,7 @@ def alignment(trace: Trace, *, layer: int | None = None, head: int | None = None
         layer = layers if layer is None else layer
         if not 1 <= layer <= layers or (head is not None and not 1 <= head <= heads):
             raise AnaphoraError(
-                f"This model has layers 1 to {layers} with heads 1 to {heads}; asked for {layer}, {head}."
+                f"This model has layers 1 to {layers} with heads 1 to {heads}, not {layer}, {head}."
             )
         chosen = every[layer - 1]
         values = chosen.mean(0) if head is None else chosen[head - 1]

@@ -70,7 +70,7 @@ def _chosen(
     if len(axes) != 2 or axes == ("row", "column"):
         raise AnaphoraError("This answer was shared out as a whole; leave output out.")
     if not 1 <= output <= len(values):
-        raise AnaphoraError(f"The answer has outputs 1 to {len(values)}; asked for {output}.")
+        raise AnaphoraError(f"The answer has outputs 1 to {len(values)}, not {output}.")
     return values[output - 1], _names(trace, axes[0], len(values))[output - 1]
 
 

@@ -38,7 +38,7 @@ def crf(trace: Trace, *, forbid: str = "", first: int = 1) -> Panels:
     marginals, total = chain.marginals()
     path, _score = ruled.best()
     if not 1 <= first <= len(path):
-        raise AnaphoraError(f"There are words 1 to {len(path)}; asked for {first}.")
+        raise AnaphoraError(f"There are words 1 to {len(path)}, not {first}.")
     shown = slice(first - 1, first - 1 + MOST)
     own = trace.facts.get("tags")
     found = [names[s] for s in path]
@@ -86,7 +86,7 @@ def score_of(chain: Chain, path: list[int]) -> float:
 
 
 def _chains(trace: Trace, without: list[tuple[int, int]]) -> tuple[Chain, Chain]:
-    """The chain as it was learnt, and with the rules of the tags; both without the forbidden moves."""
+    """The chain as it was learned, and with the rules of the tags; both without the forbidden moves."""
 
     def get(name: str, *axes: str) -> NDArray[np.float64]:
         return np.array(trace.array(f"chain_{name}", *axes), np.float64)

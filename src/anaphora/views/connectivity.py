@@ -33,7 +33,7 @@ def connectivity(trace: Trace, *, output: int | None = None) -> Panels:
     norms, columns, outputs = _norms(trace)
     count = len(norms)
     if output is not None and not 1 <= output <= count:
-        raise AnaphoraError(f"There are outputs 1 to {count}; asked for {output}.")
+        raise AnaphoraError(f"There are outputs 1 to {count}, not {output}.")
     chosen = count - 1 if output is None else output - 1
     shares = shares_of(norms)
     row = shares[chosen]

@@ -21,7 +21,7 @@ READING = (
     "exploding; a flat line can learn long dependencies."
 )
 CAUTION = (
-    "A gradient that arrives can be learnt from, but need not have been. Lines with respect to states (recurrent "
+    "A gradient that arrives can be learned from, but need not have been. Lines with respect to states (recurrent "
     "networks) and to inputs (all models) are not on one scale: compare their slopes."
 )
 KINDS = {

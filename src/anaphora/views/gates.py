@@ -39,7 +39,7 @@ def gates(trace: Trace, *, side: str = "", layer: int | None = None, units: int 
     names = list(found)
     layers = next(iter(found.values())).shape[0]
     if layer is not None and not 1 <= layer <= layers:
-        raise AnaphoraError(f"This model has layers 1 to {layers}; asked for {layer}.")
+        raise AnaphoraError(f"This model has layers 1 to {layers}, not {layer}.")
     shown = range(layers) if layer is None else [layer - 1]
     charts: list[object] = []
     notes = []

@@ -40,7 +40,7 @@ def heads(
     layers, count = values.shape[:2]
     for what, asked, most in (("layer", layer, layers), ("head", head, count)):
         if asked is not None and not 1 <= asked <= most:
-            raise AnaphoraError(f"This model has {what}s 1 to {most}; asked for {asked}.")
+            raise AnaphoraError(f"This model has {what}s 1 to {most}, not {asked}.")
     if layer is not None and head is not None:
         return _one(trace, name, values[layer - 1, head - 1], layer, head)
     ablated = {

@@ -35,7 +35,7 @@ def jacobians(trace: Trace, *, step: int | None = None) -> Panels:
     eigenvalues = trace.array("jacobian_eigenvalues", "time", "coordinate", "unit")
     steps, width = singular.shape
     if step is not None and not 1 <= step <= steps:
-        raise AnaphoraError(f"There are steps 1 to {steps}; asked for {step}.")
+        raise AnaphoraError(f"There are steps 1 to {steps}, not {step}.")
     at = steps - 1 if step is None else step - 1
     exponent, low, high = lyapunov(trace.array("jacobian_growth", "time"))
     note = (

@@ -31,7 +31,7 @@ def lens(trace: Trace, *, first: int = 1, place: int | None = None) -> Panels:
     ranks = trace.array("lens_ranks", "layer", "time")
     layers, count = shares.shape
     if not 1 <= first <= count or not 1 <= (place or 1) <= count:
-        raise AnaphoraError(f"There are places 1 to {count}; asked for {place if place else first}.")
+        raise AnaphoraError(f"There are places 1 to {count}, not {place if place else first}.")
     shown = range(first - 1, min(first - 1 + MOST, count))
     best = {(row["layer"], row["place"]): row for row in trace.tables["lens"]}
     words = [[best[layer, t + 1]["pieces"][0] for t in shown] for layer in range(layers, 0, -1)]

@@ -16,7 +16,7 @@ READING = (
     "Above, each line is one kind of model: the share of test examples it gets right when the answer must be "
     "remembered for so many steps. Below, how much the loss at the end feels of the state at each step, on a "
     "logarithmic axis: a line that falls to the left has lost the beginning. Before training it shows what there is to "
-    "learn from; after it, what was learnt to be kept."
+    "learn from; after it, what was learned to be kept."
 )
 CAUTION = (
     "Each point is one training with the same few settings and one seed; longer training or other sizes move the "

@@ -18,7 +18,7 @@ READING = (
     "Above: the vector that is added at each position, fast waves at the left, slow ones at the right. Below: how "
     "alike the vectors of two positions are (their dot product over their width), against their distance."
 )
-CAUTION = "Nearness of these vectors says what the model could use, not what it learnt to use."
+CAUTION = "Nearness of these vectors says what the model could use, not what it learned to use."
 MOST_COLUMNS = 96
 
 

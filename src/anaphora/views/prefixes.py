@@ -33,7 +33,7 @@ def prefixes(trace: Trace, *, frame: int | None = None, width: int = 8) -> Panel
         raise AnaphoraError(f"width must be from 1 to {WIDEST}, not {width}.")
     posteriors = np.asarray(trace.array("posteriors", "time", "symbol"), np.float64)
     if frame is not None and not 1 <= frame <= len(posteriors):
-        raise AnaphoraError(f"There are frames 1 to {len(posteriors)}; asked for {frame}.")
+        raise AnaphoraError(f"There are frames 1 to {len(posteriors)}, not {frame}.")
     names, blank = trace.tokens["symbol"], int(trace.facts.get("blank", 0))
     with np.errstate(divide="ignore"):
         _, searched = ctc_prefixes(np.log(posteriors), blank=blank, width=width)

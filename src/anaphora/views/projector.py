@@ -53,7 +53,7 @@ def embeddings(
             f"axis {x} ({100 * float(spread[x - 1]):.1f} %)",
             f"axis {y} ({100 * float(spread[y - 1]):.1f} %)",
             sorted(points, key=lambda p: p.group),
-            ["others", "asked for"] if asked else ["symbols"],
+            ["others", "chosen"] if asked else ["symbols"],
             width=460.0,
             height=400.0,
         )

@@ -92,7 +92,7 @@ def weights(trace: Trace, *, layer: int | None = None, head: int | None = None) 
     if layer is not None and head is not None:
         values = _shares(trace.array(f"layer{layer}_weights", "head", "query", "key"))
         if not 1 <= head <= len(values):
-            raise AnaphoraError(f"Layer {layer} has heads 1 to {len(values)}; asked for {head}.")
+            raise AnaphoraError(f"Layer {layer} has heads 1 to {len(values)}, not {head}.")
         return _one(trace, values[head - 1], f"Head {head} of layer {layer}")
     items = []
     for number in numbers:
@@ -134,14 +134,14 @@ def _one(trace: Trace, values: NDArray[np.float32], title: str) -> Heatmap:
 
 
 def _layers(trace: Trace, what: str, layer: int | None) -> list[int]:
-    """The numbers of the recurrent layers that have this array, or the one that is asked for."""
+    """The numbers of the recurrent layers that have this array, or ``layer`` alone."""
     names = [name for name in trace.arrays if name.startswith("layer") and name.endswith(f"_{what}")]
     numbers = sorted(int(name.removeprefix("layer").removesuffix(f"_{what}")) for name in names)
     if layer is None:
         return numbers
     if layer not in numbers:
         said = ", ".join(map(str, numbers))
-        raise AnaphoraError(f"This model has recurrent layers {said}; asked for {layer}.")
+        raise AnaphoraError(f"This model has recurrent layers {said}, not {layer}.")
     return [layer]
 
 

@@ -1,4 +1,4 @@
-"""Samples at checkpoints: what the model said to the same input as it learnt."""
+"""Samples at checkpoints: what the model said to the same input as it learned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINES_AT_MOST = 12
 
 @dataclass(frozen=True)
 class Strip:
-    """One input, what was asked for, and the outputs ``(step, text)`` in order."""
+    """One input, its reference, and the outputs ``(step, text)`` in order."""
 
     source: str
     reference: str

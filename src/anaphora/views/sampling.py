@@ -37,7 +37,7 @@ def sampling(
     every = np.asarray(trace.array("sorted_log_probs", "time", "rank"), np.float64)
     count = every.shape[0]
     if place is not None and not 1 <= place <= count:
-        raise AnaphoraError(f"This text has places 1 to {count}; asked for {place}.")
+        raise AnaphoraError(f"This text has places 1 to {count}, not {place}.")
     at = count - 1 if place is None else place - 1
     before = np.exp(every[at])
     after = reshaped(every[at], temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)

@@ -98,7 +98,7 @@ def top_symbols(trace: Trace, axis: str) -> Ranks | None:
 
 
 def find(trace: Trace, kind: str, side: str) -> tuple[str, str]:
-    """Name and time axis of the array ``kind``: the only one there is, or that of the ``side`` asked for."""
+    """Name and time axis of the array ``kind``: the only one there is, or that of the ``side``."""
     there = {
         "": (kind, "time"),
         "decoder": (f"decoder_{kind}", "target"),
@@ -120,7 +120,7 @@ def pick_layer(values: NDArray[np.float32], layer: int | None) -> NDArray[np.flo
     """One layer, counted from 1; the last if none is named."""
     count = values.shape[0]
     if layer is not None and not 1 <= layer <= count:
-        raise AnaphoraError(f"This model has layers 1 to {count}; asked for {layer}.")
+        raise AnaphoraError(f"This model has layers 1 to {count}, not {layer}.")
     return np.asarray(values[-1 if layer is None else layer - 1])
 
 
@@ -140,7 +140,7 @@ def facts_line(trace: Trace) -> str:
 def _rows(matrix: NDArray[np.float32], units: int, unit: int | None) -> list[int]:
     if unit is not None:
         if not 1 <= unit <= len(matrix):
-            raise AnaphoraError(f"This layer has units 1 to {len(matrix)}; asked for {unit}.")
+            raise AnaphoraError(f"This layer has units 1 to {len(matrix)}, not {unit}.")
         return [unit - 1]
     if not 1 <= units <= 256:
         raise AnaphoraError(f"units must be from 1 to 256, not {units}.")

@@ -32,7 +32,7 @@ def kalman(trace: Trace, *, output: int = 1) -> Panels:
     observed = trace.array("observed", "time", "output")
     count = observed.shape[1]
     if not 1 <= output <= count:
-        raise AnaphoraError(f"This series has outputs 1 to {count}; asked for {output}.")
+        raise AnaphoraError(f"This series has outputs 1 to {count}, not {output}.")
     at = output - 1
     times = [float(t) for t in range(len(observed))]
     predicted = trace.array("predicted", "time", "output")[:, at]

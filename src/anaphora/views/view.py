@@ -51,7 +51,7 @@ class View:
     model's symbols), "dev" (many dev examples of a run: ``what`` says which `anaphora.tasks.gathered` gathers) or "examples" (many
     results)."""
     what: tuple[str, ...] = ()
-    """What the probe must be asked for besides what it always looks at."""
+    """What ``probe`` must be given as ``what`` for this view."""
     any_of: tuple[str, ...] = ()
     """Ends of names of arrays of which the trace must hold at least one."""
     axis: str = ""

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from anaphora.errors import AnaphoraError
 
 LOCAL = "127.0.0.1"
-"""The host that both servers listen on unless another one is asked for."""
+"""The host that both servers listen on unless another one is named."""
 HEADER_SECONDS = 10.0
 """How long a client may take over the first line and headers of a request."""
 

@@ -38,7 +38,7 @@ anaphora listen runs/speech --microphone --set lexicon=train
 )  # fmt: skip
 @click.option(
     "--every", type=click.FloatRange(0, 10), default=0.0, metavar="SECONDS",
-    help="New sound after which words are asked for; by default 0.5, or 1 where a window is heard again.",
+    help="New sound after which words are written; by default 0.5, or 1 where a window is heard again.",
 )  # fmt: skip
 @click.option("--beam", type=int, metavar="N", help="Hypotheses kept at each step; 1 is greedy.")
 @click.option(

@@ -1,4 +1,4 @@
-"""How a recording becomes the frames a model reads: learnt once from settings and data, the same ever after."""
+"""How a recording becomes the frames a model reads: learned once from settings and data, the same ever after."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Ear:
 
     @classmethod
     def learn(cls, s: SoundSettings, data: Recordings) -> Ear:
-        """``usual`` is learnt of up to `ENOUGH` recordings, evenly spread."""
+        """``usual`` is learned of up to `ENOUGH` recordings, evenly spread."""
         rate = 0 if data.features is None else data.features.rate
         usual = None
         if s.normalise in ("adapted", "running"):

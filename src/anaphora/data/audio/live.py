@@ -30,7 +30,7 @@ class Live:
 
 
 def of_file(path: str | Path, *, real_time: bool = False) -> Live:
-    """A file, as fast as it is asked for, or no faster than it would be spoken."""
+    """A file, as fast as it is read, or no faster than it would be spoken."""
     samples, rate = read_audio(path)
     return Live(rate, _cut(samples, rate, real_time))
 

@@ -21,11 +21,11 @@ from anaphora.errors import DataError
 Hearing = LogMel | OwnFeatures | Samples | WhisperMel
 """What makes frames of sound."""
 BUDGET = 1 << 30
-"""Bytes of features that are kept in memory; what does not fit is computed again each time it is asked for."""
+"""Bytes of features that are kept in memory; what does not fit is computed again each time."""
 
 
 class Recordings:
-    """Recordings with transcripts. Sound is read and turned into features when it is asked for; lengths are known from
+    """Recordings with transcripts. Sound is read and turned into features when it is needed; lengths are known from
     the heads of the files.
 
     kind: "audio", or "features" where the items are frames already (then ``features`` is None).

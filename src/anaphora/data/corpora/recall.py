@@ -18,7 +18,7 @@ def draw(variant: str, random: Random) -> Example:
 
 CORPUS = Corpus(
     name="recall",
-    summary="the first of many letters is asked for at the end; a guess is right in 12.5 %",
+    summary="the first of many letters is the answer at the end; a guess is right in 12.5 %",
     variants={
         "10": "10 letters follow the first one",
         "30": "30 letters follow",

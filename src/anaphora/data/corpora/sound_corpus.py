@@ -26,7 +26,7 @@ LOUDER = 6.0
 @dataclass(frozen=True)
 class SoundCorpus(Embedded):
     """Recordings (n,) with their transcripts, and the lexicon of their words. Utterance i of a split is the same however
-    many are asked for."""
+    many you draw."""
 
     name: str
     summary: str

@@ -48,7 +48,7 @@ class FileRows:
             raise self.changed() from None
 
     def place(self, index: int) -> str:
-        """``a.csv:17``; the lines before are counted, since a place is rarely asked for."""
+        """``a.csv:17``; the lines before are counted, since a place is rarely needed."""
         start, line, place = int(self._starts[index]), 1, 0
         while place < start:
             block = self.file.at(place, min(CHUNK, start - place))
@@ -60,7 +60,7 @@ class FileRows:
 
 
 class FileSource(Source):
-    """Rows of a text file, read and parsed when they are asked for."""
+    """Rows of a text file, read and parsed on access."""
 
     def __init__(
         self,

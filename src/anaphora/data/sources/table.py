@@ -18,7 +18,7 @@ ANSWER = "prediction"
 class Hints:
     """What the caller knows of a table before it is opened.
 
-    ``named``: columns that will be asked for. ``facts``: the description of the same file in an earlier run, whose
+    ``named``: columns that will be read. ``facts``: the description of the same file in an earlier run, whose
     delimiter and header are kept; ``learnt`` that of the data a model was trained on.
     """
 

@@ -51,7 +51,7 @@ PREFIX = np.dtype(
         ("extra", np.float64),  # what words have added to the score so far
     ]
 )
-"""A prefix that was ever kept. All it has lies together, as it is asked for together."""
+"""A prefix that was ever kept. All its values lie together, as they are read together."""
 
 EXTENSION = np.dtype(
     [

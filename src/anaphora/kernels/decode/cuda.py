@@ -184,7 +184,7 @@ class Writer:
         """The ``length`` most probable symbols after ``prompt``, one after the other, none below ``least``, and log p of each; it
         stops behind the symbol ``end``. ``heard`` is called with the new ones, some at a time.
 
-        Raises `AnaphoraError` where the prompt and what is asked for have no room.
+        Raises `AnaphoraError` where the prompt and ``length`` symbols do not fit.
         """
         if not prompt or len(prompt) + length > self.capacity:
             raise AnaphoraError(

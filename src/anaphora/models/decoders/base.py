@@ -20,7 +20,7 @@ class Decoder(nn.Module):
     """
 
     places: int | None = None
-    """How many symbols it can write at most; None: as many as are asked for."""
+    """How many symbols it can write at most; None: there is no limit."""
     normalised = False
     """Whether a step gives log p instead of logits."""
 

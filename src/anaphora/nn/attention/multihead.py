@@ -125,7 +125,7 @@ class MultiHead(nn.Module):
 
         Without keys the queries attend to each other (self-attention). mask: True where a key may be seen,
         ``(batch, keys)`` or ``(batch, queries, keys)``; ``causal`` hides what comes after each query.
-        Returns ``(batch, queries, width)``, and the weights ``(batch, heads, queries, keys)`` if asked for.
+        Returns ``(batch, queries, width)``, and the weights ``(batch, heads, queries, keys)`` with ``weights=True``, else None.
         """
         if keys is None:
             q, kv = self._project_self(query, 0)

@@ -28,7 +28,7 @@ def scaled_dot(
 
     query ``(…, Q, d)``, keys ``(…, K, d)``, values ``(…, K, Dv)``; mask (True = may be seen) and bias
     broadcast to ``(…, Q, K)``; ``causal`` also hides keys after the query's own place (Q = K).
-    Returns the context ``(…, Q, Dv)``, and the weights before dropout if they are asked for: then the
+    Returns the context ``(…, Q, Dv)``, and with ``weights=True`` the weights before dropout: then the
     product is written out, otherwise PyTorch's fused kernel computes the same.
 
     >>> q, k, v = torch.zeros(2, 3, 4), torch.zeros(2, 5, 4), torch.ones(2, 5, 6)

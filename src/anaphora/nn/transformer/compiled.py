@@ -1,4 +1,4 @@
-"""Stacks of encoder layers as one call on a CPU, where nothing but their result is asked for."""
+"""Stacks of encoder layers as one call on a CPU, where nothing but their result is needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _lock = RLock()
 def whole_stack(layers: nn.Module, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
     """What a list of encoder layers makes of x ``(batch, time, width)``; None where it has to be computed layer by layer.
 
-    That is where gradients, weights of attention or states are asked for, and for layers, masks and numbers that ``stack.c`` does
+    That is where gradients, weights of attention or states are needed, and for layers, masks and numbers that ``stack.c`` does
     not know. Padding (mask ``(batch, time)``, False at the end of rows) is not computed: its states are 0.
     """
     if not _plain_call(layers, x, mask):

@@ -69,7 +69,7 @@ class Automaton:
 
     def best_below(self, values: NDArray[np.float64]) -> Callable[[Places], NDArray[np.float64]]:
         """What gives the greatest of `values` (words,) among the words that end at or below a place, 0 for the root and where
-        there is none; places that were asked for before are remembered."""
+        there is none; places are cached."""
         best = np.full(len(self.word_first) - 1, -np.inf)
         owner = np.repeat(np.arange(len(best)), np.diff(self.word_first))
         real = self.word >= 0

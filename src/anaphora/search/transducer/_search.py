@@ -16,7 +16,7 @@ from anaphora.search.ctc._inputs import Lengths, checked_lengths
 from anaphora.search.ctc._stream import common_beginning
 
 MOST = 8
-"""Symbols that may be written at one frame, unless asked otherwise."""
+"""Symbols that may be written at one frame, by default."""
 
 
 class Transducer(Protocol):

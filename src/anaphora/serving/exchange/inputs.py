@@ -59,7 +59,7 @@ class Reader(ABC):
 
     @abstractmethod
     def example(self, draw: Random, length: int) -> Any:
-        """Some input, about as long as asked for."""
+        """Some input of about this length."""
 
     def length(self, x: Any) -> int:
         """How long an input is, in ``unit``."""
@@ -80,7 +80,7 @@ class Text(Reader):
         empty: bool = True,
         words: Sequence[str] = "abcdefgh",
     ):
-        # asked for several times in a request: whether it is too long, what it costs, which ones are equally long
+        # used several times in a request: whether it is too long, what it costs, which ones are equally long
         self._symbols = functools.lru_cache(maxsize=KEPT)(symbols)
         self.most, self._empty, self._words = most, empty, words
 

@@ -57,7 +57,7 @@ class Classified(BaseModel):
 
 
 class Ranked(BaseModel):
-    """One of the most probable, asked for with ``top``."""
+    """One of the ``top`` most probable."""
 
     label: str | None = None
     answer: str | None = None

@@ -103,7 +103,7 @@ class Engine:
             )
         if places > self._places:
             raise unusable(
-                "the texts asked for are longer than this server can hold; ask for fewer or shorter ones."
+                "the requested texts are longer than this server can hold; ask for fewer or shorter ones."
             )
         with self._changed:
             if self._closed:

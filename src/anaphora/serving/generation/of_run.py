@@ -1,4 +1,4 @@
-"""The engine of a served run: made when text is first asked for, closed with the run."""
+"""The engine of a served run: made at the first request for text, closed with the run."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from anaphora.serving.generation.stopping import Stops
 
 @dataclass(frozen=True)
 class Token:
-    """A symbol with log p under the model, and the most probable ones in its place, if they were asked for."""
+    """A symbol with log p under the model, and the most probable ones in its place, on request."""
 
     symbol: int
     log_prob: float

@@ -97,7 +97,7 @@ def _object(head: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _response(served: Served, head: Mapping[str, Any], tensors: list[Tensor], *, binary: bool) -> Response:
-    """The tensors that were asked for, as JSON, or as bytes after it."""
+    """The requested tensors, as JSON, or as bytes after it."""
     wanted = head.get("outputs") or [{"name": tensor.name} for tensor in tensors]
     if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
         raise malformed("outputs must be a list of objects with a name.")

@@ -34,7 +34,7 @@ def input_specs(reader: Reader) -> list[dict[str, Any]]:
 
 
 def output_specs(exchange: Exchange) -> list[dict[str, Any]]:
-    """What the metadata of a run say of its outputs, where no details are asked for."""
+    """What the metadata of a run say of its outputs, where no details are requested."""
     model, command = exchange.estimator, exchange.task.command
     if command in ("classify", "tag"):
         kind, values = model.targets_.kind, list(model.targets_.values)

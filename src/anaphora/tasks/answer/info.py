@@ -39,7 +39,7 @@ class AnswererSettings(
     )
     tokens: Literal["char", "word", "bpe"] = Field(
         "word",
-        description="What one symbol of a question is: a character, a word between spaces, or a piece learnt by byte "
+        description="What one symbol of a question is: a character, a word between spaces, or a piece learned by byte "
         "pair encoding.",
     )
     looks: int = Field(

@@ -1,1 +1,1 @@
-"""How a task begins with what another model has learnt: its symbols, its sizes, its weights."""
+"""How a task begins with what another model has learned: its symbols, its sizes, its weights."""

@@ -1,4 +1,4 @@
-"""A tagger that begins with what another model has learnt: its words or pieces, its sizes, its weights."""
+"""A tagger that begins with what another model has learned: its words or pieces, its sizes, its weights."""
 
 from __future__ import annotations
 

@@ -366,13 +366,13 @@ _PRESETS = (
     ),
     Preset(
         "glimpse",
-        "Pictures: an LSTM that sees little at a time and decides where to look next, learnt by trial (Mnih 2014).",
+        "Pictures: an LSTM that sees little at a time and decides where to look next, learned by trial (Mnih 2014).",
         {**_LOOKED, "patch": 8, "dropout": 0.3, "steps": 2000},
         (*_LEARNT, "hidden", "patch", "glimpses", "scales", "wander"),
     ),
     Preset(
         "draw",
-        "Pictures: an LSTM that moves and zooms a grid of Gaussian filters, learnt by gradients (Gregor 2015).",
+        "Pictures: an LSTM that moves and zooms a grid of Gaussian filters, learned by gradients (Gregor 2015).",
         {**_LOOKED, "patch": 12, "dropout": 0.2, "steps": 1500},
         (*_LEARNT, "hidden", "patch", "glimpses"),
     ),

@@ -40,7 +40,7 @@ class ClassificationObjective:
     - classes: Σ_k of −log σ(z_k) for those it has and −log(1 − σ(z_k)) for the others;
     - number: (z − (y − mean)/scale)².
 
-    Places that a model chooses to look at are learnt beside it (see `choices`), which leaves the value of the loss alone.
+    Places that a model chooses to look at are learned beside it (see `choices`), which leaves the value of the loss alone.
 
     ``dev`` are inputs and labels; ``texts`` what stands for the first of them in the samples.
     """

@@ -32,7 +32,7 @@ MANIFEST = "export.json"
 
 
 def write(m: Any, place: Path, *, int8: bool = False) -> None:
-    """A folder with a graph or several, what was learnt besides weights, and ``export.json``, which names them all. ``int8``:
+    """A folder with a graph or several, what was learned besides weights, and ``export.json``, which names them all. ``int8``:
     weights of eight bits, in graphs that were compared with the model before."""
     if m.command not in EXPORTS:
         raise AnaphoraError(

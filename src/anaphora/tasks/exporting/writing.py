@@ -52,7 +52,7 @@ def _step(model: Seq2Seq, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
         return model.step(symbols, state)
     with inside.record() as notes:
         log_probs, new = model.step(symbols, state.state)
-    # The highest attention notes last; while a graph is traced, modules are not themselves and cannot be asked for.
+    # The highest attention notes last; while a graph is traced, modules are replaced and cannot be compared.
     weights = [note.value for note in notes if note.name == "weights"][-1]
     weights = (weights.mean(1) if weights.dim() == 4 else weights).squeeze(1).float()
     return log_probs, WatchedState(new, weights, state.places)
@@ -88,7 +88,7 @@ def writer_graphs(model: Any, size: int, make: Make, axes: dict[str, tuple[str, 
 
 
 def search_facts(m: Any, model: Any) -> dict[str, Any]:
-    """What the runtime searches with unless asked otherwise."""
+    """What the runtime searches with by default."""
     s = m.settings_
     usual = {key: getattr(s, key) for key in SearchSettings.model_fields if key != "int8" and hasattr(s, key)}
     return {"search": usual, "places": model.decoder.places, "attends": bool(model.decoder.attentions)}

@@ -231,7 +231,7 @@ class Forecaster(Estimator):
             self.columns_ = Columns.from_json(run.read_text("learnt.json"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RunError(
-                f"{run.learnt}: is not what a forecaster learnt of its columns; restore it from a copy of the run."
+                f"{run.learnt}: is not what a forecaster learned of its columns; restore it from a copy of the run."
             ) from None
 
     def _vocabulary(self) -> dict[str, int]:
@@ -324,7 +324,7 @@ class Forecaster(Estimator):
         return len(self._origins(dev))
 
     def _example(self, dev: SeriesData, number: int) -> tuple[Any, str]:
-        """A dev series up to one of the places that can be forecast from; asked for are the steps after it."""
+        """A dev series up to one of the places that can be forecast from; the targets are the steps after it."""
         which, end = self._origins(dev)[number]
         values = np.asarray(dev.only(self.columns_.names).series[which].values)
         columns, horizon = self.columns_, self.settings_.horizon

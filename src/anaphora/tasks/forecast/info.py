@@ -93,7 +93,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
     structure: Literal["auto", "level", "trend", "dynamic"] = Field(
         "auto",
         description="The state-space model: a level with a season, the same with a slope, or a dynamical system with all "
-        "matrices learnt; auto = the one with the smallest error on the dev data.",
+        "matrices learned; auto = the one with the smallest error on the dev data.",
     )
     states: int = Field(
         4,

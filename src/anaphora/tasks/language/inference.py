@@ -89,7 +89,7 @@ def _written(
     if writer is None:
         raise AnaphoraError(
             "precision = 'bf16' needs an NVIDIA GPU, a Transformer with layer or RMS norms first and whole attention, and a text "
-            f"of at most its context ({places} symbols were asked for): leave it out."
+            f"of at most its context (it was given {places} symbols): leave it out."
         )
     text = GrowingText(tokenizer, prompt[1:])
 

@@ -29,7 +29,7 @@ Show = Callable[[Language], list[dict[str, str]]]
 
 
 class LanguageObjective:
-    """Negative log probability of the text, −Σ_t log p(x_t | x_<t), and penalties on the states if asked for.
+    """Negative log probability of the text, −Σ_t log p(x_t | x_<t), and penalties on the states where they are set.
 
     Of running text each stream's state is carried from batch to batch, without its gradient: truncated
     back-propagation through time. What is carried goes into every checkpoint.

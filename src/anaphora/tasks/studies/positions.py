@@ -1,6 +1,6 @@
 """Which codes of positions work? Counting, dividing, binary digits, sines and learned vectors, tried on one problem.
 
-A Transformer sees a set. At every place of a row of letters the one two places before is asked for, so a model must find a
+A Transformer sees a set. The target at every place of a row of letters is the letter two places before, so a model must find a
 place from another: the score of two places is a product q · k, which is linear in a count (or a share of the length), so that
 nothing in the middle can be singled out by it, and which would have to carry in binary digits; sines turn a shift into a
 product. Beside the answers there is what the codes look like: how large they get, how far neighbours are apart, and whether a place
@@ -30,7 +30,7 @@ from anaphora.training.progress import Reporter
 CODES = ("none", "counting", "dividing", "binary", "sinusoidal", "learned")
 LETTERS = "abcdefgh"
 BACK = 2
-"""How many places back the letter is that is asked for; before it there is nothing, ``-``."""
+"""How many places back the target letter is; before it there is nothing, ``-``."""
 TRAINED = (4, 20)
 """Least and most places of a row in training."""
 LONGER = (21, 32)

@@ -109,7 +109,7 @@ def examples(problem: str, sizes: tuple[int, ...], count: int, seed: int) -> lis
 
 
 def _copying(draw: random.Random, distance: int) -> Row:
-    """`COPIED` letters among blanks, then as many marks at which they are asked for in order."""
+    """`COPIED` letters among blanks, then as many marks, at which they are to be repeated in order."""
     letters = draw.choices(LETTERS, k=COPIED)
     row = ["."] * distance
     for place, letter in zip(sorted(draw.sample(range(distance), COPIED)), letters, strict=True):
@@ -118,7 +118,7 @@ def _copying(draw: random.Random, distance: int) -> Row:
 
 
 def _pairs(draw: random.Random, count: int) -> Row:
-    """Keys with values, then the keys in another order: at each its value is asked for."""
+    """Keys with values, then the keys in another order: the target at each is its value."""
     keys = draw.sample(KEYS, count)
     values = draw.choices(LETTERS, k=count)
     row = [symbol for pair in zip(keys, values, strict=True) for symbol in pair]

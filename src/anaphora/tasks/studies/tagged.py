@@ -12,7 +12,7 @@ from anaphora.tasks.tag.estimator import Tagger
 from anaphora.training.progress import Reporter
 
 Row = tuple[list[str], list[str]]
-"""Symbols, and the answer at each of them; ``-`` where nothing is asked for."""
+"""Symbols, and the answer at each of them; ``-`` where there is no target."""
 NOTHING = "-"
 SETTINGS: dict[str, Any] = {
     "model": "lstm",
@@ -68,7 +68,7 @@ def learned(
 
 
 def right(model: Tagger, rows: Sequence[Row]) -> float:
-    """The share of right answers where something is asked for."""
+    """The share of right answers among the places that have a target."""
     found = model.predict([row for row, _ in rows])
     answers = [
         said == meant

@@ -1,6 +1,6 @@
 """Which recurrences can keep track of a state? Parity, counting modulo five, and the word problem of S₅, against length.
 
-At every step the state so far is asked for. A state that is multiplied by numbers between 0 and 1 only forgets: it cannot
+The target at every step is the state so far. A state that is multiplied by numbers between 0 and 1 only forgets: it cannot
 change its sign, and parity, the simplest group, is out of its reach in rows longer than those it has seen (Merrill et al.
 2024). Factors that depend on the input and may be negative are enough for parity (Grazzi et al. 2025); the reflections
 of the delta rule with β up to 2 swap two things, which is what the word problem of S₅ is made of. An LSTM is nonlinear and
@@ -120,7 +120,7 @@ def examples(problem: str, count: int, seed: int, length: int = 0) -> list[Row]:
 
 
 def _late(problem: str, length: int) -> list[Row]:
-    """Rows of one length, asked for the last quarter of their steps."""
+    """Rows of one length; the last quarter of their steps have targets."""
     cut = length - max(1, length // 4)
     rows = examples(problem, TESTED, 2, length)
     return [(symbols, ["-"] * cut + states[cut:]) for symbols, states in rows]

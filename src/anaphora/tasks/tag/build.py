@@ -58,7 +58,7 @@ def build_tagger(
     weights of the language models of ``context``; or for frames of ``features`` numbers. Without ``tags`` its output is a
     number. With ``framing`` (see `Learnt`) words come in pieces."""
     dropout = s.dropout
-    if features:  # a frame is measured; a word's vector is learnt and can be spared
+    if features:  # a frame is measured; a word's vector is learned and can be spared
         dropout = s.dropout if s.model == "transformer" else 0.0
         wide = VectorInput(features, s.hidden if s.model == "transformer" else None)
         embedding: nn.Module = frame_network(s, features, s.hidden) or wide

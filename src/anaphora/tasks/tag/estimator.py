@@ -347,7 +347,7 @@ class Tagger(Estimator):
         """Accuracy, precision, recall and F1 of spans where tags mark spans, and ``by_type`` the same for each; in percent.
 
         Of frames accuracy and the mean F1 of the classes; of numbers ``mse``, ``mae`` and ``r2``. Raises a `DataError` where
-        the data are words but frames were learnt, or the reverse.
+        the data are words but frames were learned, or the reverse.
         """
         self._check_trained()
         if form not in ("auto", form_of_data(data)):

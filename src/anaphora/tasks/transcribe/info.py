@@ -139,7 +139,7 @@ class TranscriberSettings(
     tokens: Literal["char", "word", "bpe"] = Field(
         "char",
         description="What one symbol of the transcript is: a character, whatever stands between spaces (a word, or a "
-        "phone), or a piece learnt by byte pair encoding.",
+        "phone), or a piece learned by byte pair encoding.",
     )
     subsample: int = Field(
         2,

@@ -106,7 +106,7 @@ def _search(
     keep_tree: bool,
     around: Around,
 ) -> list[NBest]:
-    """One search for all of these sources, in the quickest way that gives what is asked for."""
+    """One search for all of these sources, by the fastest backend that gives the result."""
     device = next(model.parameters()).device
     limits = [max(most_symbols(len(ids), s.max_length), s.min_length) for ids in sources]
     if model.decoder.places is not None:

@@ -18,7 +18,7 @@ _LOOK = 1 << 16
 
 
 class TsvTable(CutTable):
-    """Lines cut at tabs. Columns are numbered, unless the first line names those that are asked for, or has two usual
+    """Lines cut at tabs. Columns are numbered, unless the first line has the names that are set, or has two usual
     names."""
 
     kind = "tsv"

@@ -18,7 +18,7 @@ from anaphora.tasks.transcribe.inference.words import Transcript, Word
 
 @dataclass
 class Session:
-    """One recording that is arriving at ``rate`` samples a second; the model is asked for words every ``every`` seconds of it."""
+    """One recording that is arriving at ``rate`` samples a second; the model writes words every ``every`` seconds of it."""
 
     hearing: HearingAsItArrives | HearingAgain
     rate: int

@@ -1,6 +1,6 @@
 """Transcripts of sound that is still arriving: words that are certain, and those that may still change.
 
-A model that hears as sound arrives (`arriving`) is asked for what it has heard: `HearingAsItArrives`. Every other model hears a window of
+A model that hears as sound arrives (`arriving`) reports what it has heard: `HearingAsItArrives`. Every other model hears a window of
 the sound again and again: `HearingAgain`. `open_hearing` chooses.
 """
 

@@ -146,7 +146,7 @@ class GeneratedUnits:
                 run.launch(blocks * many, [*found, lengths], numbers)
 
     def loaded(self, unit: Unit, name: str, x: Tensor, columns: int, chunked: bool, wide: bool) -> Launches:
-        """A kernel, compiled when it is first asked for."""
+        """A kernel, compiled at its first use."""
         program = self.programs[id(unit)]
         row = columns * sum(4 if single else x.element_size() for single in program.kernels[name].streams)
         steps = steps_of(program.kernels[name])
