@@ -7,8 +7,8 @@ ELMo: the bodies of several stay as they are and give every word vectors in its 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.data.contexts import Context
-from anaphora.data.symbols import BOS
+from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.reading import is_foreign
 from anaphora.models.embeddings.pretrained import pretrained
+from anaphora.models.pretrained.characters import CharacterReader
 from anaphora.models.pretrained.contextual import ContextReader
 from anaphora.nn.embedding import Embedding
 from anaphora.settings import (
@@ -46,15 +47,25 @@ OF_RECURRENT = ("embedding", *RecurrentSettings.model_fields)
 OF_TRANSFORMER = (*TransformerSettings.model_fields, *VariantSettings.model_fields)
 
 
-def context_reader(one: Context, words: int) -> ContextReader:
-    """The body that gives vectors, with fresh weights, for a vocabulary of ``words``."""
+def context_reader(one: Context, words: int, letters: int = 0) -> ContextReader:
+    """The body that gives vectors, with fresh weights, for a vocabulary of ``words``; one of characters reads ``letters``."""
     variants: dict[str, Any] = dict(one.variants)
     sizes = NetworkSettings(
         cell=one.cell, hidden=one.hidden, layers=one.layers, dropout=0.0, **{**variants, "zoneout": 0.0}
     )
+    recurrent = make_recurrent(sizes, one.embedding, bidirectional=False)
+    if one.symbols:
+        return CharacterReader(
+            Embedding(one.symbols, one.embedding, scaled=True),
+            recurrent,
+            begin=one.begin,
+            backward=one.backward,
+            space=one.space,
+            letters=letters,
+        )
     return ContextReader(
         Embedding(words, one.embedding, scaled=True),
-        make_recurrent(sizes, one.embedding, bidirectional=False),
+        recurrent,
         begin=one.begin,
         backward=one.backward,
         tokens=one.token,
@@ -117,6 +128,17 @@ class Donors:
             for s in (model.settings_,)
         )
 
+    @property
+    def spelled(self) -> bool:
+        """Whether the first of them, and so all, give vectors and read characters."""
+        return self.vectors and bool(self.models[0].settings_.tokens == "char")
+
+    @property
+    def of_letters(self) -> tuple[Context, ...]:
+        """The bodies of models of characters as readers of the letters of words."""
+        symbols, space = self.tokenizer.size, int(self.tokenizer.encode("a a")[1])
+        return tuple(replace(one, token=False, symbols=symbols, space=space) for one in self.contexts)
+
     def frozen(self) -> dict[str, Tensor]:
         """The weights of all bodies by their names in an encoder that reads their vectors."""
         return {
@@ -124,6 +146,15 @@ class Donors:
             for number, model in enumerate(self.models)
             for name, value in body_weights(model, f"encoder.embedding.readers.{number}.").items()
         }
+
+
+def letter_table(tokenizer: Tokenizer, letters: Sequence[str]) -> Tensor:
+    """The symbol in a vocabulary of characters ``(special symbols and letters,)`` of each number that a tagger has for one."""
+    found = [PAD, *[UNK] * (len(SPELLINGS) - 1)]
+    for letter in letters:
+        symbols = tokenizer.encode(letter)
+        found.append(symbols[0] if len(symbols) == 1 else UNK)
+    return torch.tensor(found)
 
 
 class Reader(NamedTuple):

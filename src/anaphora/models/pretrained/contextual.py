@@ -22,6 +22,9 @@ class ContextReader(nn.Module):
     of the words themselves are the lowest layer, as in ELMo; where one kind is narrower, zeros fill it up.
     """
 
+    spelled = False
+    """Whether it reads the letters of the words as well."""
+
     def __init__(
         self,
         embedding: Embedding,
@@ -87,6 +90,7 @@ class ContextualWords(nn.Module):
         words = symbols if symbols.dim() == 2 else symbols[..., 0]
         lengths = (words != PAD).sum(1)
         context = [
-            mix(reader(words, lengths)) for reader, mix in zip(self.readers, self.mixtures, strict=True)
+            mix(reader(symbols if reader.spelled else words, lengths))
+            for reader, mix in zip(self.readers, self.mixtures, strict=True)
         ]
         return torch.cat((self.own(symbols), *context), -1)

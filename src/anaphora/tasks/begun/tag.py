@@ -21,6 +21,7 @@ from anaphora.tasks.pretrained import (
     body_weights,
     check_room,
     is_public,
+    letter_table,
     vector_weights,
 )
 from anaphora.tasks.tuning import usual_training
@@ -47,12 +48,29 @@ def adopt_words(m: Estimator) -> Given:
         return Given()
     if not donors.vectors and _in_pieces(donors):
         return _adopt_pieces(m, donors)
+    if donors.spelled:
+        _check_characters(m, donors)
+        check_room(m.settings_, sum(one.width for one in donors.of_letters))
+        return Given(context=donors.of_letters)
     _check_words(donors)
     if donors.vectors:
         check_room(m.settings_, sum(one.width for one in donors.contexts))
     else:
         _adopt_body(m, donors)
     return Given(donors.tokenizer, donors.contexts)
+
+
+def _check_characters(m: Estimator, donors: Donors) -> None:
+    """Models of characters need the letters of the words that they are asked about."""
+    for path, donor in zip(donors.paths, donors.models, strict=True):
+        if not donor.settings_.lines:
+            raise RunError(f"{path} reads running text, but a tagger sentences; train it with lines=true.")
+    if m.settings_.characters == "none":
+        raise SettingsError(
+            [
+                f"{donors.paths[0]}, which init names, reads characters, but characters = 'none'; leave characters out."
+            ]
+        )
 
 
 def _in_pieces(donors: Donors) -> bool:
@@ -90,6 +108,9 @@ def first_weights(m: Estimator) -> dict[str, Tensor]:
         body = body_weights(donors.models[0], "encoder.")
         return _one_direction(body, m.model_.state_dict()) if s.bidirectional else body  # type: ignore[union-attr]
     found = donors.frozen() if donors is not None else {}
+    if donors is not None and donors.spelled:
+        table = letter_table(donors.tokenizer, m.learnt_.letters or "")
+        found |= {f"encoder.embedding.readers.{i}.table": table for i in range(len(donors.models))}
     if s.embeddings:
         own, name = embedding, "encoder.embedding.weight"
         if isinstance(embedding, ContextualWords):
@@ -122,7 +143,7 @@ def _check_words(donors: Donors) -> None:
         if donor.settings_.tokens != "word" or not donor.settings_.lines:
             raise RunError(
                 f"{path} does not read words of single sentences, as a tagger does; train it with tokens=word and "
-                "lines=true."
+                "lines=true, or set init_as=vectors to read the states of a model of characters."
             )
 
 

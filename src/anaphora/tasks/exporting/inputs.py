@@ -30,9 +30,13 @@ def lengths(batch: int, length: int) -> Tensor:
 
 
 def check_words(m: Any) -> None:
-    """An `AnaphoraError` for a tagger whose words come in pieces: no graph here has a place for them."""
+    """An `AnaphoraError` for a tagger whose words come in pieces, or as lines of characters: no graph here has a place for them."""
     if m.learnt_.framing:
         raise AnaphoraError("this Tagger reads words in pieces, for which only --to hf has a place.")
+    if any(one.symbols for one in m.learnt_.context):
+        raise AnaphoraError(
+            "this Tagger reads states of language models of characters, for which an export has no place."
+        )
 
 
 def check_reading(tokenizer: Tokenizer | None, features: Any = None) -> None:

@@ -92,7 +92,7 @@ def _words(s: TaggerSettings, words: int, letters: int, context: Sequence[Contex
     spelled = CorrectedWords if begun else SpelledWords
     scaled = s.model != "transformer" or s.embedding_scale
     own = spelled(words, room, spelling, scaled=scaled) if spelling else Embedding(words, room, scaled=scaled)
-    return ContextualWords(own, [context_reader(one, words) for one in context]) if context else own
+    return ContextualWords(own, [context_reader(one, words, letters) for one in context]) if context else own
 
 
 def _encoder(
