@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-WORDS = ["<pad>", "</s>", "<unk>", "<s>", *(f"w{i}" for i in range(40))]
+WORDS = ["<pad>", "</s>", "<unk>", "<s>", *(f"w{i}" for i in range(40)), "eng_Latn", "fra_Latn"]
 TEXTS = ["w1 w2 w3", "w4 w5 w6 w7 w8 w9 w10", "w3", "w2 unheard w2"]
 _BART: dict[str, Any] = {
     "vocab_size": len(WORDS),
@@ -49,6 +50,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "marian": ("MarianConfig", "MarianMTModel", _BART | {"scale_embedding": True, "activation_function": "swish"}),
     "mbart": ("MBartConfig", "MBartForConditionalGeneration", _BART | {"scale_embedding": True, "activation_function": "relu"}),
+    "m2m": (
+        "M2M100Config",
+        "M2M100ForConditionalGeneration",
+        _BART | {"decoder_layers": 1, "decoder_start_token_id": 1, "bos_token_id": 3},
+    ),
     "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", _BART),
 }  # fmt: skip
 
@@ -57,7 +63,7 @@ def word_tokenizer(folder: Path, *, before: str = "") -> None:
     """``tokenizer.json`` of whole words, which puts ``before`` and </s> around a text."""
     engine = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
     engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    engine.add_special_tokens(WORDS[:4])
+    engine.add_special_tokens([*WORDS[:4], *WORDS[-2:]])
     engine.post_processor = processors.TemplateProcessing(
         single=f"{before} $A </s>".strip(), special_tokens=[("</s>", 1), ("<s>", 3)]
     )
@@ -82,16 +88,30 @@ def made(folder: Path, name: str, seed: int = 1, **values: Any) -> Any:
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
     if name == "bart":
         model.generation_config.forced_bos_token_id = 3
+    if name == "m2m":
+        model.generation_config.forced_bos_token_id = WORDS.index("fra_Latn")
     model.save_pretrained(folder)
     word_tokenizer(folder, before="<s>" if name == "bart" else "")
+    if name == "m2m":
+        said = {"tokenizer_class": "NllbTokenizer", "src_lang": "eng_Latn", "unk_token": "<unk>"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(said))
     return model
+
+
+def before(name: str) -> list[int]:
+    """What stands before a source of theirs."""
+    return {"bart": [3], "m2m": [WORDS.index("eng_Latn")]}.get(name, [])
+
+
+def first(name: str) -> list[int]:
+    """What an output of theirs begins with."""
+    return {"bart": [3], "m2m": [WORDS.index("fra_Latn")]}.get(name, [])
 
 
 def given(name: str, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids of theirs ``(texts, time)`` and the mask of what is real."""
-    first = [3] if name == "bart" else []
     known = {word: i for i, word in enumerate(WORDS)}
-    rows = [[*first, *(known.get(word, 2) for word in text.split()), 1] for text in texts]
+    rows = [[*before(name), *(known.get(word, 2) for word in text.split()), 1] for text in texts]
     longest = max(map(len, rows))
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     lengths = torch.tensor([len(row) for row in rows])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from foreign_pairs import MODELS, TEXTS, given, made
+from foreign_pairs import MODELS, TEXTS, first, given, made
 from safetensors.torch import load_file
 
 import anaphora as an
@@ -76,8 +76,7 @@ def test_the_probe_sees_the_cross_attention_of_theirs(pair: Any) -> None:
     name, _, theirs, m = pair
     trace = m.probe(TEXTS[1], "w5 w6 w7")
     ids, _ = given(name, [TEXTS[1]])
-    first = [*([3] if name == "bart" else []), 9, 10, 11]
-    target = torch.tensor([[theirs.config.decoder_start_token_id, *first]])
+    target = torch.tensor([[theirs.config.decoder_start_token_id, *first(name), 9, 10, 11]])
     theirs.set_attn_implementation("eager")
     with torch.no_grad():
         seen = theirs(input_ids=ids, decoder_input_ids=target, output_attentions=True).cross_attentions

@@ -218,12 +218,19 @@ class PairTokenizer:
         self.around = around or Around()
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """The symbols that an encoder reads of each text, without EOS."""
+        """The symbols that an encoder reads of each text, without EOS; a `DataError` where a language is to be chosen."""
+        self.around.check()
         return [[*self.around.before, *ids] for ids in self.source.encode_batch(texts)]
 
     def targets(self, texts: Sequence[str]) -> list[list[int]]:
         """The symbols that a decoder writes for each text, without EOS."""
         return [[*self.around.first, *ids] for ids in self.target.encode_batch(texts)]
+
+    def between(self, source: str = "", target: str = "") -> PairTokenizer:
+        """The same from one language to another, of a model that knows many; one that is not given stays as it is."""
+        if not (source or target):
+            return self
+        return PairTokenizer(self.source, self.target, self.joint, self.around.between(source, target))
 
     @classmethod
     def train(

@@ -128,7 +128,9 @@ def _with_table(form: Form, first: int) -> Form:
     if s["positions"] == "learned":
         table = form.tensors[name][s["first_position"] :]
     elif s["positions"] == "sinusoidal":
-        table = Sinusoidal(s["hidden"], halves=s.get("sine_halves", False)).table(form.places, torch.empty(0))
+        kind = {"halves": s.get("sine_halves", False), "spread": s.get("sine_spread", False)}
+        sines = Sinusoidal(s["hidden"], first=s["first_position"], **kind)
+        table = sines.table(form.places, torch.empty(0))
     elif s["positions"] == "none":
         table = torch.zeros(form.places, s["hidden"])
     else:

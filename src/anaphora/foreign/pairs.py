@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def read_pair(
     ``kind``: the model_type; ``sizes``: how many symbols the tables of source and target have; ``shares``: whether these are
     one table. A `RunError` where there is no tokenizer, or where a text is framed as none is here.
     """
-    try:
+    with fitting(folder):
         if (folder / "source.spm").is_file():
             return _marian(folder, sizes, writing, shares)
         if (folder / "tokenizer.json").is_file():
@@ -46,6 +47,13 @@ def read_pair(
         return _engines(
             folder, sizes, writing, shares, trust
         )  # vocab.json and merges.txt, or the sentence about none
+
+
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Inside, what does not fit becomes a `RunError` that names the folder."""
+    try:
+        yield
     except (DataError, ValueError) as error:
         if isinstance(error, RunError):
             raise
@@ -53,7 +61,7 @@ def read_pair(
         raise RunError(f"{folder}: its tokenizer does not fit its model ({said}).") from None
 
 
-def _numbering(size: int, writing: Writing, unknown: int | None) -> Numbering:
+def numbering_for(size: int, writing: Writing, unknown: int | None) -> Numbering:
     """Where our special symbols are: what is given first is our <s>, unless that is the end; each is one symbol only."""
     found: list[int | None] = [writing.pad, unknown, writing.start, writing.end]
     if writing.start == writing.end:
@@ -67,7 +75,8 @@ def _numbering(size: int, writing: Writing, unknown: int | None) -> Numbering:
     return Numbering(size, tuple(i if i is not None and 0 <= i < size else None for i in found))  # type: ignore[arg-type]
 
 
-def _around(writing: Writing, numbering: Numbering, before: Sequence[int]) -> Around:
+def around_of(writing: Writing, numbering: Numbering, before: Sequence[int]) -> Around:
+    """What stands around texts as the generation config has it, ``before`` a source."""
     ours = numbering.numbers
     for i in (*before, *writing.first, *writing.never):
         if not 0 <= i < numbering.size:
@@ -98,12 +107,12 @@ def _engines(
         said = {**read_json(place / "special_tokens_map.json"), **read_json(place / "tokenizer_config.json")}
         unknown = known.get(spelling_of(said.get("unk_token")) or "<unk>", writing.unknown)
         frames.append(engine.encode("", add_special_tokens=True).ids)
-        numbering = _numbering(size, writing, unknown)
+        numbering = numbering_for(size, writing, unknown)
         made.append(EngineTokenizer(engine, lowercase=False, raw=False, numbering=numbering, quiet=True))
     if not frames[0] or frames[0][-1] != writing.end:
         after = ", ".join(made[0].engine.id_to_token(i) or str(i) for i in frames[0][-2:]) or "nothing"
         raise ValueError(f"it puts {after} around a text, where eos_token_id = {writing.end} must come last")
-    around = _around(writing, made[0].numbering, frames[0][:-1])
+    around = around_of(writing, made[0].numbering, frames[0][:-1])
     if len(made) == 1 and not shares:
         raise ValueError("source and target have symbols of their own, but there is one tokenizer")
     return _paired(made[0], made[1] if len(made) > 1 else None, around)
@@ -118,14 +127,15 @@ def _marian(folder: Path, sizes: tuple[int, int], writing: Writing, shares: bool
     files = ("vocab.json", "target_vocab.json" if apart else "vocab.json")
     made = []
     for spm, file, size in zip(("source.spm", "target.spm"), files, sizes, strict=True):
-        vocabulary = _listed(read_json(folder / file), size)
+        vocabulary = listed(read_json(folder / file), size)
         unknown = vocabulary.index("<unk>") if "<unk>" in vocabulary else None
-        numbering = _numbering(size, writing, unknown)
-        made.append(PieceTokenizer(_data(folder / spm), vocabulary, numbering, codes=True))
-    return _paired(made[0], made[1], _around(writing, made[1].numbering, ()))
+        numbering = numbering_for(size, writing, unknown)
+        made.append(PieceTokenizer(file_data(folder / spm), vocabulary, numbering, codes=True))
+    return _paired(made[0], made[1], around_of(writing, made[1].numbering, ()))
 
 
-def _listed(vocabulary: Mapping[str, Any], size: int) -> list[str]:
+def listed(vocabulary: Mapping[str, Any], size: int) -> list[str]:
+    """The pieces of ``vocab.json`` by their number."""
     numbers = [i for i in vocabulary.values() if isinstance(i, int) and 0 <= i < size]
     if len(set(numbers)) != len(vocabulary) or not numbers:
         raise ValueError(f"vocab.json does not number its {len(vocabulary)} pieces below {size}")
@@ -140,7 +150,7 @@ def _sentencepiece(
 ) -> PairTokenizer:
     if not shares:
         raise ValueError("source and target have symbols of their own, but there is one tokenizer")
-    data = _data(path)
+    data = file_data(path)
     try:
         pieces = [piece.text for piece in SentencePieces.parse(data).pieces]
     except (ValueError, LookupError, TypeError) as error:
@@ -160,13 +170,14 @@ def _sentencepiece(
             f"{folder} numbers the pieces of {path.name} in a way that is not read; save it with a tokenizer.json of `transformers`."
         )
     unknown = vocabulary.index("<unk>") if "<unk>" in vocabulary else None
-    numbering = _numbering(sizes[0], writing, unknown)
+    numbering = numbering_for(sizes[0], writing, unknown)
     return _paired(
-        PieceTokenizer(data, vocabulary, numbering, whole=whole), None, _around(writing, numbering, ())
+        PieceTokenizer(data, vocabulary, numbering, whole=whole), None, around_of(writing, numbering, ())
     )
 
 
-def _data(path: Path) -> bytes:
+def file_data(path: Path) -> bytes:
+    """The bytes of a file of bounded size; a `RunError` where it cannot be read."""
     try:
         return read_bytes(path, most=_LARGEST)
     except (OSError, ValueError) as error:

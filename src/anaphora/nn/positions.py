@@ -24,12 +24,15 @@ class Sinusoidal(nn.Module):
 
     P[p, 2i] = sin(p / 10000^(2i/d)),    P[p, 2i+1] = cos(p / 10000^(2i/d))
 
-    ``halves``: all sines stand before all cosines (Marian).
+    ``halves``: all sines stand before all cosines (Marian). ``spread``: the longest wavelength is 10000 · 2π itself, i/(d/2 − 1)
+    in place of 2i/d (tensor2tensor, fairseq). ``first``: the position of the first place (M2M-100 counts from 2).
 
     Args:
         width: d, even; an odd one is a `ValueError`.
         base: 10000 above.
         halves: see above.
+        spread: see above.
+        first: see above.
 
     >>> an.nn.positions.Sinusoidal(4)(torch.zeros(1, 3, 4))[0, 0]       # position 0: sin 0, cos 0, sin 0, cos 0
     tensor([0., 1., 0., 1.])
@@ -37,22 +40,37 @@ class Sinusoidal(nn.Module):
 
     _derived = ("_table",)
 
-    def __init__(self, width: int, *, base: float = 10000.0, halves: bool = False):
+    def __init__(
+        self,
+        width: int,
+        *,
+        base: float = 10000.0,
+        halves: bool = False,
+        spread: bool = False,
+        first: int = 0,
+    ):
         super().__init__()
         if width % 2:
             raise ValueError(
                 f"Sinusoidal positions pair a sine with a cosine, so the width must be even, not {width}"
             )
-        self.width, self.base, self.halves = width, base, halves
+        self.width, self.base, self.halves, self.spread, self.first = width, base, halves, spread, first
         self._table = torch.empty(0, width)
 
     def table(self, length: int, like: Tensor) -> Tensor:
         """The first ``length`` positions ``(length, width)``, with the dtype and device of ``like``."""
         kept = self._table
         if kept.shape[0] < length or kept.dtype != like.dtype or kept.device != like.device:
-            angles = _angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), self.width, self.base)
+            angles = self._angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), 0)
             self._table = kept = self._sines(angles).to(device=like.device, dtype=like.dtype)
         return kept[:length]
+
+    def _angles(self, length: int, offset: int) -> Tensor:
+        """Those of ``length`` places, the first of which has ``offset`` places before it: ``(length, width/2)``."""
+        half = self.width // 2
+        width = self.width
+        base = self.base ** (half / (half - 1)) if self.spread and half > 1 else self.base
+        return _angles(length, width, base, self.first + offset)
 
     def _sines(self, angles: Tensor) -> Tensor:
         """``(…, width/2)`` -> ``(…, width)``."""
@@ -61,7 +79,7 @@ class Sinusoidal(nn.Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x ``(batch, time, width)`` plus the positions ``offset``, ``offset + 1``, …"""
         if scanning():
-            angles = _angles(x.shape[-2], self.width, self.base, offset)
+            angles = self._angles(x.shape[-2], offset)
             return x + self._sines(angles).to(x.dtype)
         return x + self.table(offset + x.shape[-2], x)[offset:]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.around import Around
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError
@@ -39,9 +40,10 @@ class Translator:
 
     def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
         """The ``n_best`` outputs for each text with their scores, best first."""
+        pair = self.tokenizer.between(options.pop("source_language", ""), options.pop("target_language", ""))
         asked = self._searching.asked(options)
         check_n_best(n_best)
-        encoded = self.tokenizer.sources(given_texts(texts))
+        encoded = pair.sources(given_texts(texts))
         long = sum(len(ids) > self._longest for ids in encoded)
         if long:
             warnings.warn(
@@ -49,10 +51,12 @@ class Translator:
                 stacklevel=3,
             )
         sources = [ids[: self._longest] for ids in encoded]
-        found = named_when_not_finite(lambda some: self._all(some, asked, n_best), sources)
+        found = named_when_not_finite(lambda some: self._all(some, asked, n_best, pair.around), sources)
         return outputs_of(found, self.tokenizer.target.decode)
 
-    def _all(self, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int) -> list[NBest]:
+    def _all(
+        self, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, around: Around
+    ) -> list[NBest]:
         found: list[Any] = [None] * len(sources)
         order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
         for begin in range(0, len(order), ROWS):
@@ -67,7 +71,7 @@ class Translator:
             seeds = [symbols_seed(s.seed, ids) for ids in some]
             for i, nbest in zip(
                 chosen,
-                self._searching(self._encoder.steps, state, limits, seeds, s, n_best, self.tokenizer.around),
+                self._searching(self._encoder.steps, state, limits, seeds, s, n_best, around),
                 strict=True,
             ):
                 found[i] = nbest

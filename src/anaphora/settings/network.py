@@ -312,7 +312,7 @@ class VariantSettings(Settings):
         0,
         ge=0,
         le=16,
-        description="Which of the learned positions the first symbol has (RoBERTa and OPT: 2).",
+        description="Which of the learned positions the first symbol has (RoBERTa and OPT: 2); of a translator also with sines.",
     )
 
     @classmethod
@@ -325,7 +325,7 @@ class VariantSettings(Settings):
                 f"rotary_share = {s.rotary_share} turns {int(moving)} of the {s.hidden // s.heads} features of a head, but "
                 "positions = 'rotary' turns pairs: choose another share"
             )
-        limited = s.positions == "sinusoidal" and hasattr(s, "sine_halves") and not s.first_position
+        limited = s.positions == "sinusoidal" and hasattr(s, "sine_halves")
         if (s.max_positions or s.first_position) and s.positions != "learned" and not limited:
             key = "max_positions" if s.max_positions else "first_position"
             return f"{key} = {getattr(s, key)} is for positions = 'learned', not for '{s.positions}'"

@@ -122,6 +122,19 @@ class SeveralOutputs(Settings):
     n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")
 
 
+class LanguageChoice(Settings):
+    """Which languages a model that knows many translates between."""
+
+    source_language: str = Field(
+        "",
+        description="The language of the input, by the model's own code (en, eng_Latn), of a model that knows many.",
+    )
+    target_language: str = Field(
+        "",
+        description="The language of the output, by the model's own code (fr, fra_Latn), of a model that knows many.",
+    )
+
+
 class OwnSearchSettings(Settings):
     """A search and a language model of the user's own, for one call of ``predict``."""
 

@@ -51,8 +51,16 @@ class PairVariantSettings(Settings):
         description="positions = sinusoidal with all sines before all cosines (Marian) instead of in turn.",
     )
 
+    sine_spread: bool = Field(
+        False,
+        description="positions = sinusoidal whose longest wavelength is 10000 · 2π itself (tensor2tensor, M2M-100), not the one "
+        "before it.",
+    )
+
     @classmethod
     def problem(cls, s: Any) -> str | None:
+        if s.sine_spread and s.positions != "sinusoidal":
+            return f"sine_spread = true is for positions = 'sinusoidal', not for '{s.positions}'"
         if s.shared_vectors and (s.tie or not s.joint):
             key, value = ("tie", "false") if s.tie else ("joint", "true")
             return f"shared_vectors = true needs {key} = {value}"

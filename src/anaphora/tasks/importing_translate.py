@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import RunError
+from anaphora.foreign.architectures.m2m_100 import MANY
 from anaphora.foreign.generation import read_writing
+from anaphora.foreign.languages import many_languages
 from anaphora.foreign.mapping import Architecture, inward
 from anaphora.foreign.pairs import read_pair
 from anaphora.foreign.reading import read_tensors
@@ -31,8 +33,11 @@ def open_translator(
     s = settings_of(folder, architecture, name, config | {"_tensors": given})
     writing = read_writing(folder, config)
     sizes = (int(s["symbols"]), int(config.get("decoder_vocab_size") or s["symbols"]))
-    tokenizer: Any = read_pair(
-        folder, architecture.model_type, sizes, writing, shares=bool(s["shares"]), trust=trust
+    kind = architecture.model_type
+    tokenizer: Any = (
+        many_languages(folder, sizes[0], writing, trust=trust)
+        if kind in MANY
+        else read_pair(folder, kind, sizes, writing, shares=bool(s["shares"]), trust=trust)
     )
     m = made(folder, "translate", s | writing.settings | {"tokens": "bpe"})
     m.tokenizer_ = tokenizer
@@ -58,7 +63,8 @@ def open_translator(
 
 
 def _with_bias(architecture: Architecture, given: dict[str, Tensor], symbols: int) -> dict[str, Tensor]:
-    """A bias of 0 where it was not stored; T5 has none."""
-    if _BIAS in given or "t5" in architecture.model_type:
+    """A bias of 0 where there is one that was not stored."""
+    known = any(_BIAS in rule.names for head in architecture.heads.values() for rule in head.rules)
+    if _BIAS in given or not known:
         return given
     return {**given, _BIAS: torch.zeros(1, symbols)}

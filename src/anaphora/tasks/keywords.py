@@ -245,7 +245,7 @@ class VariantKeywords(TypedDict, total=False):
     max_positions: int
     """How many positions = learned has; 0 = as many as the longest training input. With sines, the most symbols that a translator writes. Default: 0."""
     first_position: int
-    """Which of the learned positions the first symbol has (RoBERTa and OPT: 2). Default: 0."""
+    """Which of the learned positions the first symbol has (RoBERTa and OPT: 2); of a translator also with sines. Default: 0."""
 
 
 class SmoothingKeywords(TypedDict, total=False):
@@ -306,6 +306,8 @@ class PairVariantKeywords(TypedDict, total=False):
     """Source and target share the vectors of their symbols also where the output layer has its own, with tie = false and joint = true (T5 1.1). Default: False."""
     sine_halves: bool
     """positions = sinusoidal with all sines before all cosines (Marian) instead of in turn. Default: False."""
+    sine_spread: bool
+    """positions = sinusoidal whose longest wavelength is 10000 · 2π itself (tensor2tensor, M2M-100), not the one before it. Default: False."""
 
 
 class Seq2SeqKeywords(TypedDict, total=False):

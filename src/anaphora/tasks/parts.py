@@ -149,7 +149,8 @@ def make_reader(
 def make_positions(s: TransformerStack, places: int) -> Sinusoidal | Learned | None:
     """What is added to vectors to say where they are; ``places``: how many there are at most."""
     if s.positions == "sinusoidal":
-        return Sinusoidal(s.hidden, halves=getattr(s, "sine_halves", False))
+        kind = {"halves": getattr(s, "sine_halves", False), "spread": getattr(s, "sine_spread", False)}
+        return Sinusoidal(s.hidden, first=s.first_position, **kind)
     if s.positions != "learned":
         return None
     return Learned(s.hidden, (s.max_positions or places) + s.first_position, first=s.first_position)

@@ -10,6 +10,7 @@ from anaphora.cli.options import json_option, trust_option
 EXAMPLES = """
 anaphora import all-MiniLM-L6-v2 -o runs/minilm
 anaphora import path/to/gpt2 -o runs/gpt2
+anaphora import path/to/m2m100_418M -o runs/en-fr --source-language en --target-language fr
 anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 """
 
@@ -18,9 +19,18 @@ anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 @click.argument("path", metavar="PATH")
 @click.option("-o", "--out", required=True, metavar="RUN", help="The run folder to write.")
 @click.option("--force", is_flag=True, help="Write over a run that is there.")
+@click.option(
+    "--source-language",
+    default="",
+    metavar="CODE",
+    help="What a model of many languages reads: en, eng_Latn.",
+)
+@click.option("--target-language", default="", metavar="CODE", help="What it writes: fr, fra_Latn.")
 @json_option
 @trust_option
-def command(path: str, out: str, force: bool, as_json: bool) -> None:
+def command(
+    path: str, out: str, force: bool, source_language: str, target_language: str, as_json: bool
+) -> None:
     """Make a run folder of the model in PATH, a folder of `transformers` or a file of weights.
 
     Then `predict`, `sample`, `score`, `inspect`, `serve` and `export` work on it. Nothing in PATH is executed.
@@ -46,6 +56,10 @@ def command(path: str, out: str, force: bool, as_json: bool) -> None:
         raise RunError(
             f"{path} holds a {type(m).__name__}, which is no model of a task and makes no run; use it in Python with an.load."
         )
+    if source_language or target_language:
+        if not hasattr(m, "between"):
+            raise RunError(f"{path} is no translator; leave out --source-language and --target-language.")
+        m.between(source_language, target_language)
     m.save(out, force=force)
     if as_json:
         emit({"path": path, "run": out, "task": m.command, "parameters": m._parameters()})

@@ -7,6 +7,7 @@ from anaphora.foreign.architectures.electra import ELECTRA
 from anaphora.foreign.architectures.gpt2 import GPT2
 from anaphora.foreign.architectures.gpt_neox import GPT_NEOX
 from anaphora.foreign.architectures.llama import LLAMA, MISTRAL, QWEN2
+from anaphora.foreign.architectures.m2m_100 import M2M_100
 from anaphora.foreign.architectures.mamba import MAMBA, MAMBA2
 from anaphora.foreign.architectures.marian import MARIAN
 from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
@@ -25,7 +26,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for one in (
         *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL, MAMBA, MAMBA2, RWKV),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
-        *(MARIAN, PEGASUS, BART, MBART, T5, MT5),
+        *(MARIAN, PEGASUS, BART, MBART, M2M_100, T5, MT5),
         *(VIT, DEIT, WAV2VEC2, HUBERT, WHISPER),
     )
 }

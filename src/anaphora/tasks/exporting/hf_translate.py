@@ -13,9 +13,11 @@ from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_pieces import PieceTokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.foreign.languages import CODES, MODEL
 from anaphora.foreign.tokens import tokenizer_json
 
 _STOPPING: dict[str, Any] = {"first": True, "likely": False, "exact": "never"}
+_ENGINES = {"m2m_100": "NllbTokenizer"}
 _CLASSES = {"t5": "T5Tokenizer", "mt5": "T5Tokenizer", "pegasus": "PegasusTokenizer"}
 
 
@@ -39,7 +41,7 @@ def config_of(m: Any, words: Numbering) -> dict[str, Any]:
     around = m.tokenizer_.around
     start = words.order[around.start]
     pad = words.special[PAD]
-    begins = (*around.before, *around.first, None)[0]
+    begins = None if around.languages else (*around.before, *around.first, None)[0]
     found: dict[str, Any] = {
         "bos_token_id": None if begins is None else words.order[begins],
         "pad_token_id": start if pad is None and around.start == BOS else pad,
@@ -71,6 +73,8 @@ def write_tokenizers(folder: Path, m: Any, kind: str, longest: int) -> None:
     """The tokenizers as they came, for a model of the type ``kind``."""
     source, target = m.tokenizer_.source, m.tokenizer_.target
     said = {"model_max_length": longest, "clean_up_tokenization_spaces": False}
+    if m.tokenizer_.around.languages:
+        said |= _directions(m)
     if not isinstance(source, PieceTokenizer):
         places = [(folder, source)] if m.tokenizer_.joint else [(folder, source), (folder / "target", target)]
         for place, side in places:
@@ -79,11 +83,18 @@ def write_tokenizers(folder: Path, m: Any, kind: str, longest: int) -> None:
             spelled = _special(side, m)
             _json(
                 place / "tokenizer_config.json",
-                {"tokenizer_class": "PreTrainedTokenizerFast", **spelled, **said},
+                {"tokenizer_class": _ENGINES.get(kind, "PreTrainedTokenizerFast"), **spelled, **said},
             )
         return
     if source.codes:
         _marian(folder, source, target, said | _special(source, m))
+        return
+    if kind == "m2m_100":
+        (folder / MODEL).write_bytes(source.data)
+        pieces = source.vocabulary[: len(source.vocabulary) - len(source.whole)]
+        _json(folder / "vocab.json", {piece: i for i, piece in enumerate(pieces)})
+        kinds = {"tokenizer_class": "M2M100Tokenizer", "language_codes": _codes(m)}
+        _json(folder / "tokenizer_config.json", {**kinds, **_special(source, m), **said})
         return
     if kind not in _CLASSES:
         raise AnaphoraError(
@@ -97,6 +108,23 @@ def write_tokenizers(folder: Path, m: Any, kind: str, longest: int) -> None:
         folder / "tokenizer_config.json",
         {"tokenizer_class": _CLASSES[kind], **_special(source, m), **more, **said},
     )
+
+
+def _directions(m: Any) -> dict[str, Any]:
+    """The languages that were chosen, by their codes."""
+    around = m.tokenizer_.around
+    codes = {i: code for code, i in around.languages.items()}
+    chosen = (around.before, around.first)
+    return {
+        name: codes[symbols[0]]
+        for name, symbols in zip(("src_lang", "tgt_lang"), chosen, strict=True)
+        if symbols
+    }
+
+
+def _codes(m: Any) -> str:
+    known = list(m.tokenizer_.around.languages)
+    return next(name for name, codes in CODES.items() if codes == known)
 
 
 def _marian(folder: Path, source: PieceTokenizer, target: PieceTokenizer, said: dict[str, Any]) -> None:

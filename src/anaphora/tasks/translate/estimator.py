@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 from torch import Tensor
 
@@ -150,13 +150,13 @@ class Translator(Writer):
 
         Options are those of `predict`.
         """
-        sources = self._encode(texts)
+        self._check_trained()
+        pair = self.tokenizer_.between(options.pop("source_language", ""), options.pop("target_language", ""))
+        sources = self._encode(texts, pair)
         settings = search_settings(self.settings_, options, self.tokenizer_.target)
         check_n_best(n_best)
         found = named_when_not_finite(
-            lambda some: search_outputs(
-                self.model_, some, n_best=n_best, around=self.tokenizer_.around, **settings
-            ),
+            lambda some: search_outputs(self.model_, some, n_best=n_best, around=pair.around, **settings),
             sources,
         )
         return outputs_of(found, self.tokenizer_.target.decode)
@@ -211,8 +211,20 @@ class Translator(Writer):
         self._check_trained()
         return symbol_vectors(self, self.model_.encoder, self.tokenizer_.source)
 
-    def _encode(self, texts: Iterable[str]) -> list[list[int]]:
+    def between(self, source: str = "", target: str = "") -> Self:
+        """Translate from one language to another from now on, with a model that knows many (M2M-100, NLLB).
+
+            m = an.load("m2m100_418M").between("en", "fr")
+
+        A code that is not given stays as it is. Raises a `DataError` for one that the model does not know, and for a model that
+        does not choose among languages.
+        """
+        self._check_trained()
+        self.tokenizer_ = self.tokenizer_.between(source, target)
+        return self
+
+    def _encode(self, texts: Iterable[str], pair: PairTokenizer | None = None) -> list[list[int]]:
         self._check_trained()
         given = given_texts(texts, self._trained_on)
         self.model_.eval()
-        return encode_sources(self.tokenizer_, given, self.settings_.max_tokens)
+        return encode_sources(pair or self.tokenizer_, given, self.settings_.max_tokens)

@@ -24,7 +24,7 @@ from anaphora.settings import (
 from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.network import in_blocks
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
+from anaphora.settings.search import LanguageChoice, OwnSearchSettings, SeveralOutputs, search_problem
 from anaphora.settings.seq2seq_variants import PairVariantSettings
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn, SidesSettings
@@ -85,7 +85,7 @@ class TranslatorSettings(
         return self
 
 
-class TranslateOptions(SearchSettings, OwnSearchSettings, SeveralOutputs, InputColumn):
+class TranslateOptions(SearchSettings, OwnSearchSettings, LanguageChoice, SeveralOutputs, InputColumn):
     """What ``predict`` takes: how to search, and how many outputs to give."""
 
 
