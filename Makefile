@@ -67,11 +67,11 @@ format: $(READY) ## put the code into the house's form
 notebooks: $(READY) ## build a notebook of every lesson into build/notebooks
 	@$(BIN)/anaphora learn --write build/notebooks --force
 
-# `make test` keeps the pictures of the lessons it runs in build/lessons; `make pictures` draws those that are missing.
+# `make test` keeps the pictures of the lessons it runs in build/lessons; both targets draw those that are missing (two minutes).
 docs: $(READY)   ## build the site of all pages into build/site; open build/site/index.html
 	@$(BIN)/anaphora learn --site build/site --pictures build/lessons
 
-pictures: $(READY) ## draw the pictures of the lessons into build/lessons, with slides of them (minutes)
+pictures: $(READY) ## draw the pictures of the lessons into build/lessons, with slides of them
 	@$(BIN)/anaphora learn --pictures build/lessons
 
 bench: $(READY)  ## the benchmarks a laptop can run; writes docs/measured/benchmarks.md

@@ -21,6 +21,7 @@ from anaphora.learn.site import build
 from anaphora.learn.site.equations import equation, inline
 from anaphora.learn.site.markdown import render
 from anaphora.learn.site.reference import ROOMS, described, pages, public, spoken
+from anaphora.probe.vectors import probe_vectors
 from anaphora.tasks.registry import TASKS
 from anaphora.views.registry import VIEWS
 
@@ -200,18 +201,46 @@ def test_slides_have_a_screen_for_each_picture(tmp_path: Path) -> None:
     assert "<math" in shown
 
 
+def saved_by(one: Lesson) -> str:
+    """The first picture that the lesson's code saves."""
+    return str(re.findall(r'\.save\("(.+?\.svg)"\)', one.section("The picture"))[0])
+
+
 def test_a_picture_stands_below_the_code_that_saves_it(tmp_path: Path) -> None:
-    one = an.learn.lessons()[0]
-    name = re.findall(r'\.save\("(.+?\.svg)"\)', one.section("The picture"))[0]
-    kept = tmp_path / "pictures" / one.name
-    kept.mkdir(parents=True)
-    (kept / name).write_text("<svg><title>Two bears</title></svg>")
-    with keeping(one, kept):
-        pass
+    one, second = an.learn.lessons()[:2]
+    for lesson, page in ((one, None), (second, "x" * 600_000)):
+        kept = tmp_path / "pictures" / lesson.name
+        kept.mkdir(parents=True)
+        (kept / saved_by(lesson)).write_text("<svg><title>Two bears</title></svg>")
+        if page:
+            (kept / saved_by(lesson)).with_suffix(".html").write_text(page)
+        with keeping(lesson, kept):
+            pass
     build(tmp_path / "site", pictures=tmp_path / "pictures")
-    text = (tmp_path / "site" / "learn" / f"{one.name}.html").read_text(encoding="utf-8")
-    assert re.search(rf'</pre>\n<figure><img src="{one.name}/{name}" alt="Two bears"', text)
-    assert (tmp_path / "site" / "learn" / one.name / name).is_file()
+    for lesson in (one, second):  # one has no page, the other one that is too large
+        text = (tmp_path / "site" / "learn" / f"{lesson.name}.html").read_text(encoding="utf-8")
+        name = f"{lesson.name}/{saved_by(lesson)}"
+        assert re.search(rf'</pre>\n<figure><img src="{name}" alt="Two bears"', text)
+        assert (tmp_path / "site" / "learn" / name).is_file()
+        assert "<iframe" not in text
+    assert ">Open with values, numbers and code</a>" in text
+
+
+def test_a_picture_with_values_is_a_page_within_the_page(tmp_path: Path) -> None:
+    one = an.learn.lessons()[0]
+    with keeping(one, tmp_path / "pictures" / one.name):
+        probe_vectors(["a", "b"], [[1, 0], [0, 1]]).view("embeddings").save(tmp_path / saved_by(one))
+    build(tmp_path / "site", pictures=tmp_path / "pictures")
+    path = tmp_path / "site" / "learn" / f"{one.name}.html"
+    live = f"{one.name}/{saved_by(one).removesuffix('.svg')}.html"
+    found = re.findall(
+        r'<figure><iframe src="(.+?)" title="(.+?)" height="(\d+)"', path.read_text(encoding="utf-8")
+    )
+    assert [(page, int(height) > 200) for page, _, height in found] == [(live, True)]
+    loaded = [path.parent / name for name in Page(path).loads if not name.startswith("data:")]
+    assert path.parent / live in loaded
+    assert path.stat().st_size + sum(one.stat().st_size for one in loaded) < 1_000_000
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", (path.parent / live).read_text(encoding="utf-8"))
 
 
 def test_the_command_builds_and_opens_the_site(
@@ -221,6 +250,10 @@ def test_the_command_builds_and_opens_the_site(
     monkeypatch.setattr("webbrowser.open", opened.append)
     assert main.run(["learn", "--site", str(tmp_path / "site"), "--open"]) == 0
     assert opened == [(tmp_path / "site" / "index.html").as_uri()]
+    drawn: list[str] = []
+    monkeypatch.setattr("anaphora.learn.pictures.draw", lambda folder, **_: drawn.append(folder) or [])
+    assert main.run(["learn", "--site", str(tmp_path / "site"), "--pictures", str(tmp_path / "kept")]) == 0
+    assert drawn == [str(tmp_path / "kept")]  # what is missing is drawn first
     assert main.run(["learn", "3", "--site", str(tmp_path / "site")]) == 2
     assert main.run(["learn", "--open"]) == 2
     assert "name a folder" in capsys.readouterr().err

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from anaphora.cli.reference import pages
+from anaphora.learn.page import lesson
+from anaphora.learn.pictures import keeping
 from anaphora.learn.site import build
+from hand_made import heard
 
 pytestmark = pytest.mark.xdist_group("studio")
 SOME = (
@@ -13,15 +16,19 @@ SOME = (
     "contents.html",
     "learn/04-hello.html",
     "guides/inside.html",
+    "learn/04-hello/states.html",
     "reference/api-search.html",
 )
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    out = tmp_path_factory.mktemp("site") / "out"
-    build(out, more=pages())
-    return out
+    """With the picture of one lesson: a spectrogram, which has pixels for both themes."""
+    folder, one = tmp_path_factory.mktemp("site"), lesson(4)
+    with keeping(one, folder / "pictures" / one.name):
+        heard().view("spectrogram").save(folder / "states.svg")
+    build(folder / "out", pictures=folder / "pictures", more=pages())
+    return folder / "out"
 
 
 def test_no_page_has_an_error(site, page):
@@ -36,7 +43,7 @@ def test_no_page_has_an_error(site, page):
 def test_everyone_can_use_it(site, page, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page.emulate_media(color_scheme=theme)
-    for name in SOME if theme == "light" else SOME[2:4]:
+    for name in SOME if theme == "light" else SOME[2:5]:
         page.goto((site / name).as_uri())
         found = axe.Axe().run(page).response["violations"]
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], name
@@ -63,7 +70,7 @@ def test_the_theme_is_kept(site, page):
     assert page.inner_text("#theme") == "Light"
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [name for name in SOME if "states" not in name])
 def test_narrow_screens(site, page, name):
     page.set_viewport_size({"width": 360, "height": 800})
     page.goto((site / name).as_uri())
@@ -78,3 +85,38 @@ def test_equations_take_room(site, page):
     box = page.locator(".equation math").first.bounding_box()
     assert box["height"] > 30  # two rows
     assert box["width"] > 200
+
+
+def test_a_picture_is_embedded_with_its_values_and_in_the_theme_of_the_page(site, page):
+    page.emulate_media(color_scheme="light")
+    page.goto((site / "learn" / "04-hello.html").as_uri())
+    page.locator("figure iframe").scroll_into_view_if_needed()
+    inside = page.frame_locator("figure iframe")
+    assert inside.locator("svg image:visible").get_attribute("class") == "on-light"
+    frame = page.locator("figure iframe")
+    whole = inside.locator("main").bounding_box()["height"]
+    page.wait_for_function("height => document.querySelector('iframe').clientHeight >= height - 1", arg=whole)
+    page.click("#theme")
+    inside.locator("svg image.on-dark").wait_for(state="visible")
+    assert inside.locator("body").evaluate("body => getComputedStyle(body).backgroundColor") == "rgb(18, 21, 27)"
+    inside.locator(".figure").focus()
+    page.keyboard.press("ArrowRight")
+    assert "Point at a value" not in inside.locator("output").inner_text()
+    before = frame.bounding_box()["height"]
+    inside.locator("summary", has_text="Numbers").click()
+    page.wait_for_function("height => document.querySelector('iframe').clientHeight > height", arg=before)
+    assert page.troubles == []
+
+
+def test_an_embedded_picture_listens_to_its_page_alone(site, page):
+    """What is no theme, and a height from elsewhere, change nothing."""
+    page.goto((site / "learn" / "04-hello.html").as_uri())
+    page.locator("figure iframe").scroll_into_view_if_needed()
+    page.frame_locator("figure iframe").locator(".framed .figure").wait_for()
+    before = page.evaluate("document.querySelector('iframe').style.height")
+    page.evaluate("window.postMessage({height: 9999}, '*')")
+    page.evaluate("document.querySelector('iframe').contentWindow.postMessage({theme: '<b>'}, '*')")
+    page.evaluate("document.querySelector('iframe').contentWindow.postMessage(null, '*')")
+    page.wait_for_timeout(50)
+    assert page.evaluate("document.querySelector('iframe').style.height") == before
+    assert page.troubles == []

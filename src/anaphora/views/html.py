@@ -37,6 +37,8 @@ details{margin:.6rem 0}summary{cursor:pointer}
 table{border-collapse:collapse;font-size:.8rem;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem .5rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child{text-align:left}
+.framed main{padding:0}
+h1{position:absolute;left:-999rem;margin:0}
 pre{overflow-x:auto;padding:.6rem .8rem;border:1px solid var(--line);border-radius:6px;font-size:.85rem}
 """
 
@@ -106,6 +108,23 @@ document.getElementById('save-svg').addEventListener('click', () => {
   save(new XMLSerializer().serializeToString(svg), 'image/svg+xml', '.svg');
 });
 document.getElementById('save-csv').addEventListener('click', () => save(data.csv, 'text/csv', '.csv'));
+
+// Inside another page: say how high this one is, and take the theme that page has chosen.
+if (window.parent !== window) {
+  document.documentElement.classList.add('framed');
+  const main = document.querySelector('main');
+  new ResizeObserver(() => window.parent.postMessage({height: Math.ceil(main.scrollHeight)}, '*')).observe(main);
+  window.addEventListener('message', event => {
+    const theme = event.data && event.data.theme;
+    if (event.source !== window.parent || (theme !== 'dark' && theme !== 'light')) return;
+    document.documentElement.style.colorScheme = theme;
+    for (const sheet of document.styleSheets) {
+      for (const rule of sheet.cssRules) {
+        if (rule instanceof CSSMediaRule) rule.media.mediaText = theme === 'dark' ? 'all' : 'not all';
+      }
+    }
+  });
+}
 """
 
 
@@ -133,6 +152,7 @@ def page(chart: Chart, *, name: str, code: str = "") -> str:
 </head>
 <body>
 <main>
+<h1>{escape(chart.title)}</h1>
 <div class="figure" tabindex="0" role="group" aria-label="{escape(chart.title)}; arrow keys move from value to value">
 {picture}</div>
 <div class="words">

@@ -39,7 +39,7 @@ anaphora learn --pictures pictures
 @click.option(
     "--pictures",
     metavar="FOLDER",
-    help="Draw the pictures of all lessons there, and slides of them (minutes); with --site, show those that are there.",
+    help="Draw the pictures of all lessons there, and slides of them (minutes the first time); with --site, the lessons show them.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the site, or the slides, in a browser.")
 @json_option
@@ -136,22 +136,18 @@ def _built(site: str | None, pictures: str | None) -> list[str]:
 
     from anaphora.cli.output import say
 
-    if site is None:
-        from anaphora.learn.pictures import draw
+    from anaphora.learn.pictures import draw
 
-        folder = Path(str(pictures))
-        found = draw(folder, progress=lambda one: say(f"Drawing lesson {one.number}: {one.title}"))
-        return [str(folder / "slides.html"), *map(str, found)]
+    drawn = (
+        draw(pictures, progress=lambda one: say(f"Drawing lesson {one.number}: {one.title}"))
+        if pictures
+        else []
+    )
+    if site is None:
+        return [str(Path(str(pictures)) / "slides.html"), *map(str, drawn)]
     from anaphora.cli.reference import pages
-    from anaphora.learn.page import lessons
-    from anaphora.learn.pictures import drawn
     from anaphora.learn.site import build
 
-    missing = [one for one in lessons() if pictures and not drawn(one, Path(pictures) / one.name)]
-    if missing:
-        say(
-            f"{len(missing)} lessons have no pictures in {pictures}; `anaphora learn --pictures {pictures}` draws them."
-        )
     return [
         str(page)
         for page in sorted(

@@ -28,6 +28,10 @@ _BESIDE = {
     "CHANGELOG.md": "changes",
 }
 """Pages beside the folder of the documentation, in a checkout, and what they are called on the site."""
+_FRAMED = 500_000
+"""Bytes: a picture whose page is larger is shown as an image, so that no page of the site loads a megabyte."""
+_WORDS = 200
+"""Pixels for the words below a picture, until its page reports how high it is."""
 _SHELVES = {"learn": "Learn", "guides": "Guides", "reference": "Reference", "measured": "Measured"}
 
 
@@ -152,20 +156,32 @@ class _Site:
         return re.sub(r'<pre class="code python".*?</pre>\n', shown, body, flags=re.DOTALL)
 
     def _figure(self, path: Path, source: Source) -> str:
+        """The picture as a page within the page, with values to point at; as an image where it has none or is too large."""
         address = f"learn/{source.path.stem}/{path.name}"
         (self.out / address).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, self.out / address)
-        title = re.search(r"<title[^>]*>(.*?)</title>", path.read_text(encoding="utf-8"), re.DOTALL)
+        drawing = path.read_text(encoding="utf-8")
+        title = re.search(r"<title[^>]*>(.*?)</title>", drawing, re.DOTALL)
         says = html.escape(
             html.unescape(title[1]).strip() if title else f"Picture of {source.path.stem}", quote=True
         )
         live = path.with_suffix(".html")
-        link = ""
-        if live.is_file():
-            shutil.copyfile(live, (self.out / address).with_suffix(".html"))
-            page = _relative(address.removesuffix(".svg") + ".html", source.address)
-            link = f'<figcaption><a href="{page}">Open with values, numbers and code</a></figcaption>'
-        return f'<figure><img src="{_relative(address, source.address)}" alt="{says}" loading="lazy">{link}</figure>\n'
+        image = _relative(address, source.address)
+        if not live.is_file():
+            return f'<figure><img src="{image}" alt="{says}" loading="lazy"></figure>\n'
+        shutil.copyfile(live, (self.out / address).with_suffix(".html"))
+        page = _relative(address.removesuffix(".svg") + ".html", source.address)
+        if live.stat().st_size > _FRAMED:
+            return (
+                f'<figure><img src="{image}" alt="{says}" loading="lazy">'
+                f'<figcaption><a href="{page}">Open with values, numbers and code</a></figcaption></figure>\n'
+            )
+        tall = re.search(r'<svg[^>]* height="([\d.]+)"', drawing)
+        height = round(float(tall[1])) + _WORDS if tall else 480
+        return (
+            f'<figure><iframe src="{page}" title="{says}" height="{height}" loading="lazy"></iframe>'
+            f'<figcaption><a href="{page}">Open alone</a> · <a href="{image}">SVG</a></figcaption></figure>\n'
+        )
 
     def _html(self, source: Source, done: Rendered, body: str) -> str:
         up = _relative("", source.address)

@@ -15,8 +15,21 @@ document.addEventListener('DOMContentLoaded', () => {
     document.documentElement.dataset.theme = next;
     localStorage.setItem('theme', next);
     label();
+    frames.forEach(tell);
   });
   label();
+
+  // A picture is a page of its own: it reports how high it is, and is told which theme to use.
+  const frames = [...document.querySelectorAll('figure iframe')];
+  const tell = frame => frame.contentWindow.postMessage({theme: dark() ? 'dark' : 'light'}, '*');
+  addEventListener('message', event => {
+    const frame = frames.find(one => one.contentWindow === event.source);
+    const height = event.data && event.data.height;
+    if (!frame || !(height > 0 && height < 20000)) return;
+    frame.style.height = `${height}px`;
+    tell(frame);
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { label(); frames.forEach(tell); });
 
   const menu = document.getElementById('menu');
   menu.addEventListener('click', () => {
