@@ -1,4 +1,4 @@
-"""The plan of docs/guides/scale.md: its arithmetic on numbers small enough for the head, and its tables in the page."""
+"""The plan of docs/measured/scale-plan.md: its arithmetic on numbers small enough for the head, and its tables in the page."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_sizes_are_what_their_names_say_and_more_gpus_hold_less(scale):
 
 
 def test_the_page_has_the_table_that_is_computed(scale):
-    page = (ROOT / "docs" / "guides" / "scale.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "measured" / "scale-plan.md").read_text(encoding="utf-8")
     assert scale.table(scale.plans(), scale.Assumed()) in page
     gpu = scale.H200
     for figure in (
