@@ -240,7 +240,9 @@ def test_a_picture_with_values_is_a_page_within_the_page(tmp_path: Path) -> None
     loaded = [path.parent / name for name in Page(path).loads if not name.startswith("data:")]
     assert path.parent / live in loaded
     assert path.stat().st_size + sum(one.stat().st_size for one in loaded) < 1_000_000
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", (path.parent / live).read_text(encoding="utf-8"))
+    assert not re.search(
+        r"https?://(?!www\.w3\.org/2000/svg)", (path.parent / live).read_text(encoding="utf-8")
+    )
 
 
 def test_the_command_builds_and_opens_the_site(

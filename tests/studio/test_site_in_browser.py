@@ -98,7 +98,9 @@ def test_a_picture_is_embedded_with_its_values_and_in_the_theme_of_the_page(site
     page.wait_for_function("height => document.querySelector('iframe').clientHeight >= height - 1", arg=whole)
     page.click("#theme")
     inside.locator("svg image.on-dark").wait_for(state="visible")
-    assert inside.locator("body").evaluate("body => getComputedStyle(body).backgroundColor") == "rgb(18, 21, 27)"
+    assert (
+        inside.locator("body").evaluate("body => getComputedStyle(body).backgroundColor") == "rgb(18, 21, 27)"
+    )
     inside.locator(".figure").focus()
     page.keyboard.press("ArrowRight")
     assert "Point at a value" not in inside.locator("output").inner_text()

@@ -135,7 +135,6 @@ def _built(site: str | None, pictures: str | None) -> list[str]:
     from pathlib import Path
 
     from anaphora.cli.output import say
-
     from anaphora.learn.pictures import draw
 
     drawn = (
