@@ -18,6 +18,7 @@ from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.symbols import BOS
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside
+from anaphora.views.registry import picture
 
 transformers = pytest.importorskip("transformers")
 
@@ -180,6 +181,36 @@ def test_longer_recordings_are_heard_in_windows_and_views_work(tmp_path: Path) -
     trace = m.probe(sounds()[0])
     assert trace.arrays["alignment"].values.shape[1] == 150
     assert trace.facts["max_difference"] < 1e-4
+
+
+@pytest.mark.parametrize("prompt", ["bare", "detected"])
+def test_the_probe_sees_the_heads_and_positions_of_theirs(prompt: str, tmp_path: Path) -> None:
+    theirs, _, extractor = saved(tmp_path, prompt)
+    m = an.load(tmp_path, an.Transcriber, device="cpu")
+    said = m.tokenizer_.decode([11, 17, 25])
+    trace = m.probe(sounds()[0], said)
+    order = m.tokenizer_.numbering.order
+    (begun,) = m.model_.decoder.begun(m.model_.encode(*tensors_of([m._hear(sounds()[0])], "cpu"))).tolist()
+    fed = torch.tensor([[order[i] for i in (*begun, *m.tokenizer_.encode(said))]])
+    asked = extractor(sounds()[:1], sampling_rate=16_000, return_tensors="pt").input_features
+    theirs.set_attn_implementation("eager")
+    with torch.no_grad():
+        seen = theirs(asked, decoder_input_ids=fed, output_attentions=True, output_hidden_states=True)
+    rows = fed.shape[1] - len(begun) + 1
+    expected = {
+        "cross_attention": torch.stack(seen.cross_attentions)[:, 0, :, -rows:],
+        "self_attention": torch.stack(seen.decoder_attentions)[:, 0, :, -rows:, -rows:],
+        "encoder_attention": torch.stack(seen.encoder_attentions)[:, 0],
+        "positions": theirs.model.encoder.embed_positions.weight.detach(),
+        "encoder_states": torch.stack(seen.encoder_hidden_states[1:-1])[:, 0],
+        "decoder_states": torch.stack(seen.decoder_hidden_states[1:-1])[:, 0, -rows:],
+    }
+    for name, value in expected.items():
+        found = torch.from_numpy(trace.arrays[name].values)
+        found = found[: len(value)] if name.endswith("states") else found  # theirs normalises the last layer
+        torch.testing.assert_close(found, value, rtol=0, atol=2e-5, msg=name)
+    for view in ("heads", "positions", "states"):
+        assert picture(trace, view).svg().startswith("<svg")
 
 
 def changed(file: str, **values: Any) -> Any:

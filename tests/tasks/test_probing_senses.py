@@ -33,7 +33,7 @@ SHOWN = {
     ("Transcriber", "conv-ctc"): {"states", "ctc", "spectrogram"},
     ("Transcriber", "transformer-ctc"): {"states", "heads", "positions", "ctc", "spectrogram"},
     ("Transcriber", "wav2vec2"): {"states", "heads", "ctc", "spectrogram"},
-    ("Transcriber", "whisper"): {"alignment", "spectrogram"},
+    ("Transcriber", "whisper"): {"alignment", "heads", "positions", "states", "spectrogram"},
     ("Transcriber", "attention"): {"alignment", "gates", "states", "spectrogram"},
     ("Transcriber", "joint"): {"alignment", "gates", "states", "ctc", "spectrogram"},
     ("Classifier", "glimpse"): {"gates", "glimpses"},

@@ -124,7 +124,7 @@ def parts(model, preset, held):
     gated = any(isinstance(cell, an.nn.LSTM | an.nn.GRU) for one in cells for cell in one.cells)
     heads = has(MultiHead)
     found = {
-        "heads": heads and name not in ("Captioner", "Answerer") and preset != "whisper",
+        "heads": heads and name not in ("Captioner", "Answerer"),
         "spectrum": has(LinearLayer) and not isinstance(net, Seq2Seq),
         "beam": isinstance(net, Seq2Seq) and name != "Transcriber",
         "sampling": name == "LanguageModel",
@@ -144,7 +144,7 @@ def parts(model, preset, held):
     one = [module for module in modules if isinstance(module, Recurrent)]
     if name in ("LanguageModel", "Classifier", "Tagger") and not has(LinearLayer) and "glimpse" not in preset:
         found["jacobians"] = len(one) == 1 and not one[0].bidirectional
-    if name != "Captioner" and preset != "whisper":  # whose trace keeps what the decoder sees
+    if name != "Captioner":  # whose trace keeps what the decoder sees
         found["positions"] = has(Sinusoidal, Learned)
     if gated and name != "Classifier":
         found["gates"] = True

@@ -15,6 +15,7 @@ from anaphora.data.symbols import BOS
 from anaphora.errors import DataError
 from anaphora.models.decoders import TransformerDecoder
 from anaphora.models.memory import Memory
+from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.transformer import DecoderCache
 
@@ -97,7 +98,8 @@ class PromptedDecoder(TransformerDecoder):
     @torch.no_grad()
     def _language(self, begin: Tensor, memory: Memory) -> Tensor:
         choices = torch.tensor(self.languages, device=begin.device)
-        scores = super().forced(begin, memory)[:, -1]  # (batch, symbols)
+        with inside.record():  # what this pass sees is no part of what is written
+            scores = super().forced(begin, memory)[:, -1]  # (batch, symbols)
         return choices[scores[:, choices].argmax(1)].unsqueeze(1)
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:

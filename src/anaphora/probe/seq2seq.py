@@ -26,11 +26,12 @@ from anaphora.probe.trace import Array, Trace
 from anaphora.search import BeamNode, NBest
 
 END = "</s>"
-_ATTENTION = {
+ATTENTION = {
     "cross_attention": ("layer", "head", "target", "source"),
     "self_attention": ("layer", "head", "target", "key"),
     "encoder_attention": ("layer", "head", "query", "key"),
 }
+"""Kinds of attention that have heads, and their axes."""
 MOST_ATTRIBUTED = 24
 """Output symbols up to which each has an attribution of its own."""
 TOP = 5
@@ -227,7 +228,7 @@ def sided_arrays(
             layers[kind] = [layer[::-1].copy() for layer in layers[kind]]
     arrays: dict[str, Array] = {}
     for kind, found in layers.items():
-        axes = _ATTENTION.get(kind, ("layer", "target" if kind.startswith("decoder") else "source", "unit"))
+        axes = ATTENTION.get(kind, ("layer", "target" if kind.startswith("decoder") else "source", "unit"))
         if kind != "alignment" and len({layer.shape for layer in found}) == 1:
             arrays[kind] = Array(axes, np.stack(found))
     how = None

@@ -24,7 +24,8 @@ from anaphora.models.transducer import TransducerModel
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, stretches
 from anaphora.probe.ctc import probe_ctc
 from anaphora.probe.noted import GATES, Noted, as_numpy, run_noted, weights_hash
-from anaphora.probe.reading import probe_reading
+from anaphora.probe.reading import position_arrays, probe_reading
+from anaphora.probe.seq2seq import ATTENTION
 from anaphora.probe.trace import Array, Trace
 from anaphora.search import Hypothesis, TransducerHypothesis, transducer_loss
 from anaphora.search.transducer import transducer_posteriors
@@ -44,6 +45,8 @@ from anaphora.tasks.transcribe.inference.words import in_order, transcript
 if TYPE_CHECKING:
     from anaphora.tasks.transcribe.estimator import Transcriber
 
+MOST_PLACES = 512
+"""Places of an encoder up to which its heads are kept."""
 LONGEST = 60.0
 """Seconds of a recording that can be looked at at once."""
 
@@ -175,6 +178,7 @@ def _look_at_decoder(
         "log_probs": Array(("target",), as_numpy(own)),
     }
     arrays |= _states(noted, "encoder", "source", count) | _states(noted, "decoder", "target", len(wanted))
+    arrays |= _heads(model, noted, len(wanted), count) | position_arrays(model.encoder, count)
     tokens = {
         "source": _places(m, count),
         "target": [*m.tokenizer_.pieces(h.tokens), "</s>"],
@@ -197,13 +201,40 @@ def _look_at_decoder(
 
 
 def _states(noted: Noted, side: str, axis: str, places: int) -> dict[str, Array]:
-    """What the layers of ``side`` hold at each place: states, cells and gates."""
-    named = {"h": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
-    found = {
-        f"{side}_{called}": noted.stacked(name, (axis, "unit"), under=side, places=places)
-        for name, called in named.items()
+    """What the layers of ``side`` hold at each place: states, cells and gates; a prompt before the places is left out."""
+    named = {"h": "states", "states": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
+    found: dict[str, Array] = {}
+    for name, called in named.items():
+        layers = noted.layers(name, ndim=3, under=side)
+        kept = [
+            one[-places:] for one in layers if len(one) == places or (side == "decoder" and len(one) > places)
+        ]
+        if kept and len({one.shape for one in kept}) == 1:
+            found[f"{side}_{called}"] = Array(("layer", axis, "unit"), np.stack(kept))
+    return found
+
+
+def _heads(model: Seq2Seq, noted: Noted, targets: int, sources: int) -> dict[str, Array]:
+    """Heads by kind, as in `probe_seq2seq`. A prompt is left out: what of a row of ``self_attention`` is missing from 1 went to it.
+    The heads of an encoder with more than `MOST_PLACES` places are not kept."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    across = {paths[id(module)] for module in model.decoder.attentions}
+    layers: dict[str, list[Any]] = {}
+    for path, name, value in noted.notes:
+        if name != "weights" or value.ndim != 4:
+            continue
+        weights = value[0]  # (heads, query, key)
+        if path in across:
+            layers.setdefault("cross_attention", []).append(weights[:, -targets:])
+        elif path.startswith("decoder"):
+            layers.setdefault("self_attention", []).append(weights[:, -targets:, -targets:])
+        elif weights.shape[1:] == (sources, sources) and sources <= MOST_PLACES:
+            layers.setdefault("encoder_attention", []).append(weights)
+    return {
+        kind: Array(ATTENTION[kind], as_numpy(torch.stack(found)))
+        for kind, found in layers.items()
+        if len({one.shape for one in found}) == 1
     }
-    return {name: inner for name, inner in found.items() if inner is not None}
 
 
 def _attributed(m: Transcriber, frames: Frames, tokens: list[int]) -> tuple[dict[str, Array], dict[str, Any]]:
