@@ -6,12 +6,15 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import anaphora
 from anaphora.learn.page import documentation
+from anaphora.learn.site.markdown import anchor
 from anaphora.nn.cell import Cell
+from anaphora.tasks.estimator import Estimator
 
 ROOMS = {
     "anaphora": "Estimators and classical models",
@@ -30,16 +33,16 @@ ROOMS = {
     "anaphora.runtime": "The runtime without torch",
 }
 """Modules whose public names have a page, and what it is called."""
+_INTERNAL = ("from_folder", "again")
+"""Methods that other modules of ours call and users do not need."""
+_EVERY = "What all estimators have: `Answerer`, `Captioner`, `Classifier`, `Embedder`, `Forecaster`, `LanguageModel`, `Tagger`, `Transcriber` and `Translator`."
 _FIRST = ("Settings are keyword arguments.", "Presets (``model``):")
 """Where the docstring of an estimator begins to list settings, which have pages of their own."""
 
 
 def pages() -> dict[str, str]:
     """Name → Markdown: ``api-nn``, … , ``views``, ``formats``."""
-    found = {
-        f"api-{name.removeprefix('anaphora').strip('.').replace('.', '-') or 'anaphora'}": _room(name)
-        for name in ROOMS
-    }
+    found = {_page(name): _room(name) for name in ROOMS}
     return {**found, "views": _views(), "formats": _formats()}
 
 
@@ -67,19 +70,62 @@ def _room(room: str) -> str:
     for name, value in public(room):
         parts += [f"## {short}.{name}", _signature(f"{short}.{name}", value), described(value)]
         if inspect.isclass(value):
-            parts += _members(value)
-    return "\n\n".join(part for part in parts if part) + "\n"
+            bases, further = _own_part(value)
+            parts += [*_members(value, bases), further]
+    if room == "anaphora":
+        parts += ["## Every estimator", _EVERY, *_members(Estimator, Estimator.__mro__)]
+    return _linked("\n\n".join(part for part in parts if part), _page(room)) + "\n"
+
+
+def _own_part(value: type) -> tuple[Sequence[type], str]:
+    """The classes whose members are described with ``value``, and a sentence about the rest: a base with a section of its own has
+    that there, and so has what all estimators share."""
+    for place, base in enumerate(value.__mro__[1:], start=1):
+        if base is Estimator:
+            return value.__mro__[:place], "Further methods are those of [every estimator](#every-estimator)."
+        if base.__module__.startswith("anaphora") and base.__name__ in _homes():
+            return value.__mro__[:place], f"Further methods are those of `{base.__name__}`."
+    return value.__mro__, ""
+
+
+def _page(room: str) -> str:
+    return f"api-{room.removeprefix('anaphora').strip('.').replace('.', '-') or 'anaphora'}"
+
+
+def _linked(text: str, page: str) -> str:
+    """The names of public classes in backticks as links to where they are described; not in blocks of code, nor in headings."""
+    homes = _homes()
+
+    def link(match: re.Match[str]) -> str:
+        home, place = homes.get(match[1], ("", ""))
+        return f"[`{match[1]}`]({'' if home == page else f'{home}.md'}#{place})" if home else match[0]
+
+    pieces = re.split(r"(^```.*?^```$|^#[^\n]*$)", text, flags=re.MULTILINE | re.DOTALL)
+    for place in range(0, len(pieces), 2):
+        pieces[place] = re.sub(r"(?<!\[)`([A-Z]\w+)`", link, pieces[place])
+    return "".join(pieces)
+
+
+@cache
+def _homes() -> dict[str, tuple[str, str]]:
+    """Class → its page and the anchor there; of one that several modules offer, the first."""
+    found: dict[str, tuple[str, str]] = {}
+    for room in ROOMS:
+        for name, value in public(room):
+            if inspect.isclass(value):
+                found.setdefault(name, (_page(room), anchor(f"{spoken(room)}.{name}")))
+    return found
 
 
 def _first(module: Any) -> str:
     return " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
 
 
-def _members(value: type) -> list[str]:
-    """Public methods and properties that the class, or a class of ours that it is made of, defines."""
+def _members(value: type, bases: Sequence[type]) -> list[str]:
+    """Public methods and properties that the class, or one of ``bases`` that is ours, defines."""
     parts: list[str] = []
-    seen: set[str] = set()
-    for base in value.__mro__:
+    seen = set(_INTERNAL)
+    for base in bases:
         if not base.__module__.startswith("anaphora"):
             continue
         for name, member in vars(base).items():
@@ -107,10 +153,10 @@ def _signature(name: str, value: Any) -> str:
             found = found.replace(return_annotation=found.empty)
     except (TypeError, ValueError):
         return ""
-    arguments = [one for one in found.parameters.values() if one.name != "self"]
+    arguments = [one for one in found.parameters.values() if one.name not in ("self", "cls")]
     if len(arguments) > 40:  # an estimator: its settings have pages of their own
         return f"```python\n{name}({arguments[0].name}={arguments[0].default!r}, **settings)\n```"
-    texts = [str(one).replace("'", "") if one.annotation is not one.empty else str(one) for one in arguments]
+    texts = [_argument(one) for one in arguments]
     for place, one in enumerate(arguments):
         if (
             one.kind is one.KEYWORD_ONLY
@@ -119,13 +165,24 @@ def _signature(name: str, value: Any) -> str:
         ):
             texts.insert(place, "*")
             break
-    back = (
-        "" if found.return_annotation is found.empty else f" -> {str(found.return_annotation).strip(chr(39))}"
-    )
+    back = "" if found.return_annotation in (found.empty, None, "None") else f" -> {found.return_annotation}"
     line = f"{name}({', '.join(texts)}){back}"
     if len(line) > 100:
         line = f"{name}(\n" + "".join(f"    {text},\n" for text in texts) + f"){back}"
     return f"```python\n{line}\n```"
+
+
+def _argument(one: inspect.Parameter) -> str:
+    """``name: kind = default``; annotations are texts in this code base."""
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
+    kind = "" if one.annotation is one.empty else f": {one.annotation}"
+    default = "" if one.default is one.empty else f"{' = ' if kind else '='}{_default(one.default)}"
+    return f"{stars}{one.name}{kind}{default}"
+
+
+def _default(value: Any) -> str:
+    """A function or a class by its name, anything else as Python writes it."""
+    return str(getattr(value, "__name__", None) or repr(value))
 
 
 def described(value: Any) -> str:

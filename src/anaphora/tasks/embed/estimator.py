@@ -41,17 +41,12 @@ from anaphora.training.seeding import seed_everything
 class Embedder(SequenceReader):
     """Make a vector of a whole sequence, near to those of sequences that are alike.
 
-        m = an.Embedder().fit([("two dogs", "a pair of dogs"), ("it rains", "rain falls"), …])
-        m.search(["dogs"], documents, k=5)
-        m.cluster(documents, k=8).labels
+    >>> m = an.Embedder("bow", steps=2).fit([("two dogs", "a pair of dogs"), ("it rains", "rain falls")] * 4)
+    >>> m.predict(["two dogs", "it rains"]).shape, m.cluster(["two dogs", "it rains"], k=2).labels.shape
+    ((2, 128), (2,))
 
     Trained on pairs, on inputs with labels, or on inputs alone (see ``positives``). A sequence is a text, or vectors
     ``(time, features)``. ``anaphora models embed`` lists the presets and ``anaphora explain`` the settings.
-
-    >>> pairs = [("two dogs", "a pair of dogs"), ("it rains", "rain falls")] * 4
-    >>> m = an.Embedder("bow", embedding=8, steps=2).fit(pairs)
-    >>> m.predict(["two dogs", "it rains"]).shape
-    (2, 128)
     """
 
     command = "embed"
