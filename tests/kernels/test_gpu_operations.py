@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -92,15 +93,21 @@ def expected_loss(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     )
 
 
-def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype, smoothing: float) -> None:
-    logits = (3 * torch.randn(rows, symbols, device=device)).to(dtype).requires_grad_()
+def check_loss(
+    device: str, rows: int, symbols: int, dtype: torch.dtype, smoothing: float, padding: int = 0
+) -> None:
+    logits = (3 * torch.randn(rows, symbols + padding, device=device)).to(dtype)
+    logits[:, symbols:] = math.nan  # never read
+    logits.requires_grad_()
     targets = torch.randint(0, symbols, (rows,), device=device)
     targets[::3] = PAD
     weight = torch.tensor(0.25, device=device)
-    loss = summed_loss(logits, targets, ignored=PAD, smoothing=smoothing)
+    known = symbols if padding else None
+    loss = summed_loss(logits, targets, ignored=PAD, smoothing=smoothing, symbols=known)
     assert loss.dtype == torch.float32
     (found,) = torch.autograd.grad(loss, logits, weight)
-    exact = logits.detach().double().requires_grad_()
+    assert not found[:, symbols:].any()
+    found, exact = found[:, :symbols], logits.detach()[:, :symbols].double().requires_grad_()
     truth = expected_loss(exact, targets, smoothing)
     (wanted,) = torch.autograd.grad(truth, exact, weight.double())
     torch.testing.assert_close(loss.double(), truth, rtol=1e-6, atol=1e-6)
@@ -153,6 +160,7 @@ def test_kernels_compute_what_torch_does(dtype: torch.dtype) -> None:
     for symbols in (304, 299, 40):
         for smoothing in (0.0, 0.1):
             check_loss("cpu", 5, symbols, dtype, smoothing)
+            check_loss("cpu", 4, symbols, dtype, smoothing, padding=-symbols % 64 or 8)
     check_lookup("cpu", (3, 100), 7, 130, dtype)
     for by_query in (False, True):
         check_softmax("cpu", (3, 5, 45), dtype, by_query)
@@ -187,6 +195,7 @@ def test_losses_on_a_gpu(dtype: torch.dtype) -> None:
     for rows, symbols in ((1, 2), (7, 33), (300, 8001), (700, 8000), (4096, 69)):
         for smoothing in (0.0, 0.1):
             check_loss("cuda", rows, symbols, dtype, smoothing)
+            check_loss("cuda", rows, symbols, dtype, smoothing, padding=-symbols % 64 or 8)
 
 
 @pytest.mark.cuda

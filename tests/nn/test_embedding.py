@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from anaphora.nn.embedding import Embedding, OneHot, Output
+from anaphora.kernels.gpu.likelihood import summed_loss
+from anaphora.nn import embedding as module
+from anaphora.nn.embedding import Embedding, OneHot, Output, aligned_logits
 
 
 def test_a_look_up_is_the_product_with_a_one_hot_vector() -> None:
@@ -57,3 +59,35 @@ def test_untied_output_and_refusal() -> None:
     assert Output(3, 5)(torch.randn(2, 4, 3)).shape == (2, 4, 5)
     with pytest.raises(ValueError, match="5 symbols and width 3"):
         Output(4, 5, tied=Embedding(5, 3))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_padded_logits_have_the_loss_and_the_gradients_of_plain_ones(
+    tied: bool, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedding = Embedding(67, 5)
+    output = Output(5, 67, tied=embedding if tied else None)
+    nn.init.normal_(output.bias)
+    x, y = torch.randn(3, 5, requires_grad=True), torch.tensor([66, 0, 2])
+    found = []
+    for pads in (False, True):
+        monkeypatch.setattr(module, "_pads", lambda *_, answer=pads: answer)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logits = aligned_logits(output, x)
+        assert logits.shape == (3, 128 if pads else 67)
+        loss = summed_loss(logits, y, ignored=0, symbols=67)
+        gradients = torch.autograd.grad(loss, (x, output.matrix, output.bias))
+        found.append((loss, logits[:, :67], *gradients))
+    assert [g.dtype for g in found[0][2:]] == [g.dtype for g in found[1][2:]]
+    for plain, padded in zip(*found, strict=True):
+        torch.testing.assert_close(padded, plain, rtol=2**-7 if half else 1e-6, atol=1e-6)
+
+
+@pytest.mark.cuda
+def test_only_long_uneven_rows_in_half_precision_are_padded() -> None:
+    x = torch.randn(2, 4, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        shapes = [aligned_logits(Output(4, n).cuda(), x).shape[1] for n in (1023, 1024, 1027, 33278)]
+    assert shapes == [1023, 1024, 1088, 33280]
+    assert aligned_logits(Output(4, 1027).cuda(), x).shape[1] == 1027

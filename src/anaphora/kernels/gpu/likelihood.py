@@ -2,6 +2,8 @@
 
 −Σ_n (1−ε) log p_n(y_n) + ε/V Σ_k log p_n(k),    p_n = softmax z_n
 ∂/∂z_nk = p_n(k) − (1−ε) [k = y_n] − ε/V
+
+Rows may be wider than V: what lies after the logits of V symbols is padding, which is never read and has no gradient.
 """
 
 from __future__ import annotations
@@ -17,21 +19,25 @@ from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
 ROWS = r"""
 #define VEC (16/(int)sizeof(elem))
 union Some{uint4 all;elem each[VEC];};
-__device__ inline bool whole(const void*row,int n){return n%VEC==0&&((size_t)row&15)==0;}
+__device__ inline bool aligned(const void*row){return ((size_t)row&15)==0;}
 // f(k, value) for every number of a row, sixteen bytes at a time where they lie so
 template<class F> __device__ inline void each_of(const elem*row,int n,F f){
-  if(whole(row,n))for(int v=threadIdx.x;v<n/VEC;v+=blockDim.x){
+  const int whole=aligned(row)?n/VEC:0;
+  for(int v=threadIdx.x;v<whole;v+=blockDim.x){
     Some s;s.all=((const uint4*)row)[v];
     for(int i=0;i<VEC;i++)f(v*VEC+i,wide(s.each[i]));
-  }else for(int k=threadIdx.x;k<n;k+=blockDim.x)f(k,wide(row[k]));
+  }
+  for(int k=whole*VEC+threadIdx.x;k<n;k+=blockDim.x)f(k,wide(row[k]));
 }
 // the row of all f(k, value)
 template<class F> __device__ inline void map_of(const elem*row,elem*to,int n,F f){
-  if(whole(row,n)&&whole(to,n))for(int v=threadIdx.x;v<n/VEC;v+=blockDim.x){
+  const int whole=aligned(row)&&aligned(to)?n/VEC:0;
+  for(int v=threadIdx.x;v<whole;v+=blockDim.x){
     Some s;s.all=((const uint4*)row)[v];
     for(int i=0;i<VEC;i++)s.each[i]=narrow(f(v*VEC+i,wide(s.each[i])));
     ((uint4*)to)[v]=s.all;
-  }else for(int k=threadIdx.x;k<n;k+=blockDim.x)to[k]=narrow(f(k,wide(row[k])));
+  }
+  for(int k=whole*VEC+threadIdx.x;k<n;k+=blockDim.x)to[k]=narrow(f(k,wide(row[k])));
 }
 """
 
@@ -49,11 +55,11 @@ __device__ float all_sum(float v,float*s){
   return v;
 }
 extern "C" __global__ void row_losses(const elem*z,const long long*y,float*loss,float*log_sum,
-                                      int rows,int symbols,int ignored,int smoothing_bits){
+                                      int rows,int width,int symbols,int ignored,int smoothing_bits){
   __shared__ float s[32];
   const float smoothing=__int_as_float(smoothing_bits);
   for(int n=blockIdx.x;n<rows;n+=gridDim.x){
-    const elem*row=z+(long long)n*symbols;
+    const elem*row=z+(long long)n*width;
     const long long at=y[n];
     float most=-__int_as_float(0x7f800000);
     each_of(row,symbols,[&](int,float v){most=fmaxf(most,v);});
@@ -77,15 +83,15 @@ extern "C" __global__ void row_losses(const elem*z,const long long*y,float*loss,
 
 GRADIENTS = r"""
 extern "C" __global__ void row_gradients(const elem*z,const long long*y,const float*log_sum,const float*scale,elem*dz,
-                                         int rows,int symbols,int ignored,int smoothing_bits){
+                                         int rows,int width,int symbols,int ignored,int smoothing_bits){
   const float smoothing=__int_as_float(smoothing_bits),by=scale[0];
   for(int n=blockIdx.x;n<rows;n+=gridDim.x){
-    const long long first=(long long)n*symbols;
+    const long long first=(long long)n*width;
     const int at=(int)y[n];
     const bool live=at!=ignored;
     const float total=log_sum[n],even=smoothing/symbols;
-    map_of(z+first,dz+first,symbols,[&](int k,float v){
-      return live?by*(expf(v-total)-even-(k==at?1.f-smoothing:0.f)):0.f;
+    map_of(z+first,dz+first,width,[&](int k,float v){
+      return live&&k<symbols?by*(expf(v-total)-even-(k==at?1.f-smoothing:0.f)):0.f;
     });
   }
 }
@@ -99,26 +105,39 @@ _gradients = (
 )
 
 
-def summed_loss(logits: Tensor, targets: Tensor, *, ignored: int, smoothing: float = 0.0) -> Tensor:
-    """The loss above of logits ``(n, V)`` and targets ``(n,)``, in float32; targets ``ignored`` add nothing."""
+def summed_loss(
+    logits: Tensor, targets: Tensor, *, ignored: int, smoothing: float = 0.0, symbols: int | None = None
+) -> Tensor:
+    """The loss above of logits ``(n, V)`` and targets ``(n,)``, in float32; targets ``ignored`` add nothing.
+
+    With ``symbols`` = V the rows may be wider: columns from V on are padding.
+    """
+    known = logits.shape[-1] if symbols is None else symbols
     if serves(logits, targets) and logits.dtype in KINDS and logits.is_contiguous() and logits.numel():
-        found: Tensor = _Loss.apply(logits, targets.contiguous(), ignored, smoothing)  # type: ignore[no-untyped-call]
+        numbers = (known, ignored, smoothing)
+        found: Tensor = _Loss.apply(logits, targets.contiguous(), *numbers)  # type: ignore[no-untyped-call]
         return found
-    return _by_torch(logits, targets, ignored, smoothing)
+    return _by_torch(logits, targets, known, ignored, smoothing)
 
 
-def _by_torch(logits: Tensor, targets: Tensor, ignored: int, smoothing: float) -> Tensor:
+def _by_torch(logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float) -> Tensor:
     return F.cross_entropy(
-        logits.float(), targets, ignore_index=ignored, label_smoothing=smoothing, reduction="sum"
+        logits[:, :symbols].float(),
+        targets,
+        ignore_index=ignored,
+        label_smoothing=smoothing,
+        reduction="sum",
     )
 
 
 class _Loss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, ignored: int, smoothing: float) -> Tensor:
-        rows, symbols = logits.shape
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float
+    ) -> Tensor:
+        rows, width = logits.shape
         found = torch.empty(2, rows, dtype=torch.float32, device=logits.device)
-        numbers = (rows, symbols, ignored, smoothing)
+        numbers = (rows, width, symbols, ignored, smoothing)
         kernel = _losses[symbols > FEW]
         kernel.run(logits, rows, (logits, targets, found[0], found[1]), numbers, KINDS[logits.dtype])
         ctx.save_for_backward(logits, targets, found)
@@ -131,9 +150,9 @@ class _Loss(torch.autograd.Function):
         if torch.is_grad_enabled():  # it is differentiated again
             loss = _by_torch(logits, targets, *ctx.numbers[2:])
             (again,) = torch.autograd.grad(loss, logits, grad, create_graph=True)
-            return again, None, None, None
+            return again, None, None, None, None
         made = torch.empty_like(logits)
         pointers = (logits, targets, found[1], grad.float().contiguous(), made)
-        kernel = _gradients[logits.shape[1] > FEW]
+        kernel = _gradients[ctx.numbers[2] > FEW]
         kernel.run(logits, len(logits), pointers, ctx.numbers, KINDS[logits.dtype])
-        return made, None, None, None
+        return made, None, None, None, None

@@ -19,6 +19,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vocabularies import single_spaced
 from anaphora.errors import DataError
 from anaphora.models.language import Language
+from anaphora.nn.embedding import aligned_logits
 from anaphora.tasks.judged import Judged, Measure, columns, digest, mean
 
 STEPS = 256  # symbols read at a time by models that carry a state
@@ -110,10 +111,10 @@ def _in_windows(
 def _chosen(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
     """log p of each target ``(rows, time)``, some rows at a time where the vocabulary is large."""
     size = max(1, 50_000_000 // (hidden.shape[1] * model.output.symbols or 1))
-    parts = [
-        -F.cross_entropy(model.output(h).float().flatten(0, 1), t.flatten(), reduction="none").view_as(t)
-        for h, t in zip(torch.split(hidden, size), torch.split(targets, size), strict=True)
-    ]
+    output, parts = model.output, []
+    for h, t in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
+        logits = aligned_logits(output, h)[..., : output.symbols].float()
+        parts.append(-F.cross_entropy(logits.flatten(0, 1), t.flatten(), reduction="none").view_as(t))
     return torch.cat(parts)
 
 
