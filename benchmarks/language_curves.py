@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -24,34 +26,36 @@ from anaphora.training.progress import Reporter
 class Curve(Reporter):
     def __init__(self, name: str, metric: str):
         self.name, self.metric, self.begun = name, metric, time.time()
+        self.last, self.since = self.begun, (0, self.begun)
+
+    def stepped(self, tick: Any) -> None:
+        self.last = time.time()
 
     def evaluated(self, step: int, metrics: Any, *, best: bool, samples: Any = ()) -> None:
         value = metrics.get(self.metric, metrics.get("loss"))
+        now, (before, since) = time.time(), self.since
+        each, took = 1000 * (self.last - since) / max(1, step - before), now - self.last
+        self.since = step, now
         print(
-            f"{self.name} {time.time() - self.begun:.0f}s step {step} {value:.4f}{' best' if best else ''}",
+            f"{self.name} {now - self.begun:.0f}s step {step} {value:.4f}{' best' if best else ''}"
+            f" ({each:.1f} ms a step, {took:.1f} s for this evaluation)",
             flush=True,
         )
 
 
-class Limit(an.Callback):
-    """Ends a training after so many seconds."""
+class Limit:
+    """Ends a training after so many seconds, as Ctrl-C would: with a callback no step may begin before the last is finished."""
 
     def __init__(self, seconds: float):
-        self.seconds, self.end = seconds, time.time() + seconds
+        self.seconds, self.end, self.over = seconds, time.time() + seconds, False
 
     def rate(self, step: int, steps: int) -> float:
         """The share of lr: up over 200 steps, and down to nothing as the time passes."""
         left = (self.end - time.time()) / self.seconds
+        if left < 0 and not self.over:
+            self.over = True
+            os.kill(os.getpid(), signal.SIGINT)
         return min(1.0, step / 200, max(0.001, 1.25 * left))
-
-    def on_step(self, now: Any) -> Any:
-        return an.STOP if time.time() > self.end else None
-
-    def state_dict(self) -> dict[str, float]:
-        return {"end": self.end}
-
-    def load_state_dict(self, state: Any) -> None:
-        self.end = state["end"]
 
 
 def main(task: str, data: str, valid: str, written: str) -> None:
@@ -63,7 +67,6 @@ def main(task: str, data: str, valid: str, written: str) -> None:
     on, seconds = given.pop("on", valid), given.pop("seconds", 0)
     if seconds:
         limit = Limit(seconds)
-        given["callbacks"] = (limit,)
         given["schedule"] = limit.rate
     model = estimator(task)(**given)
     print(f"{name} {time.strftime('%H:%M:%S')} begins", flush=True)

@@ -92,6 +92,7 @@ class Trainer:
         self._new = True  # until `resume` is called
         self._last: Outcome | None = None
         self._parts = settings.accumulate
+        self._next: Any = None  # the batch of a step that has begun before the last one was finished
 
     def resume(self, checkpoint: int | None = None) -> int:
         """Take up the newest verified checkpoint, or that of step ``checkpoint``; the step, or 0 where there is none.
@@ -208,6 +209,8 @@ class Trainer:
             if last or step % settings.valid_every == 0:
                 self._evaluate()
             asked = asked or (self.group.world == 1 and self.interrupts.asked)
+            if self._next is not None:  # a step has begun: it is finished first, with none begun after it
+                continue
             due = step % settings.save_every == 0 or step in learner.ranked_steps()
             if last or asked or due or learner.over():
                 self._save()
@@ -226,10 +229,14 @@ class Trainer:
         """One step, and whether a process was asked to stop."""
         learner, standing = self.learner, self.learner.standing
         number = standing.step + 1
-        batch = next(learner.batches)
+        batch, self._next = next(learner.batches) if self._next is None else self._next, None
         lr = learner.lr(number)
         stop = self.interrupts.asked or self.keeper.failed
-        outcome, factor = learner.stepper.gradient(batch, number, stop, lr=lr)
+        queued = learner.stepper.queue(batch, number, stop, lr=lr)
+        if not stop and self._begins_early(number + 1):
+            self._next = next(learner.batches)
+            learner.stepper.begin(self._next, number + 1)
+        outcome, factor = learner.stepper.finish(queued)
         self._note_parts(number, learner.stepper.parts)
         if not outcome.finite:
             self.bad_steps.met(batch, number, outcome, lr)
@@ -252,6 +259,15 @@ class Trainer:
         self._last = outcome
         self._call("on_step")
         return outcome.asked
+
+    def _begins_early(self, number: int) -> bool:
+        """Whether step ``number`` may begin before the one before it is finished: not where that is looked at as a whole, to
+        log it, to evaluate, to save, or by a callback."""
+        settings, before = self.settings, number - 1
+        seen = (settings.log_every, settings.valid_every, settings.save_every)
+        if before >= settings.steps or any(before % every == 0 for every in seen):
+            return False
+        return self.learner.stepper.begins_early and not len(self.learner.callbacks)
 
     def _note_parts(self, number: int, parts: int) -> None:
         """Warn when a batch took more parts than any before: memory ran out with fewer."""

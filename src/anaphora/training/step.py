@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from anaphora.nn.casting import Weights
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.distributed import Group, LossModule, local_gradients, wrap
-from anaphora.training.objective import Objective
+from anaphora.training.objective import Objective, carried_state
 from anaphora.training.optimizers import build_optimizer, plain_step, set_learning_rate, step_of_gpu
 from anaphora.training.precision import LossScale, Precision, autocast
 from anaphora.training.recomputing import recompute
@@ -63,6 +63,13 @@ def clip_groups(model: nn.Module) -> list[list[nn.Parameter]]:
     return list(groups.values())
 
 
+class Queued(NamedTuple):
+    """A step that the device may still work on."""
+
+    numbers: Numbers
+    expected: int
+
+
 class Stepper:
     """Does steps with one model, one objective and one optimizer."""
 
@@ -96,6 +103,7 @@ class Stepper:
         self._parameters = list(model.parameters())
         self._tuning, self._named = tuning, dict(model.named_parameters())
         self._held: list[nn.Parameter] = []
+        self._begun: tuple[int, tuple[Tensor, Tensor | int]] | None = None
         # A model of recurrent layers waits for its host most. Others may be compiled, and such weights are not theirs.
         recurrent = any(isinstance(module, Recurrent) for module in model.modules())
         alone = group.world == 1 and group.device.type == "cuda" and not self.sharded
@@ -109,6 +117,10 @@ class Stepper:
 
         On a GPU the weights are moved already, with ``lr``; `apply` knows.
         """
+        return self.finish(self.queue(batch, number, asked, lr=lr))
+
+    def queue(self, batch: Any, number: int, asked: bool = False, *, lr: float = 0.0) -> Queued:
+        """All that a GPU has to do for this step, without waiting for what it finds: `finish` does."""
         if not self.model.training:
             self.model.train()
         # Half precision needs losses of order one before the count is known, so divide by the expected count.
@@ -121,11 +133,15 @@ class Stepper:
         numbers = sums.of_all(self.group, asked, self._length(self._parameters))
         if self._ahead and not numbers.nothing:
             self._run_ahead(numbers, expected, lr)
-        total, count, stop, norm = numbers.read()
+        return Queued(numbers, expected)
+
+    def finish(self, queued: Queued) -> tuple[Outcome, float]:
+        """What `gradient` gives of a queued step, when it is known."""
+        total, count, stop, norm = queued.numbers.read()
         check_kernels(wait=False)  # the numbers have come, so every kernel of the step has ended
         if count == 0:
             return Outcome(0.0, 0.0, 0.0, False, False, stop > 0), 0.0
-        true = expected / count / self.scale.value
+        true = queued.expected / count / self.scale.value
         norm *= true
         if self._groups:
             clipped = self._clip_groups(self.settings.clip / true) if math.isfinite(norm) else False
@@ -133,6 +149,25 @@ class Stepper:
         clipped = 0 < self.settings.clip < norm
         factor = true * (self.settings.clip / norm if clipped else 1.0)
         return Outcome(total / count, count, norm, clipped, False, stop > 0), factor
+
+    @property
+    def begins_early(self) -> bool:
+        """Whether `begin` may be called for the next step while the last one is queued and not finished.
+
+        The weights must have moved by then, and a step that is not finite must change nothing that the next one needs: with
+        fp16 it would change the scale.
+        """
+        alone = self._ahead and self.group.world == 1 and self.settings.accumulate == 1
+        return alone and not self._tuning.stages and not self.scale.enabled
+
+    def begin(self, batch: Any, number: int) -> None:
+        """Queue the forward pass of the next step, so that a GPU has something to do while the host reads what the last one
+        found; `queue` with the same batch goes on from there."""
+        try:
+            self._begun = number, self._forward(batch.shard(*self._share(0)), number, 0)
+        except (MemoryError, RuntimeError) as error:
+            if hasattr(self.objective, "state_dict") or not out_of_memory(error):
+                raise  # otherwise `queue` tries it in parts
 
     def _hold(self, number: int) -> None:
         """Leave alone what does not move yet in step ``number``; a process by itself spares its gradient, too."""
@@ -179,9 +214,12 @@ class Stepper:
                 torch._foreach_mul_(self._gradients(), factor)
             set_learning_rate(self.optimizer, lr, self.settings.lr)
             plain_step(self.optimizer)
-        # Fused optimizers leave the count of changes as it was, by which packed weights notice that they are old.
-        torch.autograd.graph.increment_version(self._parameters)
+            self._moved()
         self.scale.stepped()
+
+    def _moved(self) -> None:
+        """Fused optimizers leave the count of changes as it was, by which packed weights notice that they are old."""
+        torch.autograd.graph.increment_version(self._parameters)
 
     def _run_ahead(self, numbers: Numbers, expected: int, lr: float) -> None:
         """Move the weights before the ``numbers`` are known here, so that the GPU need not wait for us to read them.
@@ -203,11 +241,13 @@ class Stepper:
         set_learning_rate(self.optimizer, lr, self.settings.lr)
         with torch.no_grad():
             step_of_gpu(self.optimizer, divisor, found)
+        self._moved()
+        numbers.forget()
 
     def repeat(self, batch: Any, number: int, precision: Precision | None = None) -> bool:
         """Run this process's parts of a batch forward once more, with the same random numbers; whether every loss is
-        finite. ``precision`` is another arithmetic to try."""
-        finite = True
+        finite. ``precision`` is another arithmetic to try. What the objective carries to the next step stays as it is."""
+        finite, carried = True, carried_state(self.objective)
         for part in range(self.parts):
             shard = batch.shard(*self._share(part))
             empty = len(shard) == 0
@@ -220,6 +260,8 @@ class Stepper:
                 finite = finite and (empty or bool(torch.isfinite(total)))
         if self.sharded:
             self.sharded.reshard()
+        if carried:
+            self.objective.load_state_dict(carried)  # type: ignore[attr-defined]
         return finite
 
     def fall_back(self, precision: Precision) -> None:
@@ -233,12 +275,22 @@ class Stepper:
                 return
             # The others wait for this process's gradient: give them zeros, computed from any one row.
             shard, empty = batch.shard(0, max(1, len(batch))), True
+        begun, self._begun = self._begun, None
+        if begun and begun[0] == number and part == 0 and self.parts == 1:
+            total, count = begun[1]
+        else:
+            total, count = self._forward(shard, number, part)
+        del begun
+        total.backward(total.new_full((), 0.0 if empty else weight))  # type: ignore[no-untyped-call]
+        if not empty:
+            sums.add(total.detach(), count)
+
+    def _forward(self, shard: Any, number: int, part: int) -> tuple[Tensor, Tensor | int]:
+        """The summed loss of a part of step ``number``, and of how many symbols."""
         self._seed(number, part)
         with autocast(self.group.device, self.precision), self._weights():
             total, count = self.loss(shard)
-        total.backward(total.new_full((), 0.0 if empty else weight))
-        if not empty:
-            sums.add(total.detach(), count)
+        return total, count
 
     def _seed(self, number: int, part: int) -> None:
         """Random numbers of this part of step ``number``; an objective that changes with the step hears of it."""

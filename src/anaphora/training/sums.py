@@ -14,8 +14,9 @@ from anaphora.training.distributed import Group
 class Numbers:
     """What a step found: some of it plain numbers, some in a GPU's memory, from where it is read in one go."""
 
-    def __init__(self, total: Tensor | float, count: Tensor | int, stop: Tensor | float, norm: Tensor):
+    def __init__(self, total: Tensor | float, count: Tensor | float, stop: Tensor | float, norm: Tensor):
         self.total, self.count, self.stop, self.norm = total, count, stop, norm
+        self._plain = [None if isinstance(value, Tensor) else float(value) for value in self._values()]
         self._here: Tensor | None = None
         self._known: Any = None
 
@@ -44,7 +45,12 @@ class Numbers:
         if self._known is not None:
             self._known.synchronize()
         arrived = iter(self._here.tolist())
-        return [next(arrived) if isinstance(value, Tensor) else float(value) for value in self._values()]
+        return [next(arrived) if value is None else value for value in self._plain]
+
+    def forget(self) -> None:
+        """Let go of the GPU's numbers, once they were sent: their memory may be that of a captured graph, which runs again."""
+        self.total = self.count = self.stop = 0.0
+        self.norm = torch.zeros(())
 
     def _values(self) -> tuple[Tensor | float, ...]:
         return self.total, self.count, self.stop, self.norm
