@@ -144,6 +144,8 @@ AWD_WORDS: Mapping[str, Any] = {
     "warmup": 200,
     "ema": 0.998,
     "epochs": 100.0,
+    "save_every": 2000,
+    "save_in_background": True,
 }
 """What it has for words and pieces of words, of which a text has fewer and more different ones."""
 

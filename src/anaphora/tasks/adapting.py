@@ -72,7 +72,8 @@ def adapted_log_probs(
             adapted_log_probs(model, [ids[1:]], [ids[0]], ScoreOptions(dynamic=1e-4, cache=1000))
     """
     device = next(model.parameters()).device
-    found: list[list[np.ndarray[Any, Any]]] = [[] for _ in rows]
+    # on the device, so that a GPU is not waited for after every segment
+    found: list[list[Tensor]] = [[] for _ in rows]
     cache = Cache(options) if options.cache else None
     learner = Dynamic(model, options) if options.dynamic else None
     carried: Any = None
@@ -90,8 +91,8 @@ def adapted_log_probs(
             judged = log_probs.detach()
             if cache is not None:
                 judged = cache.mixed(judged, new.detach().float(), targets)
-            found[one.row].append(judged.double().cpu().numpy())
-    return [np.concatenate(parts) if parts else np.zeros(0) for parts in found]
+            found[one.row].append(judged.double())
+    return [torch.cat(parts).cpu().numpy() if parts else np.zeros(0) for parts in found]
 
 
 def _detached(carried: Any) -> Any:
