@@ -263,3 +263,25 @@ def test_a_damaged_folder_is_one_sentence_with_all_problems(name: str, tmp_path:
     with pytest.raises(AnaphoraError, match=sentence) as caught:
         an.load(tmp_path, device="cpu")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "prompt", ["detected", *(pytest.param(one, marks=pytest.mark.slow) for one in ("bare", "forced"))]
+)
+def test_the_runtime_writes_the_same(prompt: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    from anaphora import runtime
+
+    saved(tmp_path / "theirs", prompt)
+    m = an.load(tmp_path / "theirs", an.Transcriber, device="cpu")
+    m.export(tmp_path / "onnx", to="onnx")
+    found = runtime.load(tmp_path / "onnx", threads=1)
+    for width in (1, 3):
+        ours = m.transcribe(sounds(3), beam=width)
+        theirs = found.search(sounds(3), beam=width)
+        for mine, other in zip(ours, theirs, strict=True):
+            assert mine[0].text == other[0].text
+            assert mine[0].score == pytest.approx(other[0].score, abs=1e-4)
+    with pytest.raises(AnaphoraError, match="longer than window"):
+        found.predict([np.tile(sounds()[0], 10)], window=3, overlap=1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.data.audio.mel import silence
+from anaphora.data.audio.mel import LEAST, RANGE
 from anaphora.data.symbols import BOS
 from anaphora.errors import DataError
 from anaphora.models.decoders import TransformerDecoder
@@ -50,6 +50,14 @@ class WhisperFront(nn.Module):
         return x, torch.full_like(lengths, x.shape[1])
 
 
+def silence(frames: Tensor, real: Tensor) -> Tensor:
+    """What a silent frame holds beside ``frames`` ``(batch, time, bins)``, of which those ``real`` ``(batch, time)`` count:
+    ``(batch,)``, the lowest value in reach of each row's greatest."""
+    lowest = torch.finfo(frames.dtype).min
+    greatest = frames.masked_fill(~real.unsqueeze(-1), lowest).amax((1, 2))
+    return (greatest - RANGE / 4).clamp_min(LEAST)
+
+
 @dataclass(frozen=True)
 class Begun:
     """The state of a decoder that has read its prompt, and the logits ``(rows, symbols)`` of what follows."""
@@ -87,13 +95,30 @@ class PromptedDecoder(TransformerDecoder):
 
     def begun(self, memory: Memory) -> Tensor:
         """<s> and the prompt of every row, ``(batch, 1 + prompt)``."""
-        rows = len(memory.mask)
+        rows = memory.mask.shape[0]  # len would fix it where a graph is traced
         begin = torch.full((rows, 1), BOS, device=memory.mask.device)
         found = [begin]
         for symbol in self.prompt:
             one = torch.full_like(begin, symbol) if symbol >= 0 else self._language(begin, memory)
             found.append(one)
         return torch.cat(found, 1)
+
+    def before_first(self, memory: Memory) -> tuple[DecoderCache, Tensor]:
+        """The state before the last symbol of <s> and the prompt is read, and that symbol ``(batch,)``: what an exported model
+        begins with."""
+        begun = self.begun(memory)
+        state = super().start(memory)
+        for symbols in begun[:, :-1].unbind(1):
+            _, state = super().step(symbols, state)
+        return state, begun[:, -1]
+
+    def next_log_probs(self, symbols: Tensor, state: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        """A step after the prompt: log p of all symbols, −∞ for those that are never written."""
+        logits, state = super().step(symbols, state)
+        log_probs = logits.float().log_softmax(-1)
+        if self.never:
+            log_probs[:, self.never] = -torch.inf
+        return log_probs, state
 
     @torch.no_grad()
     def _language(self, begin: Tensor, memory: Memory) -> Tensor:
@@ -114,13 +139,9 @@ class PromptedDecoder(TransformerDecoder):
         return Begun(state, logits)
 
     def step(self, symbols: Tensor, state: Begun | DecoderCache) -> tuple[Tensor, DecoderCache]:
-        hidden = self.never
-        if isinstance(state, Begun):
-            logits, state = state.logits, state.cache
-            hidden = hidden + self.never_first
-        else:
-            logits, state = super().step(symbols, state)
-        log_probs = logits.float().log_softmax(-1)
-        if hidden:
+        if not isinstance(state, Begun):
+            return self.next_log_probs(symbols, state)
+        log_probs = state.logits.float().log_softmax(-1)
+        if hidden := self.never + self.never_first:
             log_probs[:, hidden] = -torch.inf
-        return log_probs, state
+        return log_probs, state.cache

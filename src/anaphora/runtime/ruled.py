@@ -14,6 +14,24 @@ from anaphora.runtime.searching import Stepping
 from anaphora.runtime.states import State
 
 
+class FirstSteps:
+    """Steps whose first one may not write the symbols ``never``; for one search, as `RuledSteps`."""
+
+    def __init__(self, steps: Stepping, never: Sequence[int]):
+        self._steps, self._never = steps, list(never)
+
+    def __call__(self, symbols: Any, state: State, /) -> tuple[Any, State]:
+        log_probs, state = self._steps(symbols, state)
+        if self._never:
+            log_probs = log_probs.copy()
+            log_probs[:, self._never] = -math.inf
+            self._never = []
+        return log_probs, state
+
+    def select(self, state: State, rows: Sequence[int], /, *, moved: bool = True) -> State:
+        return self._steps.select(state, rows, moved=moved)
+
+
 class RuledSteps:
     """As `anaphora.models.ruled.ruled`: what is forced costs nothing, what is forbidden is −∞, all else keeps its log p.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.audio.usual import LEAST, Usual, levelled
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS, read_numbers
@@ -51,7 +52,10 @@ class Ear:
             self._usual = Usual(mean, deviation, bands)
         self._plain = settings["features"] == "samples"
         self._least = int(settings.get("least", 0))
-        if kind == "audio" and not self._plain:
+        self._whisper: WhisperMel | None = None
+        if settings["features"] == "whisper":
+            self._whisper = WhisperMel(rate, int(settings["bins"]), int(settings["most"]))
+        elif kind == "audio" and not self._plain:
             self._mfcc = settings["features"] == "mfcc"
             bins = int(settings["bins"])
             self._bins = max(40, bins) if self._mfcc else bins
@@ -111,6 +115,8 @@ class Ear:
     def _features(self, wave: Frames) -> Frames:
         if self._plain:
             return wave[:, None]
+        if self._whisper is not None:
+            return self._whisper.of(wave)
         x = wave.astype(np.float64)
         if not len(x):
             return np.zeros((0, self.width), np.float32)

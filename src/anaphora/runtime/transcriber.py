@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from anaphora.errors import DataError, SettingsError
 from anaphora.files import parse_json
 from anaphora.runtime import ctc
 from anaphora.runtime.folder import Exported, Session
+from anaphora.runtime.ruled import FirstSteps
 from anaphora.runtime.searching import beam, named_when_not_finite
 from anaphora.runtime.sound import Ear, Frames
 from anaphora.runtime.stored import stored_tokenizer
@@ -44,6 +45,7 @@ class Transcriber:
                 facts["sound"],
                 learnt.get("usual"),
             )
+            self._prompted = _Prompted.of(facts.get("prompted"))
             self._factor, self._weight = int(facts["factor"]), float(facts["ctc_weight"])
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
@@ -127,13 +129,21 @@ class Transcriber:
         assert self._encoder is not None
         found: list[Any] = [None] * len(heard)
         wide = max(width, n_best)
+        prompted = self._prompted
         plan = Plan(EOS, wide, wide, 1.0, "power", "exact", 1, 0.5, False)
+        if prompted is not None:  # as `transformers` searches
+            plan = replace(plan, stopping="likely", refill=True)
         for rows in in_order(heard, BATCH):
             table, lengths = _padded([heard[i] for i in rows])
             state, others = self._encoder(frames=table, lengths=lengths)
             places = others["places"].tolist()
             limits = [real + 10 for real in places]
-            nbests = beam(self._encoder.steps, state, plan, start=BOS, limits=limits)
+            if prompted is None:
+                nbests = beam(self._encoder.steps, state, plan, start=BOS, limits=limits)
+            else:
+                steps = FirstSteps(self._encoder.steps, prompted.never_first)
+                limits = [min(limit, prompted.places) for limit in limits]
+                nbests = beam(steps, state, plan, start=others["start"].tolist(), limits=limits)
             for place, (i, nbest) in enumerate(zip(rows, nbests, strict=True)):
                 ranked = list(nbest)
                 if "frame_log_probs" in others:
@@ -147,6 +157,18 @@ class Transcriber:
         scores = [w * ctc.log_prob(log_probs, h.tokens) + (1 - w) * h.log_prob for h in nbest]
         order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
         return [replace(nbest[i], score=scores[i]) for i in order]
+
+
+@dataclass(frozen=True)
+class _Prompted:
+    """Of a decoder that reads a prompt: how many symbols it has room for behind it, and which may not come first."""
+
+    places: int
+    never_first: list[int]
+
+    @classmethod
+    def of(cls, facts: Any) -> _Prompted | None:
+        return None if facts is None else cls(int(facts["places"]), [int(i) for i in facts["never_first"]])
 
 
 def _padded(rows: Sequence[Frames]) -> tuple[Any, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from anaphora.data.vectors import Array
 
@@ -14,7 +13,10 @@ MOST = 3000
 """Frames that the published models hear at a time, 30 s."""
 HOP = 160
 """Samples from one frame to the next."""
-_SIZE, _LOW, _RANGE = 400, 1e-10, 8.0
+_SIZE, _LOW, RANGE = 400, 1e-10, 8.0
+LEAST = (math.log10(_LOW) + 4) / 4
+"""What a frame of no sound at all holds."""
+_TOGETHER = 4096
 
 
 class WhisperMel:
@@ -23,20 +25,19 @@ class WhisperMel:
         y = log₁₀ max(E, 1e-10),    x = (max(y, max y − 8) + 4) / 4
 
     Before the beginning the sound is mirrored, after its end there is silence up to ``most`` frames. Frames after the last one
-    with any sound in it are all alike (`silence`), so they are left to the model. Spectra are computed in float64.
+    with any sound in it are all alike, so they are left to the model. Spectra are computed in float64.
     """
 
     def __init__(self, rate: int, bins: int, most: int = MOST):
         self.rate, self.width, self.most = rate, bins, most
-        self._filters = torch.from_numpy(slaney_filters(rate, _SIZE, bins))  # (frequencies, bins)
-        self._window = torch.hann_window(_SIZE, dtype=torch.float64)
+        self._filters = slaney_filters(rate, _SIZE, bins)  # (frequencies, bins)
+        self._window = 0.5 - 0.5 * np.cos(2 * math.pi * np.arange(_SIZE) / _SIZE)
 
     def frames(self, samples: int) -> int:
         """How many frames a sound of ``samples`` samples has."""
         heard = -(-(samples + _SIZE // 2) // HOP) if samples else 0
         return min(heard, max(self.most, samples // HOP))
 
-    @torch.no_grad()
     def of(self, wave: Array) -> Array:
         """The frames ``(time, bins)`` of one sound ``(n,)``."""
         n = len(wave)
@@ -44,22 +45,18 @@ class WhisperMel:
             return np.zeros((0, self.width), np.float32)
         whole = self.most * HOP
         room = max(n, whole) if n > whole - 2 * _SIZE else max(n, _SIZE) + _SIZE
-        x = torch.zeros(room, dtype=torch.float64)
-        x[:n] = torch.from_numpy(np.asarray(wave, dtype=np.float64))
-        spectra = torch.stft(x, _SIZE, HOP, window=self._window, return_complex=True)
-        power = torch.view_as_real(spectra[:, : self.frames(n)]).square().sum(-1)  # (frequencies, time)
-        y = (power.T @ self._filters).clamp_min(_LOW).log10()
-        y = (torch.maximum(y, y.max() - _RANGE) + 4.0) / 4.0
-        found: Array = y.float().numpy()
+        x = np.zeros(room)
+        x[:n] = np.asarray(wave, dtype=np.float64)
+        mirrored = np.pad(x, _SIZE // 2, mode="reflect")
+        windows = np.lib.stride_tricks.sliding_window_view(mirrored, _SIZE)[::HOP][: self.frames(n)]
+        parts = []
+        for begin in range(0, len(windows), _TOGETHER):
+            spectra = np.fft.rfft(windows[begin : begin + _TOGETHER] * self._window)  # (time, frequencies)
+            power = spectra.real**2 + spectra.imag**2
+            parts.append(np.log10(np.maximum(power @ self._filters, _LOW)))
+        y: NDArray[np.float64] = np.concatenate(parts)
+        found: Array = ((np.maximum(y, y.max() - RANGE) + 4.0) / 4.0).astype(np.float32)
         return found
-
-
-def silence(frames: Tensor, real: Tensor) -> Tensor:
-    """What a silent frame holds beside ``frames`` ``(batch, time, bins)``, of which those ``real`` ``(batch, time)`` count:
-    ``(batch,)``, the lowest value in reach of each row's greatest."""
-    lowest = torch.finfo(frames.dtype).min
-    greatest = frames.masked_fill(~real.unsqueeze(-1), lowest).amax((1, 2))
-    return (greatest - _RANGE / 4).clamp_min((math.log10(_LOW) + 4) / 4)
 
 
 def slaney_filters(rate: int, size: int, bins: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.data.tokenizers_own import EngineTokenizer
 from anaphora.data.tokenizers_pieces import PieceTokenizer
+from anaphora.data.tokenizers_spoken import SpokenTokenizer
 from anaphora.errors import AnaphoraError
 
 
@@ -46,6 +47,7 @@ def check_reading(tokenizer: Tokenizer | None, features: Any = None) -> None:
         LetterTokenizer,
         EngineTokenizer,
         PieceTokenizer,
+        SpokenTokenizer,
     )
     if features is not None or not known:
         what = "the features are" if features is not None else "the tokenizer is"

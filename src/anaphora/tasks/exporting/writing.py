@@ -14,6 +14,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.memory import Memory
 from anaphora.models.seq2seq import Seq2Seq, WatchedState
+from anaphora.models.whisper import PromptedDecoder
 from anaphora.nn import inside
 from anaphora.settings import SearchSettings
 from anaphora.settings.own import Part
@@ -143,10 +144,6 @@ def transcriber_export(m: Any) -> Export:
     """Frames ``(batch, time, features)`` and lengths -> log p at every frame; or an encoder and a step as a translator has."""
     ear: Ear = m.ear_
     s = m.settings_
-    if s.model == "whisper":
-        raise AnaphoraError(
-            "the preset whisper reads a prompt and fills up silence, for which there is no graph yet; export it --to hf."
-        )
     if s.model == "transducer":
         raise AnaphoraError(
             "a transducer writes and listens in turn, for which there is no graph yet; export a preset with CTC."
@@ -166,9 +163,66 @@ def transcriber_export(m: Any) -> Export:
     axes = {"frames": ("batch", "time", ""), "lengths": ("batch",)}
     if isinstance(model, CTCModel):
         graphs = {"model": Graph(_Frames(model), make, axes, ("log_probs", "places"))}
+    elif isinstance(model, Seq2Seq) and isinstance(model.decoder, PromptedDecoder):
+        graphs = prompted_graphs(model, m.tokenizer_.size, make, axes)
     else:
         graphs = writer_graphs(model, m.tokenizer_.size, make, axes)
     return Export(graphs, sound_facts(m))
+
+
+class _Prompted(nn.Module):
+    """Frames -> how many places there are, the last symbol of the prompt, and the tensors of the state before it is read."""
+
+    def __init__(self, model: Seq2Seq, layout: Layout):
+        super().__init__()
+        self.model, self.layout = model, layout
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        memory: Memory = self.model.encoder(x, lengths)
+        state, symbols = _decoder(self.model).before_first(memory)
+        found = dict(leaves(state))
+        return (memory.mask.sum(1), symbols, *(found[name] for name in self.layout.begins))
+
+
+def _decoder(model: Seq2Seq) -> PromptedDecoder:
+    assert isinstance(model.decoder, PromptedDecoder)
+    return model.decoder
+
+
+def prompted_graphs(
+    model: Seq2Seq, size: int, make: Make, axes: dict[str, tuple[str, ...]]
+) -> dict[str, Graph]:
+    """As `writer_graphs`, of a decoder that reads a prompt first: the encoder's graph reads all of it but its last symbol."""
+    decoder = _decoder(model)
+    most: int = model.encoder.front.most  # type: ignore[union-attr, assignment]
+
+    def heard(batch: int, length: int) -> dict[str, Tensor]:
+        return make(batch, min(length, most))
+
+    with torch.no_grad():
+        layout = layout_of(
+            lambda rows, source: decoder.before_first(model.encoder(*heard(rows, source).values()))[0],
+            lambda state, rows: decoder.next_log_probs(inputs.symbols(size, (rows,)), state)[1],
+        )
+
+    def step(batch: int, length: int) -> dict[str, Tensor]:
+        room = (decoder.places or length) - 3  # `random_states` has two more steps, and one is made
+        return {
+            "symbols": inputs.symbols(size, (batch,)),
+            **random_states(layout, batch, max(1, min(length, room))),
+        }
+
+    outputs = ("places", "start", *(BEGIN + name for name in layout.begins))
+    return {
+        "encoder": Graph(_Prompted(model, layout), heard, axes, outputs),
+        "step": Graph(
+            Stepped(model, lambda symbols, state: decoder.next_log_probs(symbols, state), layout),
+            step,
+            {"symbols": ("rows",), **layout.axes},
+            outputs_of(layout),
+            layout.kept,
+        ),
+    }
 
 
 def sound_facts(m: Any) -> dict[str, Any]:
@@ -176,4 +230,9 @@ def sound_facts(m: Any) -> dict[str, Any]:
     s = m.settings_
     sound = {key: getattr(s, key) for key in ("features", "bins", "frame_length", "hop", "normalise")}
     sound["least"] = m.model_.encoder.front.reach if s.features == "samples" else 0
-    return {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight}
+    found = {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight}
+    if s.model != "whisper":
+        return found
+    sound["most"] = s.max_tokens
+    decoder = _decoder(m.model_)
+    return found | {"prompted": {"places": decoder.places, "never_first": decoder.never_first}}
