@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -91,7 +92,8 @@ def test_the_help_of_inspect_names_every_view(capsys):
 
     assert main.run(["inspect", "--help"]) == 0
     page = capsys.readouterr().out
-    assert [name for name, view in VIEWS.items() if f"`{name}`" not in page and view.of != "examples"] == []
+    named = set(re.findall(r"[a-z]+", page))
+    assert [name for name, view in VIEWS.items() if name not in named and view.of != "examples"] == []
 
 
 def test_processes_that_come_upon_one_mistake_tell_it_once(monkeypatch):

@@ -101,7 +101,7 @@ def _allowed(info: FieldInfo) -> str:
     if isinstance(info.json_schema_extra, dict) and "words" in info.json_schema_extra:
         return ", ".join(str(word) for word in cast("list[str]", info.json_schema_extra["words"]))
     if get_origin(kind) is Literal:
-        return ", ".join(str(word) for word in get_args(kind))
+        return ", ".join(str(word) or "nothing" for word in get_args(kind))
     names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     parts = [names.get(kind, str(kind))]
     words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}

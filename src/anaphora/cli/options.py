@@ -25,17 +25,19 @@ trust_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_trust,
-    help="Import the own parts (module:Name) that RUN names, from the current folder or installed packages.",
+    help="Import your own parts (module:Name) that RUN names, from the current folder or installed packages.",
 )
 """A run folder may come from anyone, and what it names would be executed: so only on request."""
 skip_bad_option = click.option(
-    "--skip-bad", is_flag=True, help="Leave out what cannot be read and count it, instead of stopping there."
+    "--skip-bad",
+    is_flag=True,
+    help="Skip rows and files that cannot be read, and count them, instead of stopping.",
 )
 """Given as ``bad_rows = "skip"``: a setting of training, an option of scoring and predicting."""
 source_field_option = click.option(
     "--source-field",
     metavar="NAME",
-    help="Column of a table that holds the input: its name, its number where there is no header, a.b inside objects.",
+    help="Column of the input: its name, or its number in a table without a header; a.b for a field inside an object.",
 )
 checkpoint_option = click.option(
     "--checkpoint",
@@ -48,8 +50,8 @@ target_field_option = click.option(
     "--label",
     "target_field",
     metavar="NAME",
-    help="Column of a table that holds the output or the label.",
+    help="Column of the output or the label.",
 )
 time_field_option = click.option(
-    "--time", "time_field", metavar="NAME", help="Column of a table of series that holds the times."
+    "--time", "time_field", metavar="NAME", help="Column of the times, in a table of series."
 )

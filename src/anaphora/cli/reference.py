@@ -42,7 +42,7 @@ def _settings(task: TaskInfo) -> str:
     """A table for each group; what presets change stands beside the default."""
     parts = [
         f"# Settings: {task.command}",
-        f"{task.summary}\n\n`anaphora train {task.command} DATA --set KEY=VALUE`, `KEY = VALUE` in a TOML file, or `an.{task.name}(KEY=VALUE)`.",
+        f"{task.summary[:1].upper()}{task.summary[1:]}.\n\n`anaphora train {task.command} DATA --set KEY=VALUE`, `KEY = VALUE` in a TOML file, or `an.{task.name}(KEY=VALUE)`.",
     ]
     rows = [f"| `{name}` | {_cell(preset.summary)} |" for name, preset in task.presets.items()]
     parts += ["## Presets", "\n".join(["| `model` | |", "|---|---|", *rows])]

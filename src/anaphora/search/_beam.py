@@ -50,28 +50,38 @@ def beam(
 
         log p(y) = Σₜ log p(yₜ | y₁ … yₜ₋₁)          score(y) = log p(y) / |y|ᵅ,  α = length_penalty
 
-    |y| counts EOS and not the start symbol; so do `min_length` and `max_length` (a number, or one per
-    item). At each step the `width` best continuations are taken, by log p, then by the parent's place,
-    then by the smaller symbol; those that end in EOS are set aside. An item is done when no live
-    hypothesis can still beat the worst of its `n_best` finished ones (None: as many as `width`): log p
-    can only fall, so log p / max_lengthᵅ bounds all that may follow. Items that are done leave the
-    batch, and nothing about one item depends on another. Hypotheses cut at `max_length` fill the list
-    only where finished ones are missing.
+    |y| counts EOS and not the start symbol; so do `min_length` and `max_length`. At each step the `width` best continuations
+    are taken, by log p, then by the parent's place, then by the smaller symbol; those that end in EOS are set aside. An item is
+    done when no live hypothesis can still beat the worst of its `n_best` finished ones: log p can only fall, so
+    log p / max_lengthᵅ bounds all that may follow. Items that are done leave the batch, and nothing about one item depends
+    on another. Hypotheses cut at `max_length` fill the list only where finished ones are missing.
 
-    `normalisation`: other scores, see `normalised`. `stopping="first"`: done as soon as `width`
-    hypotheses are finished; "likely": as soon as the best one alive scores no better at its present length than the
-    worst of `width` finished ones. `refill`: `width` hypotheses go on beside those that end, and one that is cut at
-    `max_length` counts as finished (as in `transformers`). `prefixes`: symbols each item's output begins with. `forbid`, `require`: for
-    each item the phrases (lists of symbols) its output must not, must contain. `steering`: for each item the symbols that
-    are forced and the beginnings that are banned; where nothing may follow that is an error. `no_repeat` = n: no n
-    symbols in a row come twice. `groups` > 1: diverse beams of width / groups each, which move in turn;
-    one chooses by log p − diversity · (how often the groups before it took the symbol at this step).
-    `coverage` = β > 0: β Σⱼ log min(Σₜ αₜⱼ, 1) is added to the score, see `Coverage`. `logits`: step returns
-    scores that are not normalised yet, which spares a pass over all symbols.
+    Args:
+        step: the model: step(symbols (rows,), state) gives log p of the next symbol (rows, V) and the state after it.
+        state: the state that it starts with.
+        start: the first symbol of each item (items,).
+        eos: the symbol that ends an output.
+        width: hypotheses kept at every step.
+        max_length: most symbols of an output, a number or one per item.
+        min_length: fewest symbols.
+        length_penalty, normalisation: α, and other scores, see `normalised`.
+        n_best: hypotheses of each item that are returned; None: as many as `width`.
+        stopping: "exact" as above; "first": as soon as `width` hypotheses are finished; "likely": as soon as the best one alive
+            scores no better at its present length than the worst of `width` finished ones.
+        refill: `width` hypotheses go on beside those that end, and one that is cut at `max_length` counts as finished
+            (as in `transformers`).
+        prefixes: for each item the symbols that its output begins with.
+        forbid, require: for each item the phrases (lists of symbols) that its output must not, must contain.
+        steering: for each item the symbols that are forced and the beginnings that are banned.
+        no_repeat: n: no n symbols in a row come twice; 0 allows it.
+        groups, diversity: diverse beams of width / groups each, one after the other; each chooses by
+            log p − diversity · (how often the groups before it took the symbol at this step).
+        coverage: β: β Σⱼ log min(Σₜ αₜⱼ, 1) is added to the score, see `Coverage`; 0: nothing.
+        logits: step returns scores that are not normalised yet, which saves a pass over all symbols.
+        keep_tree: keep each step of the search in ``tree``.
 
-    `step(symbols, state)`: the model, from the last symbols (rows,) to log p of the next (rows, V) and its state after them; `state`:
-    the one it begins with. `eos`: the symbol that ends an output. `keep_tree`: keep each step of the search in ``tree``.
-    Returns an `NBest` for each item. Raises an `AnaphoraError` for lengths and rules that do not fit the items.
+    Returns an `NBest` for each item. Raises an `AnaphoraError` for lengths and rules that do not fit the items, and where steering
+    leaves nothing that could follow.
 
     >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
     >>> step = lambda symbols, state: (chain[symbols], state)
@@ -90,11 +100,22 @@ def beam(
             step, state, start=start, plan=plan, limits=limits, min_length=min_length, logits=logits
         )
     items = [Item(plan, limit, of_item) for limit, of_item in zip(limits, rules, strict=True)]
+    _extend(step, state, start, items, plan, min_length, logits)
+    if steering is not None:
+        _check_ways(items)
+    return [item.result() for item in items]
+
+
+def _extend(
+    step: Step, state: Any, start: Tensor, items: list[Item], plan: Plan, min_length: int, logits: bool
+) -> None:
+    """One symbol more for every item, until all are done; rows of the batch are the live hypotheses of all items, in order."""
     active, symbols = items, start
-    seen = Coverage() if coverage else None
-    for length in range(1, max(limits, default=0) + 1):
+    seen = Coverage() if plan.coverage else None
+    for length in range(1, max((item.limit for item in items), default=0) + 1):
         scores, state = step(symbols, state)
-        best = _candidates(scores, active, plan, len(symbols), eos if length < min_length else None, logits)
+        forbidden = plan.eos if length < min_length else None
+        best = _candidates(scores, active, plan, len(symbols), forbidden, logits)
         covered = seen.after(state, len(symbols)) if seen else None
         rows = extend_all(active, best, covered)
         active = [item for item in active if not item.done]
@@ -106,9 +127,6 @@ def beam(
             if seen:
                 seen.select(chosen)
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
-    if steering is not None:
-        _check_ways(items)
-    return [item.result() for item in items]
 
 
 def _check_ways(items: list[Item]) -> None:

@@ -74,7 +74,7 @@ class Item:
 
     def __init__(self, plan: Plan, max_length: int, rules: Constraints | None):
         root = BeamNode(None, -1, 0.0, 0.0, 0.0, 0, progress=rules.start if rules else ())
-        self.plan, self.rules = plan, rules
+        self.plan, self.limit, self.rules = plan, max_length, rules
         self.groups = [_Group(plan, max_length, rules, root) for _ in range(plan.groups)]
         self.live = [root]
         self.tree: list[BeamStep] | None = [] if plan.keep_tree else None

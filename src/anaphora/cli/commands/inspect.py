@@ -62,14 +62,32 @@ def command(
 ) -> None:
     """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
-    `curves`, `samples` and `health` show the course of one or several runs, also while they train, `change` the weights before and after; `embeddings`
-    shows which symbols are alike to the model, of an embedder which inputs. `errors`, `data`, `units` and `texts` are made of many dev
-    examples: mistakes, lengths and symbols, units that follow something, and a map of whole texts. The others show one input on its way through it: `alignment`, for
-    each output symbol, how much attention went to each input symbol; `states` and `gates` over time; `gradients`,
-    how far back the loss reaches, `connectivity` from where, `jacobians` in which directions; `trajectory`, the path of the states; `lens`, what each layer would answer; `attribution`, what the answer rests on; `heads` and `positions` of a Transformer; `spectrum` and `weights` of a linear recurrence; the hypotheses of a `beam`; what
-    `sampling` draws from; `ctc`, `prefixes`, `crf`, `hmm` and `kalman` in their models; and of sounds and pictures `spectrogram`,
-    `captions` and `glimpses`. Without --view, an input is shown by the view that says most about the model, and
-    a run without an input by its curves.
+    \b
+    How the training of one or several runs went, also while they train:
+      curves, samples, health
+      change              the weights before and after
+    The whole model:
+      embeddings          which symbols, or which inputs, are alike to it
+    Many dev examples:
+      errors, data, units, texts
+    One input on its way through the model:
+      alignment           how much attention each output pays to each input
+      states, gates, trajectory
+                          what recurrent layers hold over time
+      gradients, connectivity, jacobians
+                          how far back, and from where, the loss reaches
+      attribution         what the answer rests on
+      lens                what each layer would answer
+      heads, positions    of a Transformer
+      spectrum, weights   of a linear recurrence
+      beam, sampling      what a search kept, what a draw chose from
+      ctc, prefixes, crf, hmm, kalman
+                          in models of these kinds
+      spectrogram, captions, glimpses
+                          of sounds and pictures
+
+    `--list` names those that RUN has. Without --view, an input is shown by the view that says most about the model, and a run
+    without an input by its curves.
     """
     from pathlib import Path
 

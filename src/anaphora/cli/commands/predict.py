@@ -38,9 +38,12 @@ anaphora predict runs/numbers million.txt --out answers.txt --workers 8
 )
 @click.option("--npy", metavar="FILE", help="Write the vectors of an embedder into this .npy file.")
 @click.option(
-    "-o", "--out", metavar="FILE", help="Write the answers into this file; the same command goes on."
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="Write the answers into this file; after a stop, the same command continues.",
 )
-@click.option("--force", is_flag=True, help="Begin --out anew and replace what is there.")
+@click.option("--force", is_flag=True, help="Replace --out if it exists, from the first input on.")
 @click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="Processes on a CPU; by default one for each core."
 )
@@ -62,7 +65,7 @@ def command(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Put FILE (or standard input) through the model of RUN.
+    """Predict an output for every input in FILE (or standard input) with the model of RUN.
 
     Models of text answer line by line, in order: one output line for each input line, and an empty line stays
     empty. Taggers take the columns they were trained on, forecasters a CSV file. With --n-best each output is a

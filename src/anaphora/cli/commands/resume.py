@@ -20,7 +20,9 @@ anaphora resume runs/numbers --checkpoint 1500
 @click.option("--steps", type=int, metavar="N", help="Train longer: to step N instead of the run's own.")
 @click.option("--epochs", type=float, metavar="X", help="Train longer: to X passes over the data.")
 @click.option(
-    "--force", is_flag=True, help="Go on although the source of an own part changed since the run began."
+    "--force",
+    is_flag=True,
+    help="Continue although the source of your own part has changed since the run began.",
 )
 @checkpoint_option
 @json_option
@@ -28,14 +30,14 @@ anaphora resume runs/numbers --checkpoint 1500
 def command(
     run: str, steps: int | None, epochs: float | None, checkpoint: int | None, force: bool, as_json: bool
 ) -> int:
-    """Go on with the training of RUN from its newest whole checkpoint.
+    """Continue the training of RUN from its newest complete checkpoint.
 
     With --checkpoint the run goes back to that step; the checkpoints after it are removed.
 
-    RUN may be a folder of `train --seeds`: runs that have not ended go on, and those that are missing begin.
+    RUN may be a folder of `train --seeds`: runs that have not ended continue, and those that are missing start.
 
     The result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
-    config.json was edited since, what was changed is said.
+    config.json was edited since, the changes are reported.
     """
     import time
     from pathlib import Path

@@ -34,15 +34,18 @@ def command(
 ) -> None:
     """Run the experiment NAME, print what it found and write its picture.
 
-    `length` trains with and without attention and plots quality against length: pressed into a single state,
-    long inputs come out worse. `memory` trains Elman, LSTM, GRU and Transformer with the answer further and further
-    back (adding, brackets or recall) and plots what they remember, and the gradient over time. `positions` trains a
-    Transformer with each of six codes of positions and shows why counting, dividing and binary digits fail. `scaling`
-    plots the loss of language models against parameters, data and compute, with power laws. `draw` trains DRAW on small
-    pictures (--corpus numerals, an .npz or a folder) and shows new ones, stroke by stroke. `tracking` shows which
-    recurrences can count modulo two and five and follow swaps (S₅), `recall` what fits into a vector, a matrix and
-    attention, `budget` the loss of all language models after the same seconds (--set seconds=60). Stopped with Ctrl-C, all but
-    `length` go on when the same command is given again.
+    \b
+    length     quality against input length, with and without attention
+    memory     what Elman, LSTM, GRU and Transformer remember while the answer
+               moves back (adding, brackets, recall), and the gradient over time
+    positions  a Transformer with each of six codes of positions
+    scaling    the loss of language models against parameters, data and compute
+    draw       DRAW learns to draw small pictures (numerals, an .npz, a folder)
+    tracking   which recurrences count modulo two and five, and follow swaps (S₅)
+    recall     how much fits into a vector, a matrix, and attention
+    budget     the loss of all language models after the same time
+
+    If you stop a study with Ctrl-C, the same command continues it; `length` starts again.
     """
     from pathlib import Path
 

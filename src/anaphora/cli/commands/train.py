@@ -38,17 +38,17 @@ FLAGS: tuple[tuple[str, type, str], ...] = (
     ("steps", int, "Optimizer steps."),
     ("epochs", float, "Passes over the data, instead of steps."),
     ("hidden", int, "Width of the model."),
-    ("layers", int, "Layers of encoder and decoder."),
+    ("layers", int, "Layers; of an encoder-decoder, of each."),
     ("dropout", float, "Share of values dropped while training."),
     ("lr", float, "Peak learning rate."),
     ("batch-tokens", int, "Symbols in a batch."),
-    ("tokens", str, "char, word or bpe."),
-    ("vocab-size", int, "Most symbols in the vocabulary."),
-    ("init", str, "Run, or folder of transformers, to begin with."),
-    ("embeddings", str, "Word vectors to begin with."),
+    ("tokens", str, "What one symbol is: char, word or bpe."),
+    ("vocab-size", int, "Size of the vocabulary, at most."),
+    ("init", str, "Trained run, or folder of `transformers`, to start from."),
+    ("embeddings", str, "File of word vectors to start from."),
     ("device", str, "auto, cpu, cuda …"),
     ("precision", str, "auto, fp32, bf16 or fp16."),
-    ("seed", int, "Everything random follows from it."),
+    ("seed", int, "Seed of everything random."),
 )
 
 

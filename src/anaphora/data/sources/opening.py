@@ -61,23 +61,39 @@ def open_source(
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
             return _generated(roles, name, variant or None, SPLITS[role])
-        named = tuple(filter(None, fields.values()))
-        try:
-            table: Table = open_file(data, spill, Hints(named, facts, learnt))
-        except DataError:
-            if SPLITS[role] != "dev" or not named:
-                raise
-            table, fields = (
-                open_file(data, spill, Hints((), facts, learnt)),
-                {},
-            )  # dev data may differ in form
-        found = source_of(table, roles, fields, **read)
-        report(table, found)
-        return found
+        return _of_file(data, roles, role, fields, facts, read)
     if two_paths(data):
         return ParallelSource(data, bad_rows, spill)
-    where = f"the {role} table"
-    keep = f"{role}.jsonl"
+    return _of_objects(data, roles, role, fields, read)
+
+
+def _of_file(
+    path: str | Path,
+    roles: Sequence[Role],
+    role: str,
+    fields: Mapping[str, str | None],
+    facts: Mapping[str, Any] | None,
+    read: dict[str, Any],
+) -> Source:
+    """The rows of a file; ``read`` are the options that every source takes."""
+    spill, learnt = read["spill"], read["learnt"]
+    named = tuple(filter(None, fields.values()))
+    try:
+        table: Table = open_file(path, spill, Hints(named, facts, learnt))
+    except DataError:
+        if SPLITS[role] != "dev" or not named:
+            raise
+        table, fields = open_file(path, spill, Hints((), facts, learnt)), {}  # dev data may differ in form
+    found = source_of(table, roles, fields, **read)
+    report(table, found)
+    return found
+
+
+def _of_objects(
+    data: Any, roles: Sequence[Role], role: str, fields: Mapping[str, str | None], read: dict[str, Any]
+) -> Source:
+    """The rows of tables and iterables from Python, kept in a file of their own where ``spill`` names a folder."""
+    where, keep = f"the {role} table", f"{role}.jsonl"
     if is_xy(data):
         data = together(*data)
     data = unbatched(data) or data
@@ -91,9 +107,9 @@ def open_source(
             f"A {type(data).__name__} cannot be read as pairs; give a path, a corpus or pairs of texts."
         )
     table = pairs_table(data, roles, f"{role} examples")
-    named_as = {role.field: name for role, name in zip(roles, table.names, strict=True)}
+    named_as = {one.field: name for one, name in zip(roles, table.names, strict=True)}
     found = source_of(table, roles, named_as, keep=keep, **read)
-    if spill is None:
+    if read["spill"] is None:
         for one in roles:
             found.facts.pop(one.field, None)
     return found

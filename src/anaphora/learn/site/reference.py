@@ -242,7 +242,7 @@ def _views() -> str:
                 parts.append(f"![{view.title}](../pictures/{name})")
                 break
         needs = [f"`{name}`" for name in (*view.needs, *(f"…{end}" for end in view.any_of))]
-        facts = [("needs", ", ".join(needs)), ("ask the probe for", ", ".join(f"`{w}`" for w in view.what))]
+        facts = [("needs", ", ".join(needs)), ("`probe(what=…)`", ", ".join(f"`{w}`" for w in view.what))]
         facts += [
             ("options", ", ".join(f"`{one}`" for one in view.options())),
             ("missing where", view.without),

@@ -42,8 +42,8 @@ class Embedder(SequenceReader):
     """Make a vector of a whole sequence, near to those of sequences that are alike.
 
     >>> m = an.Embedder("bow", steps=2).fit([("two dogs", "a pair of dogs"), ("it rains", "rain falls")] * 4)
-    >>> m.predict(["two dogs", "it rains"]).shape, m.cluster(["two dogs", "it rains"], k=2).labels.shape
-    ((2, 128), (2,))
+    >>> m.predict(["two dogs", "it rains"]).shape, len(m.cluster(["two dogs", "it rains"], k=2).labels)
+    ((2, 128), 2)
 
     Trained on pairs, on inputs with labels, or on inputs alone (see ``positives``). A sequence is a text, or vectors
     ``(time, features)``. ``anaphora models embed`` lists the presets and ``anaphora explain`` the settings.

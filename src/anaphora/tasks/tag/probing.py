@@ -42,30 +42,9 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
     """States, gates and attention over the words or frames, and ``probabilities`` (time, symbol) of the tags. The loss is that
     of the labels in ``target``, or of the model's own (of numbers the squared output). Of an HMM its trellis instead."""
     model, targets = m.model_, m.targets_
-    if m.framewise:
-        x = numbers(x) if isinstance(x, str) else x
-        (encoded,) = m._reader.read([x])
-        places = [str(number) for number in range(1, len(encoded) + 1)]
-        facts = facts_of(m, outline(as_sequence(x, "the input")))
-    else:
-        (words,) = m._words([x])
-        if not words:
-            raise DataError("the sentence is empty; give some words.")
-        places, facts = words, facts_of(m, " ".join(words))
-        if isinstance(model, HMMTagger):
-            arrays = {
-                "smoothed": Array(("time", "state"), model.marginals(words)),
-                "viterbi": Array(("time",), np.asarray(model.decode(words))),
-            }
-            if "attribution" in what:
-                more, known = _unseen_one_by_one(model, words)
-                arrays, facts = arrays | more, facts | known
-            return Trace({"time": words, "state": list(targets.names)}, arrays, facts)
-        (encoded,) = m._reader.read([words])
-        if isinstance(m._reader, PieceReader):
-            pieces = m._reader.apart(np.asarray(encoded, np.int32))
-            places = _pieces(m, pieces)
-    assert not isinstance(model, HMMTagger)  # it reads words
+    if isinstance(model, HMMTagger):
+        return _trellis(m, model, x, what)
+    encoded, places, pieces, facts = _read(m, x)
     (batch,) = reading_batches([encoded])
     t = batch.tensors(next(model.parameters()).device)
     (own,), (shares,) = answers(model.eval(), targets, [encoded], m.settings_.threshold)
@@ -95,15 +74,60 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
     if targets.kind == "number":
         found = targets.numbers(outputs[0].double().cpu().numpy())
         return replace(trace, arrays={**trace.arrays, "outputs": Array(("time",), found)})
-    if len(shares) != len(places):
+    if pieces is not None:
         shares = _spread(pieces, shares, len(places))
+    return _of_tags(m, trace, outputs[0], own, shares, places)
+
+
+def _read(m: Tagger, x: Any) -> tuple[Any, list[str], Any, dict[str, Any]]:
+    """One input as numbers, the names of its places, its pieces where words are read in pieces, and the facts of the trace."""
+    if m.framewise:
+        x = numbers(x) if isinstance(x, str) else x
+        (encoded,) = m._reader.read([x])
+        places = [str(number) for number in range(1, len(encoded) + 1)]
+        return encoded, places, None, facts_of(m, outline(as_sequence(x, "the input")))
+    words = _some_words(m, x)
+    (encoded,) = m._reader.read([words])
+    facts = facts_of(m, " ".join(words))
+    if not isinstance(m._reader, PieceReader):
+        return encoded, words, None, facts
+    pieces = m._reader.apart(np.asarray(encoded, np.int32))
+    return encoded, _pieces(m, pieces), pieces, facts
+
+
+def _some_words(m: Tagger, x: Any) -> list[str]:
+    (words,) = m._words([x])
+    if not words:
+        raise DataError("the sentence is empty; give some words.")
+    return list(words)
+
+
+def _trellis(m: Tagger, model: HMMTagger, x: Any, what: Sequence[str]) -> Trace:
+    """What an HMM knows of each word: the probabilities of its states, and the best path."""
+    words = _some_words(m, x)
+    facts = facts_of(m, " ".join(words))
+    arrays = {
+        "smoothed": Array(("time", "state"), model.marginals(words)),
+        "viterbi": Array(("time",), np.asarray(model.decode(words))),
+    }
+    if "attribution" in what:
+        more, known = _unseen_one_by_one(model, words)
+        arrays, facts = arrays | more, facts | known
+    return Trace({"time": words, "state": list(m.targets_.names)}, arrays, facts)
+
+
+def _of_tags(
+    m: Tagger, trace: Trace, scores: Tensor, own: Sequence[Any], shares: Any, places: Sequence[str]
+) -> Trace:
+    """``trace`` with the probabilities of the tags at each place, and of a CRF with its chain."""
+    targets, model = m.targets_, m.model_
     arrays = {**trace.arrays, "probabilities": Array(("time", "symbol"), shares)}
     tokens = {**trace.tokens, "symbol": list(targets.names)}
-    if model.crf is not None:
-        arrays |= _chain(model, outputs[0])
+    if not isinstance(model, HMMTagger) and model.crf is not None:
+        arrays |= _chain(model, scores)
         tokens |= {"state": list(targets.names), "to": list(targets.names)}
         if len(own) != len(places):  # words are read in pieces
-            tokens["place"] = facts["text"].split(" ")
+            tokens["place"] = trace.facts["text"].split(" ")
     tagged = {**trace.facts, "tags": own} if len(own) == len(places) else trace.facts
     return replace(
         trace,
