@@ -99,6 +99,24 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def overview(sections: list[Section]) -> str:
+    """How many goals are reached, and which are missed, with links to their sections."""
+    rows = [
+        (section.name, line.strip("| ").split(" | "))
+        for section in sections
+        for line in section.text.splitlines()
+        if line.startswith("| ") and not line.startswith("| measure |")
+    ]
+    goals = [(name, cells) for name, cells in rows if cells[-1] != "none"]
+    missed = [
+        f"- [{name}](#{name}): {cells[0]}, {cells[-2]} of {cells[-1].removesuffix(' (missed)')}"
+        for name, cells in goals
+        if cells[-1].endswith("(missed)")
+    ]
+    reached = f"**{len(goals) - len(missed)} of {len(goals)} goals are reached.**"
+    return "\n".join([f"{reached} Missed:" if missed else reached, *([""] if missed else []), *missed, ""])
+
+
 def machine() -> str:
     """Processor, cores, memory and versions; nothing that names the machine."""
     import psutil
@@ -125,6 +143,10 @@ def kept() -> dict[str, Section]:
     return {name: Section(name, body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
+def write(sections: list[Section]) -> None:
+    PAGE.write_text("\n".join([HEAD, overview(sections), *map(str, sections)]), encoding="utf-8")
+
+
 def main() -> int:
     present = [name for name in BENCHMARKS if (HERE / f"{name}.py").exists()]
     parser = argparse.ArgumentParser(description=__doc__)
@@ -142,8 +164,7 @@ def main() -> int:
             continue  # without its peer it has nothing newer to say
         sections[name] = section
         fine = fine and ran
-        page = [HEAD, *(str(sections[known]) for known in present if known in sections)]
-        PAGE.write_text("\n".join(page), encoding="utf-8")
+        write([sections[known] for known in present if known in sections])
     print(f"wrote {PAGE.relative_to(HERE.parent)}", file=sys.stderr)
     return 0 if fine else 1
 
