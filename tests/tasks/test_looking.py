@@ -181,3 +181,20 @@ def test_files_that_cannot_be_looked_at_are_told_in_a_sentence(seeing, capsys, m
     assert told in err
     assert "Traceback" not in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_several_runs_stand_in_one_picture_where_the_view_can(run, tmp_path, capsys):
+    other = tmp_path / "other"
+    rows = [(np.full((3 + i % 3, 2), i % 2, np.float32), "ab"[i % 2]) for i in range(8)]
+    an.Classifier(model="rnn", **TINY).fit(rows, valid=rows[:2], out=other)
+    both = [str(run), str(other), "--text", "#1"]
+    picture = tmp_path / "both.svg"
+    assert command(["inspect", *both, "--view", "gradients", "--svg", str(picture)]) == 0
+    assert all(name in picture.read_text() for name in (str(run), str(other)))
+    capsys.readouterr()
+    assert command(["inspect", *both, "--view", "gradients", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["run"] for one in shown] == [str(run), str(other)]
+    assert all("state_gradients" in one["arrays"] for one in shown)
+    assert command(["inspect", *both, "--view", "states"]) == 2
+    assert "looks into one model; name one RUN, not 2" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def command(
       spectrogram, captions, glimpses
                           of sounds and pictures
 
-    `--list` names those that RUN has. Without --view, an input is shown by the view that says most about the model, and a run
+    `gradients` and `alignment` draw several runs in one picture. `--list` names the views that RUN has. Without --view, an input is shown by the view that says most about the model, and a run
     without an input by its curves.
     """
     from pathlib import Path
@@ -96,7 +96,7 @@ def command(
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
-    from anaphora.views.registry import VIEWS
+    from anaphora.views.registry import VIEWS, picture_together
     from anaphora.views.registry import picture as draw_view
     from anaphora.views.registry import view as find_view
 
@@ -114,18 +114,29 @@ def command(
     if view is None:
         view = "curves" if (text or file) is None else _suitable(runs, (text, file), target)
         say(f"Showing {view}; --view NAME chooses another: {', '.join(VIEWS)}.")
-    trace = _trace(runs, find_view(view), (text, file), target)
-    picture = draw_view(trace, view, **options.values)
+    found = find_view(view)
+    if len(runs) > 1 and found.of == "probe" and found.together is not None:
+        traces = {run: _probe((run,), found, (text, file), target) for run in runs}
+        picture = picture_together(traces, view, **options.values)
+    else:
+        traces = {runs[0]: _trace(runs, found, (text, file), target)}
+        picture = draw_view(traces[runs[0]], view, **options.values)
     write_files(picture, files)
     if as_json:
-        arrays = {name: {"axes": a.axes, "values": a.values.tolist()} for name, a in trace.arrays.items()}
-        facts = {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts, "tables": trace.tables}
         given = {"text": text} | ({} if file is None else {"input": file})
-        emit({"run": runs[0], "view": view, **given, "files": files, **facts}, indent=None)
+        shown = [
+            {"run": run, "view": view, **given, "files": files, **_numbers(traces[run])} for run in traces
+        ]
+        emit(shown[0] if len(shown) == 1 else shown, indent=None)
     elif files:
         say(f"Wrote {', '.join(files.values())}.")
     else:
         draw(picture)
+
+
+def _numbers(trace: Trace) -> dict[str, Any]:
+    arrays = {name: {"axes": a.axes, "values": a.values.tolist()} for name, a in trace.arrays.items()}
+    return {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts, "tables": trace.tables}
 
 
 def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], target: str | None) -> str:
