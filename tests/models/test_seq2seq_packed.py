@@ -34,7 +34,7 @@ def gated() -> Seq2Seq:
 
 
 def turned() -> Seq2Seq:
-    """Rotary positions are nothing the packed decoder knows: only the linear maps around them are packed."""
+    """Rotary positions rotate queries and keys between the packed maps and the past."""
     model = transformers()
     for layer in model.decoder.stack.layers:
         layer.attention = MultiHead(layer.width, 2, positions=Rotary())
@@ -228,10 +228,12 @@ def test_without_a_compiler_the_model_stays_as_it_is(monkeypatch: pytest.MonkeyP
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_a_beam_finds_the_same_hypotheses(norm_first: bool) -> None:
+@pytest.mark.parametrize(("norm_first", "rotary"), [(False, 0.0), (True, 0.0), (True, 1.0), (True, 0.7)])
+def test_a_beam_finds_the_same_hypotheses(norm_first: bool, rotary: float) -> None:
     torch.manual_seed(3)
     model = transformers(norm_first=norm_first, layers=3).eval()
+    for layer in model.decoder.stack.layers if rotary else ():
+        layer.attention.positions = Rotary(share=rotary)
     for weight in model.parameters():
         weight.mul_(1.5)  # less sure of one symbol whatever it reads
     source, lengths, _ = batch(8)

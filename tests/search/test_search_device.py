@@ -24,20 +24,21 @@ from anaphora.tasks.translate.inference import search_outputs
 V, WIDTH, BOS, EOS = 13, 16, 2, 3
 
 
-def model(norm_first: bool = False, sure: float = 2.0) -> Seq2Seq:
+def model(norm_first: bool = False, sure: float = 2.0, rotary: float = 0.0) -> Seq2Seq:
     torch.manual_seed(4)
-    embedding, table = Embedding(V, WIDTH, scaled=True), positions.Sinusoidal(WIDTH)
+    embedding = Embedding(V, WIDTH, scaled=True)
+    table = None if rotary else positions.Sinusoidal(WIDTH)
 
-    def heads() -> MultiHead:
-        return MultiHead(WIDTH, 2)
+    def heads(own: bool = False) -> MultiHead:
+        return MultiHead(WIDTH, 2, positions=positions.Rotary(share=rotary) if own and rotary else None)
 
     def feed() -> transformer.FeedForward:
         return transformer.FeedForward(WIDTH, 24)
 
     reader = transformer.TransformerEncoder(
-        transformer.EncoderLayer(heads(), feed(), norm_first=norm_first), 2
+        transformer.EncoderLayer(heads(True), feed(), norm_first=norm_first), 2
     )
-    layer = transformer.DecoderLayer(heads(), heads(), feed(), norm_first=norm_first)
+    layer = transformer.DecoderLayer(heads(True), heads(), feed(), norm_first=norm_first)
     writer = transformer.TransformerDecoder(layer, 3)
     output = Output(WIDTH, V, tied=embedding)
     made = Seq2Seq(
@@ -93,6 +94,14 @@ def test_hypotheses_are_those_of_the_plain_beam(norm_first: bool, items: int, wi
     lengths = check(made, items, width, "cpu", 1e-4)
     assert items * width <= 5 or lengths > 2
     assert check(made, items, width, "cpu", 1e-4) == lengths  # again, in the same buffers
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_rotary_positions_are_those_of_the_plain_beam(share: float) -> None:
+    made = model(norm_first=True, rotary=share)
+    assert StaticTransformer.fits(made)
+    assert check(made, 5, 4, "cpu", 1e-4) > 2
+    check(made, 5, 4, "cpu", 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -156,11 +165,11 @@ def test_under_autocast_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize(("norm_first", "rotary"), [(False, 0.0), (True, 0.0), (True, 1.0)])
 @pytest.mark.parametrize(("items", "width"), [(1, 1), (1, 5), (5, 4), (8, 3)])
-def test_on_a_gpu(norm_first: bool, items: int, width: int) -> None:
-    """The recorded step against the plain beam on the same GPU, twice in the same buffers."""
-    made = model(norm_first).cuda()
+def test_on_a_gpu(norm_first: bool, rotary: float, items: int, width: int) -> None:
+    """The captured step against the plain beam on the same GPU, twice in the same buffers."""
+    made = model(norm_first, rotary=rotary).cuda()
     for _ in range(2):
         check(made, items, width, "cuda", 1e-3)
     check(made, items, width, "cuda", 1e-3, min_length=3)

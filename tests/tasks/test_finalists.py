@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -67,3 +69,21 @@ def test_the_last_measures_are_those_of_score():
         PAIRS, valid=PAIRS[:8]
     )
     assert m.result_.metrics["chrf"] == pytest.approx(m.score(PAIRS[:8])["chrf"])
+
+
+def test_what_evaluations_and_finalists_took_is_in_the_timings(tmp_path):
+    run = tmp_path / "run"
+    tiny(steps=4, valid_every=2, save_every=2, keep_best=2).fit(PAIRS, valid=PAIRS[:4], out=run)
+    lines = [json.loads(line) for line in (run / "timings.jsonl").read_text().splitlines()]
+    took = [(line["event"], line["took"]) for line in lines if "took" in line]
+    assert [event for event, _ in took] == ["evaluate", "evaluate", "finalists"]
+    assert all(seconds > 0 for _, seconds in took)
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "evaluation_share.py"
+    spec = importlib.util.spec_from_file_location("evaluation_share", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (run / "timings.jsonl").write_text(
+        '{"event": "start"}\n{"step": 5, "seconds": 20.0, "event": "evaluate", "took": 2.0}\n{"event": "resume"}\n'
+        '{"step": 9, "seconds": 10.0, "event": "finalists", "took": 1.0}\n'
+    )
+    assert module.share(run)["share"] == 0.1

@@ -15,7 +15,7 @@ from anaphora.models.encoders import TransformerEncoder
 from anaphora.models.memory import Memory
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import MultiHead
-from anaphora.nn.positions import Sinusoidal
+from anaphora.nn.positions import Rotary, Sinusoidal
 
 
 class StaticTransformer:
@@ -44,6 +44,7 @@ class StaticTransformer:
         self.position = torch.zeros(1, dtype=torch.int64, device=like.device)
         self.order = torch.arange(capacity, device=like.device)
         self.table = _positions(decoder, capacity)
+        self.turns = [_turns(layer.attention, capacity, like) for layer in self.layers]
 
     @staticmethod
     def fits(model: Seq2Seq) -> bool:
@@ -93,7 +94,7 @@ class StaticTransformer:
         for number, layer in enumerate(self.layers):
 
             def look_back(y: Tensor, number: int = number, own: MultiHead = layer.attention) -> Tensor:
-                return self._look_back(y, past[:, number], own, ahead)
+                return self._look_back(y, past[:, number], own, ahead, self.turns[number])
 
             def look_across(
                 y: Tensor, number: int = number, own: MultiHead = layer.cross_attention
@@ -107,8 +108,14 @@ class StaticTransformer:
         logits: Tensor = self.decoder.output(self.decoder.left(self.decoder.stack.norm(x)))
         return logits
 
-    def _look_back(self, y: Tensor, past: Tensor, own: MultiHead, ahead: Tensor) -> Tensor:
+    def _look_back(
+        self, y: Tensor, past: Tensor, own: MultiHead, ahead: Tensor, turns: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
         new = own.inward(y).view(self.rows, 3, own.heads, 1, -1)
+        if turns is not None:
+            assert isinstance(own.positions, Rotary)
+            cos, sin = (table.index_select(0, self.position) for table in turns)  # (1, features / 2) each
+            new = torch.cat((own.positions.turn(new[:, :2], cos, sin), new[:, 2:]), 1)
         past.index_copy_(3, self.position, new[:, 1:])
         seen = _attend(new[:, 0], past[:, 0], past[:, 1], ahead)
         out: Tensor = own.outward(seen.reshape(self.rows, -1))
@@ -132,3 +139,11 @@ def _positions(decoder: TransformerDecoder, capacity: int) -> Tensor | None:
     if not isinstance(decoder.positions, Sinusoidal):
         return None
     return decoder.positions.table(capacity, decoder.embedding.weight).clone()
+
+
+def _turns(own: MultiHead, capacity: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Cosines and sines of rotary positions for so many places, which stay where they are: ``(capacity, features / 2)`` each."""
+    if not isinstance(own.positions, Rotary):
+        return None
+    cos, sin = own.positions.angles(capacity, own.each, like)
+    return cos.clone(), sin.clone()

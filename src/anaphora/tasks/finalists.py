@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ def choose_finalist(
 
     def judge() -> TrainingResult:
         judged: list[tuple[float, int, dict[str, float]]] = []
+        begun = time.monotonic()
         kept = {step: weights for step in sorted(steps) if (weights := _weights(run, step))}
         for step, weights in kept.items():
             model.load_state_dict(weights)
@@ -41,6 +43,7 @@ def choose_finalist(
             with autocast(learner.group.device, learner.precision):
                 metrics = dict(final(model))
             judged.append((sign * metrics[metric], step, metrics))
+        trainer.note_after("finalists", time.monotonic() - begun)
         if len(judged) < 2:
             return result
         value, step, metrics = max(judged, key=lambda one: (one[0], -one[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -293,9 +294,10 @@ class Trainer:
         self._found(findings)
 
     def _evaluate(self) -> None:
-        learner, step = self.learner, self.learner.standing.step
+        learner, step, begun = self.learner, self.learner.standing.step, time.monotonic()
         weights = learner.gathered()
         metrics, samples = self.group.on_main(lambda: learner.measure(weights))
+        took = time.monotonic() - begun
         best = learner.evaluated(metrics)
         if best:
             self.group.on_main(lambda: self._export("best", weights))
@@ -310,7 +312,13 @@ class Trainer:
             self.samples.append({"step": step, **sample})
         self.reporter.evaluated(step, metrics, best=best, samples=samples)
         self._found(findings)
-        self._note_time(event="evaluate")
+        self._note_time(event="evaluate", took=round(took, 3))
+
+    def note_after(self, event: str, took: float) -> None:
+        """Add to ``timings.jsonl`` what was done after the training, and how many seconds it took."""
+        self.timings.open_whole()
+        self._note_time(event=event, took=round(took, 3))
+        self.timings.close()
 
     def _first_frame(self) -> None:
         """The weights before the first step, as a frame of the film."""

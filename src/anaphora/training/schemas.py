@@ -154,6 +154,7 @@ class TimingsRow(Schema):
     from_step: Count | None = None
     seconds: Number = None
     tokens_per_second: Number = None
+    took: Number = None
     event: str = ""
 
 

@@ -13,6 +13,7 @@ from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.memory import Memory
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.packed import PackedLinear, pack_linear
+from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer import DecoderLayer
 
 
@@ -55,7 +56,7 @@ class PackedTransformer(Decoder):
 
     @staticmethod
     def fits(decoder: Decoder) -> bool:
-        """Whether the decoder is a Transformer whose places know of each other by what is added to the input."""
+        """Whether the decoder is a Transformer whose positions are added to its input, or rotary."""
         if not isinstance(decoder, TransformerDecoder) or decoder.normalised:
             return False
         attentions = [
@@ -63,7 +64,7 @@ class PackedTransformer(Decoder):
         ]
         return all(
             type(a) is MultiHead
-            and a.positions is None
+            and (a.positions is None or type(a.positions) is Rotary)
             and a.window is None
             and a.kv_heads == a.heads
             and a.inner == a.width
@@ -117,12 +118,15 @@ class _Layer(nn.Module):
         Returns the next layer's x, and where this one looked ``(rows, S)``.
         """
         found: list[Tensor] = []
+        own, place = self.layer.attention, len(state.blocks) - 1
 
         def look_back(y: Tensor) -> Tensor:
-            self.keys(y, state.blocks[-1][number])
-            seen = native.attend_past(
-                self.query(y), self.layer.attention.heads, addresses, sizes, state.slots, number
-            )
+            query, block = self.query(y), state.blocks[-1][number]  # (rows, width), (rows, 2 · width)
+            self.keys(y, block)
+            if isinstance(own.positions, Rotary):
+                query, keys = (own.turned(part, place) for part in (query, block[:, : own.width]))
+                block[:, : own.width] = keys
+            seen = native.attend_past(query, own.heads, addresses, sizes, state.slots, number)
             out: Tensor = self.outward(seen)
             return out
 

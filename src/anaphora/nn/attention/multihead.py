@@ -249,6 +249,13 @@ class MultiHead(nn.Module):
         """Queries and keys ``(…, d)`` of self-attention as they are compared, before positions turn them."""
         return q, k
 
+    def turned(self, x: Tensor, place: int) -> Tensor:
+        """Queries or keys of one place, ``(rows, heads · d)``, as rotary positions rotate them there."""
+        assert isinstance(self.positions, Rotary)
+        cos, sin = self.positions.angles(place + 1, self.each, x)
+        each = x.view(len(x), -1, self.each)  # (rows, heads, d)
+        return self.positions.turn(each, cos[place], sin[place]).flatten(1)
+
     def _for_every_head(self, kv: KeyValues) -> KeyValues:
         """``(rows, kv_heads, keys, d)`` -> ``(rows, heads, keys, d)``: neighbouring heads share."""
         if self.kv_heads == self.heads:
