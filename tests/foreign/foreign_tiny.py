@@ -63,5 +63,5 @@ def tagger(**settings: Any) -> an.Tagger:
 
 def translator(**settings: Any) -> an.Translator:
     data = [(line, line[::-1]) for line in LINES]
-    chosen = {"tokens": "bpe", "vocab_size": 50, "max_tokens": 40, **settings}
+    chosen = {"tokens": "bpe", "vocab_size": 50, "max_tokens": 40, "positions": "sinusoidal", **settings}
     return stirred(an.Translator("transformer", **SIZES, **TRAINING, **chosen).fit(data, verbose=False))

@@ -17,7 +17,7 @@ from anaphora.models.static import StaticTransformer
 from anaphora.nn import Embedding, Output, positions, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.search import beam
-from anaphora.search._device import DeviceBeam, device_beam, has_room
+from anaphora.search._device import DeviceBeam, device_beam, device_greedy, has_room
 from anaphora.search._item import Plan
 from anaphora.tasks.translate.inference import search_outputs
 
@@ -94,6 +94,43 @@ def test_hypotheses_are_those_of_the_plain_beam(norm_first: bool, items: int, wi
     lengths = check(made, items, width, "cpu", 1e-4)
     assert items * width <= 5 or lengths > 2
     assert check(made, items, width, "cpu", 1e-4) == lengths  # again, in the same buffers
+
+
+def greedy(made: Seq2Seq, items: int, device: str) -> None:
+    """Compares the greedy search with the plain beam of one, for limits that cut some outputs off."""
+    source, lengths = (x.to(device) for x in sources(items))
+    start, limits = torch.full((items,), BOS, device=device), 1 + 3 * lengths
+    with torch.no_grad():
+        state = made.start(made.encode(source, lengths))
+        plain = beam(made.decoder.step, state, start=start, eos=EOS, max_length=limits, width=1, logits=True)
+        found = device_greedy(
+            StaticTransformer, made, source, lengths, start=start, eos=EOS, limits=limits.tolist()
+        )
+    assert found == [list(nbest[0].tokens) for nbest in plain]
+    assert len(set(map(len, found))) > 1
+
+
+@pytest.mark.parametrize("items", [5, 8, 40])
+def test_greedy_outputs_are_those_of_a_beam_of_one(items: int) -> None:
+    made = model(norm_first=True, rotary=1.0)
+    greedy(made, items, "cpu")
+    greedy(model(), items, "cpu")
+
+
+def test_a_greedy_search_refuses_numbers_that_are_none() -> None:
+    made, (source, lengths) = model(), sources(2)
+    with torch.no_grad():
+        made.encoder.embedding.weight[4:].fill_(float("nan"))
+    start = torch.tensor([BOS, BOS])
+    with pytest.raises(AnaphoraError, match="NaN"):
+        device_greedy(StaticTransformer, made, source, lengths, start=start, eos=EOS, limits=[5, 5])
+
+
+@pytest.mark.cuda
+def test_greedy_outputs_on_a_gpu() -> None:
+    for made in (model().cuda(), model(norm_first=True, rotary=1.0).cuda()):
+        for items in (5, 8, 40, 5):
+            greedy(made, items, "cuda")
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])

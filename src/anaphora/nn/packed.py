@@ -12,6 +12,7 @@ from anaphora.kernels.packed import native
 from anaphora.nn import inside
 from anaphora.nn.attention import Attention, MultiHead
 from anaphora.nn.embedding import Output
+from anaphora.nn.positions import Rotary
 from anaphora.nn.recurrent import Recurrent
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -74,7 +75,9 @@ class PackedMultiHead(MultiHead):
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         usual = self.scale is None and self.inner == self.width
-        plain = self.positions is None and self.window is None and self.kv_heads == self.heads and not causal
+        rotary = self.positions if type(self.positions) is Rotary else None
+        placed = self.positions is None or rotary is not None
+        plain = placed and self.window is None and self.kv_heads == self.heads and not causal
         if (
             keys is not None
             or not (plain and usual)
@@ -86,11 +89,19 @@ class PackedMultiHead(MultiHead):
         batch, time, width = query.shape
         mask = torch.ones(batch, time, dtype=torch.bool) if mask is None else mask.contiguous()
         q, kv = self.inward(query).split((width, 2 * width), -1)
+        if rotary is not None:
+            q, k = (self._merged(rotary(self._split(x))) for x in (q, kv[..., :width]))
+            kv = torch.cat((k, kv[..., width:]), -1)
         item = torch.arange(batch).repeat_interleave(
             time
         )  # (batch · time,): whose keys and values a row sees
         found, _ = native.attend_memory(q.reshape(-1, width), self.heads, kv.contiguous(), item, mask)
         return self.outward(found.view(batch, time, width)), None
+
+    @staticmethod
+    def _merged(x: Tensor) -> Tensor:
+        """``(batch, heads, time, d)`` -> ``(batch, time, heads · d)``."""
+        return x.transpose(1, 2).flatten(2)
 
 
 def pack_linear(module: Module, *, int8: bool = False) -> Module:

@@ -78,26 +78,58 @@ def device_beam(
     The steps are captured once for all searches of about this size (items to the next power of two, source places to
     the next 16, output places to the next 64), and kept for the last few sizes; see `DeviceBeam`.
     """
-    items, places = source.shape
-    longest = max(lengths_of(max_length, items, min_length))
-    sizes = (_room(items), plan.width, -(-places // 16) * 16, -(-longest // 64) * 64)
-    key = (*sizes, eos, invariant.active(), torch.get_float32_matmul_precision())
+    longest = max(lengths_of(max_length, len(source), min_length))
     with _one_at_a_time:
-        fingerprint, kept = _made.get(model, (None, OrderedDict()))
-        if (
-            fingerprint is None or not fingerprint.unchanged()
-        ):  # the captured steps read the weights where they lie
-            kept = OrderedDict()
-            _made[model] = fingerprint_of_parts(model), kept
-        if key not in kept:
-            while len(kept) >= KEPT:
-                kept.popitem(last=False)
-            names = ("items", "width", "places", "capacity")
-            made = static(model, **dict(zip(names, sizes, strict=True)))
-            kept[key] = DeviceBeam(made, start.device, eos=eos)
-        kept.move_to_end(key)
-        kept[key].model.put(source, lengths)
-        return kept[key].search(start, max_length=max_length, min_length=min_length, plan=plan)
+        made = _of_size(static, model, source, lengths, width=plan.width, longest=longest, eos=eos)
+        return made.search(start, max_length=max_length, min_length=min_length, plan=plan)
+
+
+@torch.no_grad()
+def device_greedy(
+    static: Static,
+    model: nn.Module,
+    source: Tensor,
+    lengths: Tensor,
+    *,
+    start: Tensor,
+    eos: int,
+    limits: Sequence[int],
+) -> list[list[int]]:
+    """The symbols that `device_beam` of width 1 finds for each item, without EOS and without a look at each of them on the host."""
+    with _one_at_a_time:
+        made = _of_size(static, model, source, lengths, width=1, longest=max(limits), eos=eos)
+        return made.greedy(start, limits)
+
+
+def _of_size(
+    static: Static,
+    model: nn.Module,
+    source: Tensor,
+    lengths: Tensor,
+    *,
+    width: int,
+    longest: int,
+    eos: int,
+) -> DeviceBeam:
+    """The captured steps for searches of about this size, with their sources put in place."""
+    items, places = source.shape
+    sizes = (_room(items), width, -(-places // 16) * 16, -(-longest // 64) * 64)
+    key = (*sizes, eos, invariant.active(), torch.get_float32_matmul_precision())
+    fingerprint, kept = _made.get(model, (None, OrderedDict()))
+    if (
+        fingerprint is None or not fingerprint.unchanged()
+    ):  # the captured steps read the weights where they lie
+        kept = OrderedDict()
+        _made[model] = fingerprint_of_parts(model), kept
+    if key not in kept:
+        while len(kept) >= KEPT:
+            kept.popitem(last=False)
+        names = ("items", "width", "places", "capacity")
+        made = static(model, **dict(zip(names, sizes, strict=True)))
+        kept[key] = DeviceBeam(made, source.device, eos=eos)
+    kept.move_to_end(key)
+    kept[key].model.put(source, lengths)
+    return kept[key]
 
 
 def has_room(
@@ -164,6 +196,33 @@ class DeviceBeam:
             if newest is None:
                 return [replay.item.result() for replay in replays]
             waiting = newest
+
+    def greedy(self, start: Tensor, limits: Sequence[int]) -> list[list[int]]:
+        """The symbols of the only hypothesis of each item (``width`` is 1), without EOS, at most as many as its limit."""
+        assert self.model.width == 1
+        self._begin(start, 0)
+        most, left, ended = max(limits), torch.tensor(list(limits)), torch.zeros(len(start), dtype=torch.bool)
+        found: list[Tensor] = []
+        waiting, queued = None, 0
+        while True:
+            newest = None
+            if queued < most and not bool(ended.all()):
+                end = min(queued + STRIDE, most)
+                for _ in range(queued, end):
+                    self._advance()
+                newest = _Fetched(self.trace[queued:end, 1:, : len(start), 0])
+                queued = end
+            if waiting:
+                symbols, p = waiting.arrived().unbind(1)  # (steps, items) each
+                if bool(p[:, ~ended].isnan().any()):
+                    check_greatest(math.nan)
+                found.append(symbols.long())
+                ended = ended | (symbols == self.eos).any(0) | (left <= sum(map(len, found)))
+            if newest is None:
+                break
+            waiting = newest
+        rows = [row[:limit] for row, limit in zip(torch.cat(found).T.tolist(), limits, strict=True)]
+        return [row[: row.index(self.eos)] if self.eos in row else row for row in rows]
 
     def _begin(self, start: Tensor, min_length: int) -> None:
         if self.graphs:
@@ -237,10 +296,14 @@ class _Fetched:
 
     def read(self) -> list[list[list[list[float]]]]:
         """For each step and item: parents, symbols and log p of what was kept."""
+        listed: list[list[list[list[float]]]] = self.arrived().transpose(1, 2).tolist()
+        return listed
+
+    def arrived(self) -> Tensor:
+        """The steps on the host."""
         if self.event is not None:
             self.event.synchronize()
-        listed: list[list[list[list[float]]]] = self.steps.transpose(1, 2).tolist()
-        return listed
+        return self.steps
 
 
 class _Replay:

@@ -34,6 +34,7 @@ from anaphora.tasks.outputs import (
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
+from anaphora.tasks.suiting.translate import suit_pairs
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
@@ -87,6 +88,7 @@ class Translator(Writer):
 
     def _learn(self, data: Source) -> None:
         if not self.settings_.init:
+            suit_pairs(self, data)
             self.tokenizer_ = learn_sides(self.settings_, data)
 
     def _inherited(self) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._argmax import greedy_symbols
-from anaphora.search._device import device_beam, has_room
+from anaphora.search._device import device_beam, device_greedy, has_room
 from anaphora.search._greedy import written_paths
 from anaphora.search._item import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
@@ -77,24 +77,30 @@ def greedy_outputs(
     if model.decoder.places is not None:
         limits = [min(limit, model.decoder.places) for limit in limits]
     longest = max(limits, default=1)
-    if around.rules or has_room(StaticTransformer, model, device, items=ROWS, width=1, longest=longest):
+
+    def room(items: int) -> bool:
+        return has_room(StaticTransformer, model, device, items=items, width=1, longest=longest)
+
+    if around.rules:
         found = search_outputs(
             model, sources, beam=1, length_penalty=0.0, max_length=max_length, around=around
         )
         return [list(best[0].tokens) for best in found]
-    engine = packed(model)
+    static = room(ROWS)
+    together = GREEDY_ROWS if device.type != "cpu" and (room(GREEDY_ROWS) or not static) else ROWS
+    engine = model if static else packed(model)
     answers: dict[int, list[int]] = {}
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
-    together = ROWS if device.type == "cpu" else GREEDY_ROWS
     for begin in range(0, len(order), together):
         rows = order[begin : begin + together]
-        memory = engine.encode(*_padded([sources[i] for i in rows], device))
+        source, lengths = _padded([sources[i] for i in rows], device)
         start = torch.full((len(rows),), around.start, device=device)
-        some = [limits[i] for i in rows]
-        found_here = greedy_symbols(
-            engine.decoder.step, engine.start(memory), start=start, eos=EOS, limits=some
-        )
-        answers.update(zip(rows, found_here, strict=True))
+        given: dict[str, Any] = {"start": start, "eos": EOS, "limits": [limits[i] for i in rows]}
+        if static:
+            here = device_greedy(StaticTransformer, model, source, lengths, **given)
+        else:
+            here = greedy_symbols(engine.decoder.step, engine.start(engine.encode(source, lengths)), **given)
+        answers.update(zip(rows, here, strict=True))
     return [answers[i] for i in range(len(sources))]
 
 

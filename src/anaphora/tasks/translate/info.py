@@ -151,6 +151,7 @@ _PRESETS = (
         {
             "layers": 3,
             "hidden": 256,
+            "positions": "rotary",
             "dropout": 0.3,
             "input_dropout": 0.1,
             "r_drop": 5.0,

@@ -1,0 +1,81 @@
+"""A translator of single words reads letters, unless the user says what a symbol is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import anaphora as an
+from anaphora.data.sources.source import MemorySource
+from anaphora.tasks.suiting.translate import LEAST, suit_pairs
+
+DRAW = random.Random(3)
+
+
+def word() -> str:
+    return "".join(DRAW.choice("abdegiklmnorstu") for _ in range(DRAW.randint(4, 9)))
+
+
+def phones() -> str:
+    return " ".join(DRAW.choice(("AH", "B", "D", "EH", "T", "K")) for _ in range(5))
+
+
+def source_of(pairs: list[tuple[str, str]]) -> MemorySource:
+    return MemorySource(pairs, {"kind": "pairs"})
+
+
+def sentence() -> str:
+    return " ".join(word() for _ in range(6))
+
+
+KINDS = {
+    "inflection": (
+        lambda: (f"{word()} {DRAW.choice(('V;PST', 'N;PL', 'V;PRS;3;SG'))}", word()),
+        {"tokens": "char"},
+    ),
+    "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False}),
+    "sound to spelling": (lambda: (phones(), word()), {"target_tokens": "char", "joint": False}),
+    "sentences": (lambda: (sentence(), sentence()), {}),
+    "words into sentences": (lambda: (word(), sentence()), {}),
+    "symbols": (lambda: (phones(), phones()), {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_symbol_is_follows_from_the_pairs(kind):
+    draw, expected = KINDS[kind]
+    m = an.Translator(model="transformer")
+    before = m.settings_
+    suit_pairs(m, source_of([draw() for _ in range(LEAST)]))
+    assert m.settings_ == before.model_copy(update=expected)
+
+
+@pytest.mark.parametrize(
+    "given", [{"tokens": "bpe"}, {"vocab_size": 300}, {"joint": True}, {"bpe_dropout": 0.1}]
+)
+def test_what_the_user_gives_is_kept(given):
+    m = an.Translator(model="transformer", **given)
+    before = m.settings_
+    suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST)]))
+    assert m.settings_ == before
+
+
+def test_few_pairs_choose_nothing():
+    m = an.Translator()
+    before = m.settings_
+    suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST - 1)]))
+    assert m.settings_ == before
+
+
+def test_a_run_keeps_what_was_chosen(tmp_path):
+    pairs = [(word(), phones()) for _ in range(LEAST + 50)]
+    m = an.Translator(
+        model="transformer", hidden=8, heads=2, layers=1, feedforward=8, steps=1, valid_examples=2
+    )
+    m.fit(pairs, valid=pairs[:2], out=tmp_path / "run")
+    again = an.load(tmp_path / "run")
+    assert again.settings_.source_tokens == "char"
+    assert again.settings_.joint is False
+    (symbols,) = m.tokenizer_.sources(["kit"])
+    assert len(symbols) == 3
