@@ -124,7 +124,7 @@ class _Layer(nn.Module):
             query, block = self.query(y), state.blocks[-1][number]  # (rows, width), (rows, 2 · width)
             self.keys(y, block)
             if isinstance(own.positions, Rotary):
-                query, keys = (own.turned(part, place) for part in (query, block[:, : own.width]))
+                query, keys = (own.rotated_at(part, place) for part in (query, block[:, : own.width]))
                 block[:, : own.width] = keys
             seen = native.attend_past(query, own.heads, addresses, sizes, state.slots, number)
             out: Tensor = self.outward(seen)

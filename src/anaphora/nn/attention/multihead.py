@@ -249,7 +249,7 @@ class MultiHead(nn.Module):
         """Queries and keys ``(…, d)`` of self-attention as they are compared, before positions turn them."""
         return q, k
 
-    def turned(self, x: Tensor, place: int) -> Tensor:
+    def rotated_at(self, x: Tensor, place: int) -> Tensor:
         """Queries or keys of one place, ``(rows, heads · d)``, as rotary positions rotate them there."""
         assert isinstance(self.positions, Rotary)
         cos, sin = self.positions.angles(place + 1, self.each, x)
