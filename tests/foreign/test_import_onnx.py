@@ -89,3 +89,27 @@ def test_unknown_patterns_of_a_tokenizer_need_trust(tmp_path: Path) -> None:
     with pytest.raises(an.AnaphoraError, match="trust=True"):
         runtime.load(folder)
     assert runtime.load(folder, trust=True, threads=1).predict(TEXTS) == m.predict(TEXTS)
+
+
+@pytest.mark.parametrize("word", [pytest.param("first", marks=pytest.mark.slow), "mean"])
+def test_a_tagger_over_pieces_runs_without_torch(word: str, tmp_path: Path) -> None:
+    """Also where a sentence has more pieces than are read at a time."""
+    lines = ["the cat sat on the mat", "a dog ran far away", "two birds sing", "we see the sea"] * 4
+    bert = an.LanguageModel(
+        "masked", tokens="bpe", vocab_size=40, lines=True, hidden=16, heads=2, layers=1, steps=1, context=12,
+        positions="learned", norm_first=False, embedding_norm=True,
+    ).fit(lines, verbose=False)  # fmt: skip
+    bert.export(tmp_path / "bert", to="hf")
+    rows = [(line.split(), ["B-X" if len(w) > 3 else "O" for w in line.split()]) for line in lines]
+    m = an.Tagger(init=str(tmp_path / "bert"), pieces=word, crf=word == "mean", steps=2)
+    m.fit(rows, valid=rows[:4], verbose=False)
+    assert m.model_.encoder.room is not None
+    asked = ["the cat", "two birds sing while the dog ran away and we see the sea on a mat", "", "x"]
+    assert (
+        max(int((one != 0).sum()) for one in m._reader.read([a.split() for a in asked]))
+        > m.model_.encoder.room
+    )
+    found = running(m, tmp_path)
+    assert found.predict(asked) == m.predict(asked)
+    for mine, other in zip(found.predict_proba(asked), m.predict_proba(asked), strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)

@@ -14,9 +14,11 @@ from anaphora.data.symbols import PAD
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed
 from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader
+from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.runtime.folder import Exported, Session
 from anaphora.runtime.given import check_finite, given_list
+from anaphora.runtime.pieces import Pieces
 from anaphora.runtime.stored import stored_tokenizer
 
 Floats = NDArray[np.float32]
@@ -32,13 +34,15 @@ class Tagger:
         self.preset = exported.preset
         try:
             learnt = Learnt.from_json(exported.text("learnt.json"), exported.path / "learnt.json")
-            self._reader: Reader | FrameReader
+            self._reader: Reader | PieceReader | FrameReader
+            self._pieces = Pieces.of(exported.facts.get("pieces"))
             if learnt.frames is not None:
                 self._reader = FrameReader.from_json(learnt.frames)
                 self.targets = self._reader.targets
             else:
                 letters = None if learnt.letters is None else Letters(tuple(learnt.letters))
-                self._reader = Reader(stored_tokenizer(exported), letters)
+                kind = Reader if self._pieces is None else PieceReader
+                self._reader = kind(stored_tokenizer(exported), letters)
                 self.targets = Targets("class", learnt.tags)
             self._chain = None
             if self.targets.kind == "class":
@@ -90,6 +94,26 @@ class Tagger:
             rows: list[Any] = list(self._reader.read(given_list(sentences)))
         else:
             rows = list(self._reader.read(given_sentences(sentences)))
+        if self._pieces is not None:
+            return self._by_pieces(rows, self._pieces)
+        found = self._read(rows)
+        check_finite(found)
+        return found
+
+    def _by_pieces(self, tables: Sequence[NDArray[np.int32]], how: Pieces) -> list[Floats]:
+        """The same for words ``(words, pieces)``: all windows of all sentences are read, then put together."""
+        windows = [how.windows(table[table != PAD].tolist()) if len(table) else [] for table in tables]
+        read = iter(self._read([np.array(one)[:, None] for of in windows for one in of]))
+        empty = np.zeros((0, self.targets.size), np.float32)
+        found = [
+            how.joined([next(read) for _ in of], table) if of else empty
+            for of, table in zip(windows, tables, strict=True)
+        ]
+        check_finite(found)
+        return found
+
+    def _read(self, rows: Sequence[Any]) -> list[Floats]:
+        """The scores of each row ``(time, …)``, rows of like length together."""
         found: list[Floats] = [np.zeros((0, self.targets.size), np.float32) for _ in rows]
         order = sorted((i for i, row in enumerate(rows) if len(row)), key=lambda i: (-len(rows[i]), i))
         while order:
@@ -99,7 +123,6 @@ class Tagger:
             emissions = self._session(**{self._name: table, "lengths": lengths})["emissions"]
             for i, scores in zip(chosen, emissions, strict=True):
                 found[i] = scores[: len(rows[i])]
-        check_finite(found)
         return found
 
     def _table(self, rows: Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -31,9 +31,12 @@ def lengths(batch: int, length: int) -> Tensor:
 
 
 def check_words(m: Any) -> None:
-    """An `AnaphoraError` for a tagger whose words come in pieces, or as lines of characters: no graph here has a place for them."""
-    if m.learnt_.framing:
-        raise AnaphoraError("this Tagger reads words in pieces, for which only --to hf has a place.")
+    """An `AnaphoraError` for a tagger that reads spellings beside pieces of words, or lines of characters: no graph here has a
+    place for them."""
+    if m.learnt_.framing and m._reader.letters is not None:
+        raise AnaphoraError(
+            "this Tagger reads spellings beside pieces of words, for which an export has no place; train with characters=none."
+        )
     if any(one.symbols for one in m.learnt_.context):
         raise AnaphoraError(
             "this Tagger reads states of language models of characters, for which an export has no place."

@@ -12,6 +12,7 @@ from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.classical.hmm.tagger import HMMTagger
+from anaphora.models.encoders import TransformerEncoder
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
 
@@ -76,9 +77,37 @@ def _reader(m: Any, output: str, longest: int) -> Graph:
     return Graph(on_cpu(m.model_), make, axes, (output,))
 
 
+class _Pieces(nn.Module):
+    """Pieces ``(batch, time)`` between <s> and </s>, and lengths -> emissions of every piece ``(batch, time, tags)``."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.encoder, self.output = model.encoder, model.output
+
+    def forward(self, pieces: Tensor, lengths: Tensor) -> Tensor:
+        states = TransformerEncoder.forward(self.encoder, pieces, lengths).annotations
+        found: Tensor = self.output(states)
+        return found.float()
+
+
+def _of_pieces(m: Any, model: Any) -> tuple[Graph, dict[str, Any]]:
+    """A word's emissions are W h + b of one piece or of a mean, so they are as well those of the piece, or their mean."""
+    encoder = model.encoder
+    room = encoder.room
+
+    def make(batch: int, length: int) -> dict[str, Tensor]:
+        length = length if room is None else min(length, room + 1 + encoder.end)
+        pieces = inputs.symbols(m.tokenizer_.size, (batch, length))
+        return {"pieces": pieces, "lengths": inputs.lengths(batch, length)}
+
+    axes = {"pieces": ("batch", "time"), "lengths": ("batch",)}
+    facts = {"word": encoder.word, "end": bool(encoder.end), "room": room}
+    return Graph(_Pieces(model), make, axes, ("emissions",)), facts
+
+
 def tagger_export(m: Any) -> Export:
     """Words ``(batch, time)``, words with their letters ``(batch, time, 1 + letters)`` or frames ``(batch, time, features)``,
-    and lengths -> emissions ``(batch, time, tags)``. The chain over the tags is found by the runtime."""
+    and lengths -> emissions ``(batch, time, tags)``; where words come in pieces, pieces ``(batch, time)``. The chain over the tags is found by the runtime."""
     if isinstance(m.model_, HMMTagger):
         raise AnaphoraError("an HMM is a table of counts, not a network; export it --to json.")
     inputs.check_words(m)
@@ -110,6 +139,9 @@ def tagger_export(m: Any) -> Export:
         parts = {"start": crf.start, "moves": crf.transitions, "end": crf.end}
         chain = {name: value.detach().cpu().tolist() for name, value in parts.items()}
     facts = {"chain": chain, "threshold": m.settings_.threshold}
+    if m.learnt_.framing:
+        graph, facts["pieces"] = _of_pieces(m, on_cpu(m.model_))
+        return Export({"model": graph}, facts)
     return Export({"model": Graph(on_cpu(m.model_), make, axes, ("emissions",))}, facts)
 
 
