@@ -29,7 +29,7 @@ NLTK_TOKENS, NLTK_ASKED = 50_000, 40
 
 
 def text(tokens: int, seed: int = 0) -> list[list[str]]:
-    """Sentences in which a word is drawn anew, or is one of four that often follow the last one."""
+    """Sentences in which a word is drawn at random, or is one of four that often follow the last one."""
     rng = np.random.default_rng(seed)
     ranks = 1 / np.arange(1, VOCABULARY + 1)
     drawn = rng.choice(VOCABULARY, size=tokens, p=ranks / ranks.sum())

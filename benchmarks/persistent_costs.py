@@ -138,7 +138,7 @@ class Bench:
         given = given._replace(steps=passes.time_first(given.steps, None, True))
         dy = torch.randn(BATCH, steps, layer.hidden, device=self.device).to(layer.dtype)
         best = [float("inf")] * 2
-        for _ in range(TIMES):  # all arrays anew: kernels wait for what is not written yet
+        for _ in range(TIMES):  # fresh arrays: kernels wait for what is not written yet
             begun = passes.begin(given, None, torch.empty_like(dy), keep=True)
             best[0] = min(best[0], self.clock(begun.run, begun.arrays, steps))
             kept = passes.kept(begun, given)

@@ -41,7 +41,7 @@ void read(L times, const float *p, L n, float *out) {
 
 
 class Processor:
-    """The limits of one thread, in float32; each call measures anew and gives the best of many tries."""
+    """The limits of one thread, in float32; each call measures again and gives the best of many tries."""
 
     def __init__(self) -> None:
         self.library = compiler.load(SOURCE, "processor")

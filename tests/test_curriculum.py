@@ -62,7 +62,7 @@ def run(code: str, folder: Path) -> None:
 
 
 done: set[str] = set()
-"""The tests of a file run in one process (conftest.py), so that no section trains the runs of another anew."""
+"""The tests of a file run in one process (conftest.py), so that no section trains the runs of another again."""
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -1,7 +1,7 @@
 """The table of docs/reference/reliability.md: every promise has tests that name its id, and none can lose one without a word.
 
 A test names the ids it is for at the start of its own docstring, its file's, or in its name: ``"X6: …"``, ``"C7, C3: …"``,
-``test_x6_…``. ``python tests/test_reliability_table.py`` writes the page anew.
+``test_x6_…``. ``python tests/test_reliability_table.py`` writes the page again.
 """
 
 from __future__ import annotations

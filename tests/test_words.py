@@ -16,3 +16,15 @@ def test_a_word_is_found_with_its_line_and_a_better_one(tmp_path: Path) -> None:
         "page.md:2: 'turned'",
         "page.md:2: 'nobody'",
     ]
+
+
+def test_names_in_code_are_free_and_sentences_are_not(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        'learnt = read("learnt.json")\n# what was learnt is asked for\n"""``learnt``: a mapping, begun anew."""\n'
+    )
+    assert [found.split(": say")[0] for found in words.findings(module, "module.py")] == [
+        "module.py:2: 'learnt'",
+        "module.py:2: 'asked for'",
+        "module.py:3: 'anew'",
+    ]

@@ -2,7 +2,7 @@
 
 Every call is a process of its own, with its own id, signals and exit status. It is forked from a server that holds the packages
 we depend on and our own modules, but has run nothing. That spares the seconds which importing takes. The README calls
-the command as installed; with ANAPHORA_TEST_ALL=1, as in ``make test-all``, every process is started anew.
+the command as installed; with ANAPHORA_TEST_ALL=1, as in ``make test-all``, every process is started again.
 """
 
 from __future__ import annotations

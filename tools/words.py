@@ -1,12 +1,16 @@
 """Refuse words of our own where the field has words: ``python tools/words.py`` (``make lint``).
 
-It reads the source, the benchmarks, the tools and the pages. A line that means something else by such a word is listed in ``ALLOWED``.
+It reads the source, the benchmarks, the tools and the pages; of Python the comments and texts alone, so that a name in the code may be any
+word. A line that means something else by such a word is listed in ``ALLOWED``.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import sys
+import tokenize
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +37,14 @@ WORDS = {
     r"(?:from|of) strangers": "untrusted",
     r"turned round|by its side|in their turn|as it were": "reversed, beside it, one after the other",
     r"computed, not waited for|waited for by no one": "asynchronous",
+    r"(?<![`.{])learnt(?!\.json|[:`[])": "learned; artifacts for what a run keeps",
+    r"asked for": "the target, requested, needed, or the name of the option",
+    r"(?:asked|said) otherwise": "by default",
+    r"(?<!`)anew(?!`)": "again, from scratch",
+    r"everybody": "everyone",
+    r"for want of": "for lack of",
+    r"misspelt|spelt": "misspelled, spelled",
+    r"(?:was|is) said so|is not told": "is reported, is not given",
 }
 """A pattern of whole words, and what to write instead."""
 ALLOWED = {
@@ -50,11 +62,34 @@ _ALL = re.compile(
 def findings(path: Path, name: str) -> list[str]:
     """``name:line: 'word': say …`` for each such word of a file."""
     text, better, found = path.read_text(encoding="utf-8"), list(WORDS.values()), []
+    prose: list[range] | None = None
     for match in _ALL.finditer(text):
+        if path.suffix == ".py":
+            prose = _prose(text) if prose is None else prose
+            if not any(match.start() in piece for piece in prose):
+                continue
         number = text.count("\n", 0, match.start()) + 1
         if not re.search(ALLOWED.get(name, r"(?!)"), text.splitlines()[number - 1]):
             found.append(f"{name}:{number}: {match[0]!r}: say {better[int(str(match.lastgroup)[1:])]}")
     return found
+
+
+def _prose(code: str) -> list[range]:
+    """Where comments and texts of more than one word stand in a Python file."""
+    starts = [0, *accumulate(len(line) for line in code.splitlines(keepends=True))]
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        words = token.type == tokenize.COMMENT or (token.type in _TEXTS and " " in token.string)
+        if words:
+            (line, column), (last, end) = token.start, token.end
+            found.append(range(starts[line - 1] + column, starts[last - 1] + end))
+    return found
+
+
+_TEXTS = {
+    tokenize.STRING,
+    getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING),
+}  # texts with fields have parts from Python 3.12 on
 
 
 def main() -> int:

@@ -109,7 +109,7 @@ def test_processes_that_come_upon_one_mistake_tell_it_once(monkeypatch):
         True, False, True,
     ]  # fmt: skip
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert processes.first_to_say("a")  # started anew, it may be told anew
+    assert processes.first_to_say("a")  # started again, it may be told again
     monkeypatch.setenv("MASTER_PORT", "nowhere")
     assert processes.first_to_say("a")  # better twice than never
 

@@ -216,7 +216,7 @@ def test_a_triton_module_is_read_from_the_cache_and_runs_no_stale_byte_code(home
     (path,) = (home / "kernels").iterdir()  # no __pycache__
     assert module.__file__ == str(path)
     triton_module.load.cache_clear()
-    path.chmod(0o666)  # no longer ours alone: written anew
+    path.chmod(0o666)  # no longer ours alone: written again
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         triton_module.load(text)

@@ -252,7 +252,7 @@ def test_packing_follows_the_entries_and_unpacking_goes_back() -> None:
 # ---------------------------------------------------------------------- text
 @pytest.mark.parametrize(("name", "near"), [("layer_norm", True)])  # products, reductions and a cluster
 def test_the_text_is_the_one_we_know(name: str, near: bool) -> None:
-    """``ANAPHORA_GOLDEN=write pytest …`` writes the files anew, to be read before they are committed."""
+    """``ANAPHORA_GOLDEN=write pytest …`` writes the files again, to be read before they are committed."""
     programs = _programs(name)
     texts = []
     before = None

@@ -1,6 +1,6 @@
 """Kernels generated from plans: their text against golden files, their stages, and their numbers in Triton's interpreter.
 
-``ANAPHORA_GOLDEN=write pytest tests/kernels/test_triton_source.py`` writes the golden files anew.
+``ANAPHORA_GOLDEN=write pytest tests/kernels/test_triton_source.py`` writes the golden files again.
 """
 
 from __future__ import annotations

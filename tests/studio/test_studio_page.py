@@ -23,7 +23,7 @@ def address(server, **words):
 def opened(page, server, **words):
     """The page at that state, with its picture drawn or a sentence said."""
     page.goto(address(server, **words))
-    page.reload()  # a changed fragment alone does not load the page anew
+    page.reload()  # a changed fragment alone does not load the page again
     page.wait_for_selector(".picture .figure *, .problem, .answer", timeout=30_000)
     return page
 

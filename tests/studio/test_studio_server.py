@@ -319,7 +319,7 @@ def test_a_run_with_nonsense_in_its_journal_is_listed(tmp_path, line):
 
 
 def test_the_bundle_is_the_one_that_the_sources_give():
-    """The bundle names the hash of what it was built from; after a change in page/, `make page` builds it anew."""
+    """The bundle names the hash of what it was built from; after a change in page/, `make page` builds it again."""
     import hashlib
     from pathlib import Path
 

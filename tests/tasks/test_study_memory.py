@@ -80,7 +80,7 @@ def test_a_training_that_was_cut_off_goes_on_from_its_checkpoint(tmp_path, monke
         patch.setattr(an.Classifier, "score", score)
         with pytest.raises(CutError):
             study.run("memory", tmp_path / "study", settings=SMALL, models=("rnn",), lags=(10,))
-    monkeypatch.setattr(an.Classifier, "fit", None)  # nothing is begun anew
+    monkeypatch.setattr(an.Classifier, "fit", None)  # nothing is started again
     again = study.run("memory", tmp_path / "study", settings=SMALL, models=("rnn",), lags=(10,))
     assert again["success"] == whole["success"]
 

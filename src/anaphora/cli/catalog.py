@@ -6,7 +6,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Train": {
         "demo": "Train a translator of number words and look inside it.",
         "train": "Train a model on your data.",
-        "resume": "Go on with a run that was stopped or killed.",
+        "resume": "Continue a run that was stopped or killed.",
         "distill": "Train a model on what trained runs predict.",
         "synthesize": "Write pairs to train on with a trained translator.",
         "study": "Run an experiment of the lectures and plot it.",

@@ -18,7 +18,7 @@ def first_process() -> bool:
 
 
 def first_to_say(sentence: str) -> bool:
-    """Whether no other process of this command has printed ``sentence``, which all of them may have come upon.
+    """Whether no other process of this command has printed ``sentence``, which all of them may have met.
 
     A mistake that one process alone meets is printed by that one, so it is not simply the first process that prints:
     they agree through the store with which torchrun brought them together.

@@ -205,7 +205,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """Examples as ids, and the length of the longer side of each; ``spelled`` are the sides that are cut anew in each epoch."""
+    """Examples as ids, and the length of the longer side of each; ``spelled`` are the sides that are cut again in each epoch."""
 
     source: Ragged
     target: Ragged

@@ -64,7 +64,7 @@ class Numbering:
         return rows[self.numbers]
 
     def embedded(self, rows: Tensor) -> Tensor:
-        """As `inward`, for vectors of symbols: where they have no <s>, it has the vector of </s>, and the other way round."""
+        """As `inward`, for vectors of symbols: where they have no <s>, it has the vector of </s>, and the reverse."""
         found = self.inward(rows)
         for one, other in ((BOS, EOS), (EOS, BOS)):
             if self.special[one] is None and self.special[other] is not None:

@@ -35,7 +35,7 @@ def stream_pictures(
     seed: int,
 ) -> HeldBatches[B]:
     """An endless stream of batches of the ``usable`` pictures, in an order that follows from ``seed``; ``make`` is given
-    their pixels, their numbers and the epoch. A picture is changed anew in every epoch.
+    their pixels, their numbers and the epoch. A picture is changed differently in every epoch.
 
     All pictures count alike, as ``symbols``, the mean of what is said about one: sorted by length, scenes with equally
     much in them would come together, and that is learned from more slowly.

@@ -122,7 +122,7 @@ class Text:
 
 
 SHARE, MOST = 0.1, 1000
-"""What is held out of text unless said otherwise: a tenth; of separate lines at most so many."""
+"""What is held out of text by default: a tenth; of separate lines at most so many."""
 
 
 def hold_out_end(text: Text, holdout: float) -> tuple[Text, Text]:

@@ -190,7 +190,7 @@ class Tokenizer:
     def from_json(cls, text: str) -> Tokenizer:
         """Read what `to_json` wrote; anything else is refused with a `DataError`.
 
-        Only the vocabulary and the merges are taken from the text. The rules around them are built anew and
+        Only the vocabulary and the merges are taken from the text. The rules around them are built again and
         compared, so that a file from elsewhere cannot bring a rule (say, a costly pattern) of its own.
         """
         try:

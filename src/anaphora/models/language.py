@@ -164,7 +164,7 @@ class TransformerBody(TransformerEncoder):
 class DocumentBody(TransformerBody):
     """A `TransformerBody` of running text whose places see their own document only: the symbols since the last empty line.
 
-    ``line_break`` is the symbol of a line break. Step by step the window is read anew, since documents of rows begin at
+    ``line_break`` is the symbol of a line break. Step by step the window is read again, since documents of rows begin at
     different places.
     """
 

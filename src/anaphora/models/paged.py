@@ -145,7 +145,7 @@ class PagedBody:
         new = [(symbol,) for symbol in symbols.tolist()]
         pieces = [self._turned(row, piece) for row, piece in zip(state.rows, new, strict=True)]
         y, rows = self._advance(state.pool, pieces)
-        if len(y) > len(pieces):  # a window has begun anew: its last place is needed
+        if len(y) > len(pieces):  # a window has started again: its last place is needed
             ends = np.cumsum([len(piece) for _, piece in pieces]) - 1
             y = y[torch.from_numpy(ends).to(y.device)]
         return y, PagedState(state.pool, rows)

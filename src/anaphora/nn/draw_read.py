@@ -56,7 +56,7 @@ class GaussianRead(nn.Module):
 
 
 class GaussianWrite(GaussianRead):
-    """DRAW's write: the same filters the other way round put an N × N patch onto a canvas.
+    """DRAW's write: the same filters, transposed, put an N × N patch onto a canvas.
 
     w = W_w h + b_w,    write = F_yᵀ w F_x / γ
     """

@@ -32,7 +32,7 @@ from anaphora.nn.watched import Watched, changes
 
 Value = TypeVar("Value")
 
-KEPT = 8  # versions of a module whose derived values are kept, so that a value that is switched to and fro is not made anew
+KEPT = 8  # versions of a module whose derived values are kept, so that a value that is switched to and fro is not made again
 _REGISTERED = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
 _UNSEEN = frozenset(vars(nn.Module())) - {"training"}
 # Of these, equal ones of one type are interchangeable.

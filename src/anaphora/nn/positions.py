@@ -85,7 +85,7 @@ class Sinusoidal(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """x as it is, ``(batch, time, width)``: for attention that knows places by itself, or shall not know them.
+    """x as it is, ``(batch, time, width)``: for attention that knows places by itself, or must not know them.
 
     >>> an.nn.positions.NoPositions()(torch.ones(1, 3, 4)).sum()
     tensor(12.)

@@ -99,7 +99,7 @@ def transformed() -> bool:
 
 
 def plain_call(x: Tensor) -> bool:
-    """Whether nothing but the result of a call with x, float32 on a CPU, is asked for: no gradient, no values inside, no graph."""
+    """Whether nothing but the result of a call with x, float32 on a CPU, is needed: no gradient, no values inside, no graph."""
     exact = x.is_cpu and x.dtype is torch.float32 and type(x) is Tensor
     asked = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or inside.recording()
     return exact and not (asked or scanning() or transformed())

@@ -74,7 +74,7 @@ class Stream:
         self.packed: dict[bool, list[Packed]] = {}  # by whether it is for one row
         read = [s.reads(p) for s, p in zip(self.steppers, self.params, strict=True)] if self.serves else []
         self.plain = None not in read
-        # The weights are packed later: no write can come between. What is not plain is made anew for each step.
+        # The weights are packed later: no write can come between. What is not plain is made again for each step.
         content = Snapshot(t for found in read for t in found or ()) if self.plain else None
         self.fingerprint = fingerprint_of(layer, content)
         self.same = self.fingerprint.same
@@ -152,7 +152,7 @@ class Stream:
         return ready
 
     def _packed(self, alone: bool) -> list[Packed]:
-        """The weights of all layers; what torch makes of parameters is made anew for every step."""
+        """The weights of all layers; what torch makes of parameters is made again for every step."""
         found = self.packed.get(alone) if self.plain else None
         if found is None:
             each = zip(self.steppers, self.params, strict=True)

@@ -51,7 +51,7 @@ def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) ->
     for step in steps:  # one frame in memory at a time, besides the first
         now = first if step == steps[0] else _floats(frame_weights(run, step))
         if now.keys() != first.keys() or any(now[key].shape != first[key].shape for key in now):
-            raise RunError(f"{name}: its frames are of different models; train it anew.")
+            raise RunError(f"{name}: its frames are of different models; train it again.")
         for part, keys in parts.items():
             norm = _norm([now[key] for key in keys])
             away = _norm([now[key] - first[key] for key in keys])

@@ -305,7 +305,7 @@ class Changer:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside, each new sequence of an encoder-decoder counts its steps anew: whatever reads it is run before the decoder."""
+        """Inside, each new sequence of an encoder-decoder counts its steps from 0: whatever reads it is run before the decoder."""
         handles = [m.register_forward_pre_hook(self._run) for m in self._model.modules()]
         if isinstance(getattr(self._model, "decoder", None), nn.Module):
             others = [m for name, m in self._model.named_children() if name != "decoder"]

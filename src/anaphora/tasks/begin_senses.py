@@ -18,7 +18,7 @@ from anaphora.tasks.tuning import usual_training
 
 PRESETS = ("vit", "wav2vec2", "whisper")
 _TRAINING_ONLY = ("dropout", "hidden_share", "hidden_length", "tokens", "pooling")
-"""Settings of a model that training may choose anew."""
+"""Settings of a model that training may choose again."""
 
 
 def sense_donor(init: str) -> Any | None:

@@ -1,6 +1,6 @@
 """The keyword arguments of the estimators, for type checkers and editors. Generated: do not edit.
 
-Write it anew with ``python -m anaphora.tasks.signatures`` after a setting or a preset has changed.
+Write it again with ``python -m anaphora.tasks.signatures`` after a setting or a preset has changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BLEU and chrF from counts of each text, so that they can be computed anew for any choice of texts.
+"""BLEU and chrF from counts of each text, so that they can be computed again for any choice of texts.
 
 The counts and the values are those of sacrebleu with its defaults, which the tests compare.
 """

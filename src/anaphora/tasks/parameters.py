@@ -23,7 +23,7 @@ class Parameters(Task):
     result_: TrainingResult
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """No task gives out an answer of a GPU kernel that gave up: each is checked first."""
+        """No task gives out an answer of a GPU kernel that timed out: each is checked first."""
         super().__init_subclass__(**options)
         for name in ANSWERS & vars(cls).keys():
             setattr(cls, name, kernels_checked(vars(cls)[name]))
@@ -61,7 +61,7 @@ class Parameters(Task):
         return meaningful(self.task(), self.settings_)
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings; the preset's defaults apply anew where nothing was given."""
+        """Change settings; the preset's defaults apply again where nothing was given."""
         given = {**self._given, **settings}
         one_length(given)
         self._given, self.settings_ = settled(self.task(), given)

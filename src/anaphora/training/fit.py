@@ -59,7 +59,7 @@ def fit(
 
     ``loss(module, batch)`` gives the mean over the batch, or one number per row ``(rows,)``; a torch loss such as
     ``nn.CrossEntropyLoss()`` is applied to ``(module(x), y)`` of batches that are pairs. ``batches`` is a list, a
-    DataLoader or any object whose ``__iter__`` begins anew; they are gone through until ``steps`` (1000 if not given) or
+    DataLoader or any object whose ``__iter__`` starts again; they are gone through until ``steps`` (1000 if not given) or
     for ``epochs``. A generator is gone through once,
     and ``resume`` needs one that gives the same batches from the beginning. Tensors are ``(rows, …)``.
 
@@ -196,7 +196,7 @@ def _as_rows(value: Any) -> _Rows:
 class _Stream:
     """The batches again and again, with a place that can be found again: the epoch, and how many of it were served.
 
-    A fingerprint of the last batch tells whether a source that was begun anew gives the same batches.
+    A fingerprint of the last batch tells whether a source that was started again gives the same batches.
     """
 
     def __init__(self, source: Iterable[Any], seed: int):
@@ -206,7 +206,7 @@ class _Stream:
         self._now: Iterator[Any] | None = None
         if self._once:
             warnings.warn(
-                "batches is a generator, which nothing can begin anew: it is gone through once, and resume needs one "
+                "batches is a generator, which nothing can start again: it is gone through once, and resume needs one "
                 "that gives the same batches again",
                 stacklevel=3,
             )
@@ -271,7 +271,7 @@ class _Stream:
         if last is not None and _fingerprint(last.value) != state["mark"]:
             raise RunError(
                 "batches gives other batches than before, so the run would not go on as it began; give the same, in the "
-                "same order, or train anew."
+                "same order, or train again."
             )
         self._mark = int(state["mark"])
 

@@ -226,7 +226,7 @@ class Learner:
                 raise
             raise RunError(
                 "the position in the data cannot be found again, as by config.json "
-                f"{', '.join(state.edited(now))}; put back what was changed, or train anew."
+                f"{', '.join(state.edited(now))}; put back what was changed, or train again."
             ) from None
 
     def _restore_carried(self, state: TrainingState) -> None:

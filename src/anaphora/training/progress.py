@@ -30,7 +30,7 @@ class Tick:
 
 
 class Clock:
-    """Counts from the moment this process began to train; a resumed run begins anew."""
+    """Counts from the moment this process began to train; a resumed run starts again."""
 
     def __init__(self, step: int, steps: int, symbols: int):
         self._first_step, self._steps = step, steps

@@ -47,7 +47,7 @@ def take_up(learner: Learner, run: RunFolder, reporter: Reporter, checkpoint: in
         if skipped:
             raise RunError(
                 f"{folder}: none of its {len(skipped)} checkpoints can be used ({skipped[0].path.name}: "
-                f"{skipped[0].reason}); put back what was changed, restore one from a backup, or train anew."
+                f"{skipped[0].reason}); put back what was changed, restore one from a backup, or train again."
             )
         reporter.say(f"{folder}: has no checkpoint yet, so training starts from the beginning.")
         return Resumed()
@@ -94,7 +94,7 @@ def _report_changes(
         )
     if learner.carried_lost:
         reporter.warn(
-            "what is carried from step to step cannot be divided among another number of processes; it begins anew."
+            "what is carried from step to step cannot be divided among another number of processes; it starts again."
         )
     here = learner.made_with()
     changed = changes({**dict.fromkeys(here), **state.made_with}, here)

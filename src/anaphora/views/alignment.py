@@ -15,7 +15,7 @@ READING = (
 )
 CAUTION = (
     "Attention shows where the model read, not why it answered so (Jain & Wallace 2019; Wiegreffe & Pinter 2019): "
-    "a state at one place may hold what stood at others. The output is fed to the decoder as shown, not chosen anew."
+    "a state at one place may hold what stood at others. The output is fed to the decoder as shown, not chosen again."
 )
 
 

@@ -17,7 +17,7 @@ READING = (
     "what is spent, and takes the same share off what can still be gained."
 )
 CAUTION = (
-    "Small models, little text, one seed, and no setting chosen anew for each size: the exponents belong to this range and "
+    "Small models, little text, one seed, and no setting chosen again for each size: the exponents belong to this range and "
     "to these settings. Few points fit almost any curve; do not extend the lines."
 )
 NAMES = {

@@ -18,7 +18,7 @@ from anaphora.views.text import clip, fold, shorten, visible, wrap
 TITLE = "Beam tree"
 READING = (
     "From left to right the search extends what it kept. The thicker a branch, the more probable its symbol; "
-    "coloured: on the way to a final output; grey: dropped for want of room. Numbers are scores of the whole "
+    "coloured: on the way to a final output; grey: dropped for lack of room. Numbers are scores of the whole "
     "hypothesis up to there."
 )
 CAUTION = (

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Write a pair for every line of TEXTS: the line, and what the translator of RUN (of several, their mean) makes of it.
 
-    With --back the pairs are the other way round: outputs of a model from the target language to the source language
+    With --back the pairs are reversed: outputs of a model from the target language to the source language
     become sources of true targets (Sennrich 2016); drawn at random (--set decode=sample) they teach more than the best ones (Edunov
     2018). Without it, this is self-training. Empty lines and empty outputs are left out and counted.
     """

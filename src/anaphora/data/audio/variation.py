@@ -19,7 +19,7 @@ _OF_SOUND = ("speed", "pitch", "noise", "reverberation", "channel", "volume", "p
 
 
 def varies_sound(s: SoundSettings) -> bool:
-    """Whether the samples themselves are varied, so that features must be computed anew each time."""
+    """Whether the samples themselves are varied, so that features must be computed again each time."""
     return s.joined > 1 or any(getattr(s, name) for name in _OF_SOUND)
 
 

@@ -14,7 +14,7 @@ from anaphora.errors import DataError
 
 SPLITS = ("train", "dev", "test")
 CORPUS_SEED = 1
-"""An embedded corpus is the same for everybody, whatever the seed of training."""
+"""An embedded corpus is the same for everyone, whatever the seed of training."""
 _PATIENCE = 100_000
 
 
@@ -22,7 +22,7 @@ class Embedded(ABC):
     """What every embedded corpus can say of itself, and how it is shown and written.
 
     ``variants`` are name and meaning of each, the first being the default; ``sizes`` how many examples (pairs,
-    lines, time steps) each split holds unless said otherwise; ``tasks`` the tasks it is for, the first being the
+    lines, time steps) each split holds by default; ``tasks`` the tasks it is for, the first being the
     one it was made for; ``unit`` what is counted, in the plural; ``form`` the ending of a file it is written to.
 
     >>> from anaphora.data.corpora import CORPORA
@@ -87,7 +87,7 @@ class Corpus(Embedded):
     variants: Mapping[str, str]
     """Name and meaning of each variant; the first is the default."""
     sizes: Mapping[str, int]
-    """How many examples each split holds unless said otherwise."""
+    """How many examples each split holds by default."""
     draw: Callable[[str, Random], Example]
     """One random example of a variant."""
     beyond: Mapping[str, Callable[[Example], bool]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Short film reviews with negation: what is praised may be missing, and what is blamed may be absent too.
 
 Every review is built of phrases such as "a good script". The words around them decide: said plainly, a phrase
-counts as it is; behind "lacking", "without any", "far from" or "never" it counts the other way round; after
+counts as it is; behind "lacking", "without any", "far from" or "never" it counts as its opposite; after
 "despite" it does not count at all. The same frames hold praise and blame equally often, so no frame word leans to
 a side by itself, and a model that only adds words up follows the adjectives.
 """

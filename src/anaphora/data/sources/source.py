@@ -66,7 +66,7 @@ class Source(ABC):
         return f"{self.facts.get('name', 'the data')}, row {index + 1}"
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """The rows from ``start`` on, each with its place; every call begins anew."""
+        """The rows from ``start`` on, each with its place; every call starts again."""
         for begin in range(start, len(self), READ_AHEAD):
             chosen = range(begin, min(begin + READ_AHEAD, len(self)))
             for index, values in zip(chosen, self.read(chosen), strict=True):

@@ -82,7 +82,7 @@ class SileroVAD(nn.Module):
         return found, (h, c, samples[:, -self.context :].clone())
 
     def _heard(self, samples: Tensor) -> HeardChunk | None:
-        """What computes one chunk in one call; None where gradients or more than the result are asked for, or without a compiler."""
+        """What computes one chunk in one call; None where gradients or more than the result are needed, or without a compiler."""
         (cell,) = self.lstm.cells
         if not plain_call(samples) or type(cell) is not LSTM:
             return None

@@ -1,6 +1,6 @@
 /* The matrix scan, step after step; the package has the equations. Columns of a state do not meet: some of them, PIECE
    vectors at most, go through all steps while they lie in the nearest cache. Forward leaves the state before each group of
-   STEPS steps; backward computes those within a group anew, so the states of all steps are never stored. A number is one
+   STEPS steps; backward computes those within a group again, so the states of all steps are never stored. A number is one
    chain of operations in the order of time, so a sequence cut in two has the bits of the whole, and a row those it has in
    any batch. Follows the prelude of recurrences. */
 

@@ -1,4 +1,4 @@
-"""The selective scan by torch, a chunk of steps at a time; the backward pass computes the states of each chunk anew."""
+"""The selective scan by torch, a chunk of steps at a time; the backward pass computes the states of each chunk again."""
 
 from __future__ import annotations
 

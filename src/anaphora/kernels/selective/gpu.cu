@@ -1,6 +1,6 @@
 // Mamba's selective scan: h_t = exp(delta_t A) h_{t-1} + (delta_t u_t) B_t for each channel and each of its STATES numbers, and
 // y_t = h_t C_t. Four threads share a channel, a block has CHANNELS of one row; a group of GROUP steps at a time lies in shared
-// memory as float32. Forward leaves the states before each group; backward computes those within a group anew, so the states of
+// memory as float32. Forward leaves the states before each group; backward computes those within a group again, so the states of
 // all steps are never stored. Every sum has one order: the same bits in every run.
 #define STATES 16
 #define LANES 4

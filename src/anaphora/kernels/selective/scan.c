@@ -1,6 +1,6 @@
 /* Mamba's selective scan: h_t = exp(delta_t A) h_{t-1} + (delta_t u_t) B_t for each channel and each of its N numbers, and
    y_t = h_t C_t. CHANNELS channels go through all steps while their numbers lie in the nearest cache, number by number.
-   Forward leaves the states before each group of STEPS steps; backward computes those within a group anew, so the states of
+   Forward leaves the states before each group of STEPS steps; backward computes those within a group again, so the states of
    all steps are never stored. Follows the prelude of recurrences. */
 
 #define PIECE 4

@@ -1,4 +1,4 @@
-"""Load a kernel through the CUDA driver, launch it on PyTorch's current stream, and notice kernels that gave up.
+"""Load a kernel through the CUDA driver, launch it on PyTorch's current stream, and notice kernels that timed out.
 
 All blocks of a persistent kernel wait for one another, so they must all be on the GPU at once: the launch is
 cooperative, which the driver refuses when they do not fit. Where only the blocks of a cluster wait for one another the
@@ -182,6 +182,6 @@ def check_report(device: int) -> None:
         found.reported.zero_()
         torch.cuda.synchronize(device)
     raise AnaphoraError(
-        f"A recurrence on cuda:{device} waited more than two seconds for its other parts and gave up, so its "
+        f"A recurrence on cuda:{device} timed out: it waited more than two seconds for its other parts, so its "
         "results are NaN: free the GPU of other programs, or run with fewer layers at once."
     )

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 KIND = "set of word vectors"
 """The kind of a saved file, the same for every model."""
 _LOOKED_THROUGH = 20_000
-"""Words among which a misspelt one is looked for, the most frequent first."""
+"""Words among which a misspelled one is looked for, the most frequent first."""
 
 
 class WordVectors:

@@ -21,7 +21,7 @@ class Mamba(LinearLayer):
         h_t = exp(−Δ_t e^A) ∘ h_{t−1} + (Δ_t ∘ u_t) B_tᵀ,   y_t = h_t C_t + D ∘ u_t,   out_t = W_o (y_t ∘ swish(z_t))
 
     States: the last three steps ``(B, 3, 2·width)``, h ``(B, 2·width, state)``. The states of all steps are never stored:
-    the backward pass computes each chunk of them anew.
+    the backward pass computes each chunk of them again.
 
     >>> an.nn.linear.Mamba(16)(torch.zeros(2, 5, 16))[0].shape
     torch.Size([2, 5, 16])

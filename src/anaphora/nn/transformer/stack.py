@@ -34,7 +34,7 @@ def share_distances(layers: Sequence[nn.Module]) -> None:
 
 
 def redraw(module: nn.Module) -> None:
-    """Draw initial weights anew, inner modules first, so that the outer one has the last word."""
+    """Draw initial weights again, inner modules first, so that the outer one has the last word."""
     for child in module.children():
         redraw(child)
     reset = getattr(module, "reset_parameters", None)

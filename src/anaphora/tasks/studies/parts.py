@@ -70,4 +70,4 @@ class Parts:
         try:
             return kind.resume(self[part], reporter=reporter)
         except RunError:
-            return None  # too early or too damaged to go on from: it is trained anew
+            return None  # too early or too damaged to go on from: it is trained again

@@ -23,7 +23,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def suit_texts(m: Classifier, data: Source) -> None:
-    """Give a network what suits the number of its training texts, where the user has not said otherwise.
+    """Give a network what suits the number of its training texts, where the user has set nothing else.
 
     Of few texts most pieces of words are met too seldom to learn what they mean, and words are learned by heart: the symbols are then words,
     and more of them and of the network is dropped. Embedded corpora and tokenizers of the user's own are left alone.

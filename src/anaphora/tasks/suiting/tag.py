@@ -27,7 +27,7 @@ PRESETS = ("lstm", "bilstm", "bilstm-crf")
 
 
 def suit_sentences(m: Tagger, facts: Mapping[str, Any], sentences: Sequence[Sequence[str]]) -> None:
-    """Give a recurrent tagger what suits the number of its training words, where the user has not said otherwise.
+    """Give a recurrent tagger what suits the number of its training words, where the user has set nothing else.
 
     ``facts`` are what the data say of themselves; embedded corpora are left alone.
     """

@@ -120,7 +120,7 @@ class VAR:
         """All criteria for 0 … max_lags lags on the same steps, from one factor.
 
         Regressing on the first q columns leaves of y what stands in R below row q: the sum of squares is
-        R[q:, y]ᵀ R[q:, y], so no order is fitted anew.
+        R[q:, y]ᵀ R[q:, y], so no order is fitted again.
         """
         pieces = pieces_of(y)
         m, q0 = pieces[0].shape[2], TRENDS.index(self.trend)

@@ -36,7 +36,7 @@ class HearingAsItArrives:
     """Words are certain once every hypothesis that is still alive begins with them: no later sound can change them.
 
     Without an ``endpoint`` the transcript of the end is the text that ``predict`` gives of the whole recording. With one, the search begins
-    anew after each utterance, while the encoder goes on, so that neither memory nor work grow with the time that was heard.
+    again after each utterance, while the encoder goes on, so that neither memory nor work grow with the time that was heard.
     """
 
     every = EVERY

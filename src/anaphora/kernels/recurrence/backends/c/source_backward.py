@@ -280,7 +280,7 @@ int backward(const L *n, void *const *p) {{ return run_all(n, p, n[3], backward_
 
 
 def _allocated(f: Function, touched: list[tuple[str, str]], outs: list[str]) -> str:
-    """The buffers of a part of the rows, or 1 for want of memory."""
+    """The buffers of a part of the rows, or 1 for lack of memory."""
     size = "".join(f" + ROUND({count})" for _, count in f.scratch)
     takes = "\n".join(f"TAKE({name}, {count});" for name, count in f.scratch)
     lines = " + ".join(f"{w} * (L)sizeof(R) / 64 + 2" for _, w in touched)

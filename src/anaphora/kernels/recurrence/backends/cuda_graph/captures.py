@@ -35,7 +35,7 @@ class Captures(Generic[Item]):
     """Captures by key, the least recently used dropped beyond ``limit`` bytes.
 
     Capturing takes longer than a run, so a key is captured only when it comes again; one that was dropped has to come
-    four times as often before it is captured anew: shapes that never stay must not cost more than they give.
+    four times as often before it is captured again: shapes that never stay must not cost more than they give.
     """
 
     def __init__(self, limit: int):

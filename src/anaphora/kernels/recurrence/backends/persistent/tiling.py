@@ -157,7 +157,7 @@ def tile(program: Program, hidden: int, columns: int, tiles: int, warps: int, ha
 class Costs:
     """What the parts of a step cost, in microseconds each.
 
-    Fitted to kernels measured on an NVIDIA H200 (132 SMs). ``python benchmarks/persistent_costs.py`` measures them anew
+    Fitted to kernels measured on an NVIDIA H200 (132 SMs). ``python benchmarks/persistent_costs.py`` measures them again
     on the GPU at hand and prints them beside these.
     """
 

@@ -1,7 +1,7 @@
 // How a block of COLS threads, one for each column of a row, reads sequences: groups of STEPS steps are copied to shared memory
 // while earlier ones are computed, STAGES - 1 groups ahead, so that reads wait for the memory's bandwidth and not for its latency.
 // WIDE: by asynchronous copies of 16 bytes, which need addresses to match.
-// With one warp for each of an SM's schedulers every instruction counts: addresses are moved on, never computed anew.
+// With one warp for each of an SM's schedulers every instruction counts: addresses are moved on, never computed again.
 #define NAN __uint_as_float(0x7FFFFFFFu)
 #define INFINITY __uint_as_float(0x7F800000u)
 #if WIDE
@@ -13,7 +13,7 @@ IN void await_group(){asm volatile("cp.async.wait_group %0;"::"n"(STAGES-2):"mem
 IN void commit(){}
 IN void await_group(){}
 #endif
-// Writes of threads that have a column, with an address that the compiler moves on step by step instead of computing it anew.
+// Writes of threads that have a column, with an address that the compiler moves on step by step instead of computing it again.
 IN void put(float*&p,float v,L ahead,bool on){asm volatile("{.reg .pred q;setp.ne.u32 q,%2,0;@q st.global.b32 [%0],%1;}"::"l"(p),"f"(v),"r"((u32)on):"memory");p+=ahead;asm volatile("":"+l"(p));}
 IN void keep_known(L&v){asm volatile("":"+l"(v));}
 IN float number(float v){return v;}
