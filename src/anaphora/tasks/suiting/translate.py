@@ -26,7 +26,7 @@ _SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokeni
 def suit_pairs(m: Translator, data: Source) -> None:
     """Read single words letter by letter, where the user has not said what a symbol is.
 
-    Pieces of words are learnt from the words of the training data: of a list of words they are mostly whole words, and a new one falls
+    Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
     into pieces of which nothing is known. Embedded corpora are left alone.
     """
     s, facts = m.settings_, data.describe()
