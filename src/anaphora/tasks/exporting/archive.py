@@ -140,6 +140,10 @@ def _tagger(m: Any) -> Call:
     if m.framewise:
         raise AnaphoraError("a Tagger of frames cannot be exported to an archive; one of words can.")
     check_words(m)
+    if m.learnt_.framing:
+        raise AnaphoraError(
+            "this Tagger reads words in pieces, for which only --to hf and --to onnx have a place."
+        )
     letters, most = m._reader.letters, m.tokenizer_.size
 
     def make(b: int, t: int) -> tuple[Tensor, ...]:
