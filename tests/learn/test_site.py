@@ -180,7 +180,7 @@ TINY = Lesson(
 )
 
 
-def test_pictures_of_a_lesson_are_drawn_once(tmp_path: Path) -> None:
+def test_pictures_of_a_lesson_are_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / TINY.name
     assert not drawn(TINY, place)
     draw_one(TINY, place)  # and stops before what breaks
@@ -189,6 +189,8 @@ def test_pictures_of_a_lesson_are_drawn_once(tmp_path: Path) -> None:
     assert "<svg" in (place / "words.html").read_text(encoding="utf-8")
     changed = Lesson(7, "07-tiny", "Tiny", ("A1",), TINY.source + "\n")
     assert not drawn(changed, place)
+    monkeypatch.setattr("anaphora.views.html.SCRIPT", "'other';")
+    assert not drawn(TINY, place)  # its page would be another one
 
 
 def test_slides_have_a_screen_for_each_picture(tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
 from anaphora.learn.page import Lesson, lessons
+from anaphora.views import html as page_of_view
 from anaphora.views.picture import Picture
 
 _KEPT = "made-from.txt"
-"""Beside the pictures: a hash of the code that drew them."""
+"""Beside the pictures: a hash of the code that drew them, and of what their pages are made of."""
 
 
 def draw(folder: str | Path, *, progress: Callable[[Lesson], None] | None = None) -> list[Path]:
@@ -88,7 +89,8 @@ def keeping(lesson: Lesson, place: Path) -> Iterator[None]:
 
 
 def _made_from(lesson: Lesson) -> str:
-    return hashlib.sha256(f"{__version__}\n{lesson.source}".encode()).hexdigest()
+    made = "\n".join((__version__, page_of_view.STYLE, page_of_view.SCRIPT, lesson.source))
+    return hashlib.sha256(made.encode()).hexdigest()
 
 
 def slides(folder: Path) -> str:

@@ -38,6 +38,7 @@ table{border-collapse:collapse;font-size:.8rem;font-variant-numeric:tabular-nums
 th,td{padding:.15rem .5rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child{text-align:left}
 .framed main{padding:0}
+.framed .figure svg{max-width:100%;height:auto}
 h1{position:absolute;left:-999rem;margin:0}
 pre{overflow-x:auto;padding:.6rem .8rem;border:1px solid var(--line);border-radius:6px;font-size:.85rem}
 """
