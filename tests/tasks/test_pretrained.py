@@ -174,6 +174,17 @@ def test_a_donor_of_characters_is_warned_of(runs):
         an.Classifier(init=str(runs / "letters"), **TINY).fit(LABELLED)
 
 
+@pytest.mark.parametrize("task", [an.Classifier, an.Tagger])
+def test_words_that_a_donor_does_not_know_are_warned_of(runs, task, recwarn):
+    known = LABELLED if task is an.Classifier else TAGGED
+    more = {} if task is an.Classifier else {"characters": "none"}
+    task(init=str(runs / "bert"), **more, **TINY).fit(known)
+    assert not [one for one in recwarn if "does not know" in str(one.message)]
+    strange = [(text.replace("film", "opera"), label) for text, label in known]
+    with pytest.warns(UserWarning, match=r"bert does not know \d+ % of the words of the training texts"):
+        task(init=str(runs / "bert"), **more, **TINY).fit(strange)
+
+
 @pytest.mark.parametrize(
     ("names", "more"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError, SettingsError
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.embedding import Embedding
+from anaphora.tasks.begun.coverage import warn_of_unknown
 from anaphora.tasks.pretrained import (
     RECURRENT,
     Donors,
@@ -41,8 +43,9 @@ class Given:
     framing: Literal["", "begin", "both"] = ""
 
 
-def adopt_words(m: Estimator) -> Given:
-    """Take over symbols and sizes from what ``init`` and ``embeddings`` name; the tagger's settings change with it."""
+def adopt_words(m: Estimator, sentences: Sequence[Sequence[str]]) -> Given:
+    """Take over symbols and sizes from what ``init`` and ``embeddings`` name; the tagger's settings change with it.
+    ``sentences`` are the words to learn from."""
     donors = Donors.open(m.settings_)
     if donors is None:
         return Given()
@@ -53,6 +56,7 @@ def adopt_words(m: Estimator) -> Given:
         check_room(m.settings_, sum(one.width for one in donors.of_letters))
         return Given(context=donors.of_letters)
     _check_words(donors)
+    warn_of_unknown(donors, map(" ".join, sentences))
     if donors.vectors:
         check_room(m.settings_, sum(one.width for one in donors.contexts))
     else:

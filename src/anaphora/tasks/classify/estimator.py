@@ -27,6 +27,7 @@ from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
+from anaphora.tasks.begun.coverage import SAMPLE, warn_of_unknown
 from anaphora.tasks.classify.build import (
     begin_with,
     build_classifier,
@@ -155,6 +156,7 @@ class Classifier(SequenceReader):
                 self.inputs_ = TextInputs(self._learn_symbols(data))
             else:
                 self.settings_, self.inputs_ = begin_with(self.task(), self._given, s, donors)
+                warn_of_unknown(donors, (text for text, _ in data.read(range(min(len(data), SAMPLE)))))
             symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
         targets = Targets.learn(s.target, labels_of(data))

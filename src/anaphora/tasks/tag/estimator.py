@@ -120,7 +120,7 @@ class Tagger(Estimator):
         spoken = [words for words, _ in sentences]
         if not s.init:
             suit_sentences(self, data.describe(), spoken)
-        given = adopt_words(self)
+        given = adopt_words(self, spoken)
         s = self.settings_
         self.tokenizer_ = given.tokenizer or learn_words(
             spoken, vocab_size=s.vocab_size, lowercase=s.lowercase
