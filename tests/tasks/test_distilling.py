@@ -68,7 +68,7 @@ def test_a_student_of_itself_has_nothing_to_learn_from_its_teacher(teachers):
     from anaphora.tasks.teaching import taught
 
     student.model_.load_state_dict(an.load(teachers[0]).model_.state_dict())
-    objective, batches = student._lesson(*student._open(PAIRS, PAIRS[:4], spill=None))
+    objective, batches = student._objective_and_batches(*student._open(PAIRS, PAIRS[:4], spill=None))
     loss = taught(student, objective).loss(student.model_.train(), next(batches))
     assert loss.total.item() == pytest.approx(0.0, abs=1e-4)
 

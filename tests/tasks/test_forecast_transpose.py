@@ -45,7 +45,7 @@ def seen_by(model, rolls):
     noted = []
     data, dev = model._open(rolls, None, spill=None)
     model._learn(data)
-    objective, batches = model._lesson(data, dev)
+    objective, batches = model._objective_and_batches(data, dev)
     network = model._fresh_model()
     network.register_forward_pre_hook(lambda _, given: noted.append(given[0]))
     batch = next(batches)

@@ -105,7 +105,7 @@ def test_several_classes_for_every_frame_are_learnt():
 def test_the_loss_of_numbers_is_the_squared_error_of_the_standardised_ones():
     numbers = [x[:, 1] for x in X]
     model = an.Tagger("lstm", target="number", **TINY).fit(X, numbers, valid=(X, numbers))
-    objective, _ = model._lesson(*(open_frames((X, numbers))[0],) * 2)
+    objective, _ = model._objective_and_batches(*(open_frames((X, numbers))[0],) * 2)
     scale = np.concatenate(numbers).std()
     expected = model.score((X, numbers))["mse"] / scale**2
     assert objective.evaluate(model.model_)["loss"] == pytest.approx(expected, rel=1e-4)

@@ -121,7 +121,7 @@ def test_joined_recordings_teach_their_texts_with_a_space_between():
     rows = [((sound(), 8000), "ab"), ((sound(0.3), 8000), "c")]
     data, dev = model._open(rows, rows, spill=None)
     model._learn(data)
-    _, batches = model._lesson(data, dev)
+    _, batches = model._objective_and_batches(data, dev)
     said = {model.tokenizer_.decode(target) for _ in range(40) for target in next(batches).targets}
     assert {"ab", "c"} < said
     assert "ab c" in said

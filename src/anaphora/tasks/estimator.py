@@ -1,4 +1,4 @@
-"""What all estimators share: settings, files, and here training and resuming.
+"""What all estimators share: settings, files, predictions in bulk, and here training and resuming.
 
 What differs from task to task is said by each (see `Task`).
 """
@@ -9,16 +9,16 @@ import contextlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from torch import Tensor
 
-from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.errors import RunError, SettingsError
 from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
-from anaphora.tasks.bulk.values import predict_each, predict_to
+from anaphora.tasks.bulk.predicting import Predicting
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.finalists import choose_finalist
@@ -30,7 +30,7 @@ from anaphora.tasks.plan import plan_training
 from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_asked, train_seeds
 from anaphora.tasks.seeds import begin as begin_seeds
 from anaphora.tasks.skipped import warn_of_skipped
-from anaphora.tasks.stored import Stored, as_told
+from anaphora.tasks.stored import as_told
 from anaphora.tasks.teaching import has_teachers, take_over, taught
 from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
@@ -47,7 +47,7 @@ from anaphora.training.showing import reporter_for
 __all__ = ["Estimator", "whatever_the_batch"]
 
 
-class Estimator(Intervening, Stored):
+class Estimator(Intervening, Predicting):
     """Settings are keyword arguments; unknown ones are refused with a suggestion.
 
     After ``fit`` or ``load`` the estimator holds ``model_`` (a plain ``nn.Module``) and ``settings_``.
@@ -313,7 +313,7 @@ class Estimator(Intervening, Stored):
     ) -> TrainingResult:
         self.model_ = self._fresh_model()
         begin_weights(self, run, resume=resume)
-        objective, batches = self._counted_lesson(run, data, dev)
+        objective, batches = self._counted(run, data, dev)
         objective = taught(self, objective)
         tuning = tuning_of(self, run, batches, resume=resume)
         film = film_of(run, self.settings_)
@@ -321,13 +321,17 @@ class Estimator(Intervening, Stored):
         if resume:
             reached = trainer.resume(checkpoint)
             trainer.group.on_main(lambda: self._record_length(run, reached))
-        return choose_finalist(run, self.model_, trainer, trainer.run())
+        return self._after_steps(run, dev, choose_finalist(run, self.model_, trainer, trainer.run()))
 
-    def _counted_lesson(self, run: RunFolder, data: Any, dev: Any) -> tuple[Any, Any]:
+    def _after_steps(self, run: RunFolder, dev: Any, result: TrainingResult) -> TrainingResult:
+        """What a task does once the weights are chosen, such as setting a threshold by the dev data; by default nothing."""
+        return result
+
+    def _counted(self, run: RunFolder, data: Any, dev: Any) -> tuple[Any, Any]:
         """What is minimised and its batches, with settings that say how many steps the epochs are, and what else follows from
         the data."""
         before = self.settings_
-        objective, batches = self._lesson(data, dev)
+        objective, batches = self._objective_and_batches(data, dev)
         settings = counted(self.settings_, batches)
         if settings == before:
             return objective, batches
@@ -336,53 +340,11 @@ class Estimator(Intervening, Stored):
             config = read_config(run.path)
             now = RunConfig(config.task, settings, config.data)
             distributed.join(settings.device).on_main(lambda: run.write_text("config.json", now.to_json()))
-        return self._lesson(data, dev)  # an objective may depend on the number of steps
+        return self._objective_and_batches(data, dev)  # an objective may depend on the number of steps
 
     def _first_weights(self) -> dict[str, Tensor]:
         """What `_inherited` gives; an own model begins as it was made."""
         return {} if isinstance(self.settings_.model, Part) else self._inherited()
-
-    def predict_each(
-        self, inputs: Iterable[Any], *, workers: int | None = None, **options: Any
-    ) -> Iterator[Any]:
-        """What ``predict`` gives for each input, in order, as an iterator; the inputs need not fit into memory.
-
-            for label in m.predict_each(line.strip() for line in open("lines.txt")):
-                ...
-
-        Inputs are read some at a time and sorted by length among themselves. ``workers`` is the number of processes: None is
-        one for each core once the work takes seconds, 1 this one alone. ``options`` are those of ``predict``. Raises what
-        ``predict`` raises, after the answers before; an `AnaphoraError` for a Forecaster, which reads whole series.
-        """
-        self._check_separate()
-        return predict_each(self, inputs, options, workers)
-
-    def predict_to(
-        self,
-        out: str | Path,
-        inputs: Iterable[Any],
-        *,
-        workers: int | None = None,
-        force: bool = False,
-        **options: Any,
-    ) -> int:
-        """Write what `predict_each` gives into the file ``out``, ``{"line": 1, "output": …}`` a line; how many lines it has.
-
-            m.predict_to("answers.jsonl", lines)
-
-        A call that was killed goes on when it is made again with the same inputs, and the file is the same to the byte. Until it is complete it
-        is called ``answers.jsonl.part``. Raises a `RunError` where ``out`` exists or was begun with another model or other
-        options, unless ``force``; a `DataError` where the inputs have changed.
-        """
-        self._check_separate()
-        return predict_to(self, inputs, out, options, workers, force)
-
-    def _check_separate(self) -> None:
-        self._check_trained()
-        if not self.separate:
-            raise AnaphoraError(
-                f"a {type(self).__name__} reads its series whole: call predict with each of them."
-            )
 
     def _record_length(self, run: RunFolder, reached: int) -> None:
         """Write into ``config.json`` that ``resume`` got another number of steps."""

@@ -68,7 +68,7 @@ class Task(ABC):
         """The model the settings name, with weights that follow from the seed."""
 
     @abstractmethod
-    def _lesson(self, data: Any, dev: Any) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Any, dev: Any) -> tuple[Objective, Batches]:
         """What is minimised, and the batches it is minimised on."""
 
     @abstractmethod

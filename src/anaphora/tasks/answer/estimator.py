@@ -123,7 +123,7 @@ class Answerer(PictureEstimator):
             return {}
         return read_picture_weights(path, pictures.network, prefix="pictures.network.")
 
-    def _lesson(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
         s = self.settings_
         questions, answers = self._questions(data), self._numbers(data)
         short = [[len(ids) <= s.max_tokens for ids in about] for about in questions]

@@ -104,7 +104,7 @@ class Captioner(PictureEstimator, Writer):
         network = picture_encoder_of(self.model_).network
         return read_picture_weights(path, network, prefix="encoder.network.")
 
-    def _lesson(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: PictureList, dev: PictureList) -> tuple[Objective, Batches]:
         s = self.settings_
         captions = self._captions(data)
         kept = [[ids for ids in about if len(ids) <= s.max_tokens] for about in captions]

@@ -210,7 +210,7 @@ class Classifier(SequenceReader):
             parts |= self.inputs_.framing
         return build_classifier(self.settings_, outputs=self.targets_.size, **parts)
 
-    def _lesson(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
         s = self.settings_
         truth = self.targets_.encode(labels_of(data))
         cut_by: dict[str, Any] = {

@@ -90,7 +90,7 @@ class Embedder(SequenceReader):
         seed_everything(self.settings_.seed, "model")
         return build_embedder(self.settings_, self.inputs_)
 
-    def _lesson(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
         s = self.settings_
         cut_by = {"batch_tokens": s.batch_tokens, "max_tokens": s.max_tokens, "seed": s.seed}
         batches = AlikeBatches(data, self._encode, s.positives, **cut_by)

@@ -169,7 +169,7 @@ class Forecaster(Estimator):
         gaps = [group for group in groups if any(columns.gaps[place] for place in columns.places(group))]
         return sum(map(len, groups)) + sum(map(len, gaps))
 
-    def _lesson(self, data: SeriesData, dev: SeriesData) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: SeriesData, dev: SeriesData) -> tuple[Objective, Batches]:
         s, windows = self.settings_, self._windows(data)
         lengths = windows.lengths
         batches: HeldBatches[WindowBatch] = HeldBatches(

@@ -128,7 +128,7 @@ class LanguageModel(Estimator):
         breaks = 0 if self.settings_.lines else self.tokenizer_.line_break
         return build_language(self.settings_, size, breaks)
 
-    def _lesson(self, data: Text, dev: Text) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Text, dev: Text) -> tuple[Objective, Batches]:
         s, held = self.settings_, self._encoded(dev, self.settings_.valid_symbols)
         batches = self._batches(data)
         if s.model == "masked":

@@ -195,7 +195,7 @@ class Tagger(Estimator):
             s, learnt.tags, learnt.scheme, context=learnt.context, framing=learnt.framing, **sizes
         )
 
-    def _lesson(self, data: TaggedRows, dev: TaggedRows) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: TaggedRows, dev: TaggedRows) -> tuple[Objective, Batches]:
         s, targets = self.settings_, self.targets_
         inputs, labels = self._apart(data)
         read: list[Any] = [*self._reader.read(inputs)]
@@ -220,17 +220,8 @@ class Tagger(Estimator):
         )
         return objective, batches
 
-    def _train_by_steps(
-        self,
-        run: RunFolder,
-        data: Any,
-        dev: Any,
-        reporter: Reporter | None,
-        *,
-        resume: bool,
-        checkpoint: int | None,
-    ) -> TrainingResult:
-        result = super()._train_by_steps(run, data, dev, reporter, resume=resume, checkpoint=checkpoint)
+    def _after_steps(self, run: RunFolder, dev: Any, result: TrainingResult) -> TrainingResult:
+        """Balance the precision and recall of spans on the dev data."""
         wanted = self.settings_.balance_spans and result.metric == "f1" and result.best is not None
         group = distributed.join(self.settings_.device)
         if not wanted or group.world > 1 or result.stopped == "interrupted":

@@ -188,7 +188,7 @@ class Transcriber(Estimator):
             return OwnFrames(own, symbols)
         return build_transcriber(self.settings_, features=self.ear_.width, symbols=self.tokenizer_.size)
 
-    def _lesson(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
         s, ear = self.settings_, self.ear_
         targets = self.tokenizer_.encode_batch(data.transcripts)
         self._check_room(data.lengths.tolist(), targets)

@@ -111,7 +111,7 @@ class Translator(Writer):
             return own_seq2seq(own, target)
         return build_seq2seq(self.settings_, self.tokenizer_.source.size, self.tokenizer_.target.size)
 
-    def _lesson(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
         s = self.settings_
         batches = PairBatches(
             data,
