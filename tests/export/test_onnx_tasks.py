@@ -300,6 +300,9 @@ HEARING: dict[str, Case] = {
     "frames bilstm-ctc": transcriber(model="bilstm-ctc", hidden=8),
     "frames conv-ctc": transcriber(model="conv-ctc", hidden=8, layers=2),
     "frames transformer-ctc": transcriber(model="transformer-ctc", **ATTENTIVE),
+    "frames conformer-ctc": transcriber(
+        model="conformer-ctc", hidden=8, heads=2, feedforward=16, layers=1, kernel=3, chunk=3, left=1
+    ),
     "frames attention": transcriber(model="attention", **SIZES),
     "frames joint": transcriber(model="joint", **SIZES),
     "sound bilstm-ctc": listener(model="bilstm-ctc", hidden=8, bins=20),

@@ -32,6 +32,7 @@ SHOWN = {
     ("Transcriber", "transducer"): {"alignment", "gates", "states", "ctc", "spectrogram"},
     ("Transcriber", "conv-ctc"): {"states", "ctc", "spectrogram"},
     ("Transcriber", "transformer-ctc"): {"states", "heads", "positions", "ctc", "spectrogram"},
+    ("Transcriber", "conformer-ctc"): {"states", "heads", "ctc", "spectrogram"},
     ("Transcriber", "wav2vec2"): {"states", "heads", "ctc", "spectrogram"},
     ("Transcriber", "whisper"): {"alignment", "heads", "positions", "states", "spectrogram"},
     ("Transcriber", "attention"): {"alignment", "gates", "states", "spectrogram"},

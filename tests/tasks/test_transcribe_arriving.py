@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import anaphora as an
 from anaphora.tasks.transcribe.inference.again import HearingAgain
-from anaphora.tasks.transcribe.inference.arriving import hears_as_it_arrives
+from anaphora.tasks.transcribe.inference.arriving import FrameStream, hears_as_it_arrives
 from anaphora.tasks.transcribe.inference.streaming import HearingAsItArrives, open_hearing
 from anaphora.tasks.transcribe.inference.updates import Endpoint, Update
 from anaphora.tasks.transcribe.inference.words import Word
@@ -51,6 +52,16 @@ def trained() -> Any:
         if preset not in made:
             data = [((spoken(text, i), RATE), text) for i, text in enumerate(texts(30))]
             more: dict[str, Any] = {"steps": 60}
+            if preset == "conformer-ctc":
+                more = {
+                    "steps": 90,
+                    "lr": 5e-3,
+                    "heads": 2,
+                    "feedforward": 48,
+                    "kernel": 5,
+                    "chunk": 5,
+                    "left": 2,
+                }
             if preset == "transducer":  # it learns to stay silent first
                 more = {"steps": 160, "lr": 1e-2, "hidden": 32, "embedding": 8, "ctc_weight": 0.6}
             made[preset] = an.Transcriber(preset, **{**SETTINGS, **more}).fit(data, valid=data[:2])
@@ -68,7 +79,7 @@ def heard(hearing: Any, samples: Any, piece: int = 997) -> tuple[list[Update], A
     return updates, hearing.finish()
 
 
-@pytest.mark.parametrize("preset", ["lstm-ctc", "transducer"])
+@pytest.mark.parametrize("preset", ["lstm-ctc", "conformer-ctc", "transducer"])
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 6}])
 def test_the_end_is_what_predict_says_and_certain_words_stay(trained, preset, options):
     model = trained(preset)
@@ -102,6 +113,23 @@ def test_words_with_a_lexicon_and_hot_words_are_those_of_predict(trained):
         assert final.text == whole.text
         stable = [word.word for update in updates for word in update.stable]
         assert final.text.split()[: len(stable)] == stable
+
+
+def test_chunks_as_they_arrive_are_those_of_the_whole(trained, tmp_path):
+    trained("conformer-ctc").save(tmp_path / "run")
+    model = an.load(tmp_path / "run")
+    samples = spoken("abc cab b", 5)
+    with torch.no_grad():
+        frames = torch.from_numpy(model._hear((samples, RATE)))[None]
+        scores, _ = model.model_.eval()(frames, torch.tensor([frames.shape[1]]))
+        stream = FrameStream(model.model_, model.ear_, RATE)
+        parts = [stream.push(samples[at : at + 700]) for at in range(0, len(samples), 700)]
+        parts.append(stream.finish())
+    torch.testing.assert_close(torch.cat(parts), scores[0].log_softmax(-1), rtol=1e-4, atol=1e-4)
+    whole = an.Transcriber(
+        "conformer-ctc", **{**SETTINGS, "steps": 1, "chunk": 0, "heads": 2, "feedforward": 8}
+    )
+    assert not hears_as_it_arrives(whole.fit([((samples, RATE), "abc cab b")] * 2))
 
 
 @pytest.mark.parametrize("preset", ["lstm-ctc", "transducer"])

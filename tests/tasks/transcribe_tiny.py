@@ -32,6 +32,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     "transducer": {"embedding": 8, "hidden": 24, "steps": 120, "bidirectional": True, "ctc_weight": 0.6},
     "conv-ctc": {"kernel": 3, "layers": 2},
     "transformer-ctc": {"heads": 2, "feedforward": 32},
+    "conformer-ctc": {
+        "heads": 2,
+        "feedforward": 32,
+        "kernel": 5,
+        "chunk": 4,
+        "normalise": "features",
+        "lr": 1e-2,
+    },
     "attention": {"embedding": 8},
     "joint": {"embedding": 8},
 }

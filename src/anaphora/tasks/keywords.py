@@ -827,7 +827,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
 
 
-TranscriberModel = Literal["bilstm-ctc", "lstm-ctc", "transducer", "conv-ctc", "transformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
+TranscriberModel = Literal["bilstm-ctc", "lstm-ctc", "transducer", "conv-ctc", "transformer-ctc", "conformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
 """The presets of `an.Transcriber`, or a model of your own."""
 
 
@@ -843,7 +843,11 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     subsample: int
     """So many frames become one at the front, which makes everything above it that much quicker. CTC needs at least one frame for every symbol that is left. Default: 2."""
     kernel: int
-    """Places that a convolution of conv-ctc sees; odd. Default: 5."""
+    """Places that a convolution of conv-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
+    chunk: int
+    """Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at most so much later; 0: the whole recording, which cannot be heard while it arrives. Default: 16."""
+    left: int
+    """Chunks before its own that a place of conformer-ctc sees. Default: 4."""
     attention: Literal["additive", "bilinear"]
     """How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), or sᵀWh. Default: 'additive'."""
     ctc_weight: float

@@ -67,7 +67,7 @@ def command(
     becomes a line as soon as it is over; on a terminal the words of the current one are shown, and change until they are certain. At the end
     standard error has the latency and the real-time factor. With --json each update is a line of JSON.
 
-    The presets lstm-ctc and transducer hear sound as it arrives. Every other model hears the last 30 seconds again and again.
+    The presets lstm-ctc, conformer-ctc and transducer hear sound as it arrives. Every other model hears the last 30 seconds again and again.
     """
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.data.streams import check_readable

@@ -43,6 +43,13 @@ def causal(length: int, *, device: torch.device | None = None) -> Tensor:
     return window(length, before=length, device=device)
 
 
+def chunks(length: int, chunk: int, left: int, *, device: torch.device | None = None) -> Tensor:
+    """Each place sees all of its own chunk of ``chunk`` places and of ``left`` chunks before it: ``(1, T, T)``."""
+    number = torch.arange(length, device=device) // chunk
+    apart = number[:, None] - number  # of query and key
+    return ((apart >= 0) & (apart <= left))[None]
+
+
 def join(*masks: Tensor | None) -> Tensor | None:
     """What all the given masks allow, as ``(batch, queries, keys)``; None when there is none.
 

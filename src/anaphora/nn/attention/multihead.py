@@ -38,6 +38,11 @@ class KeyValues:
         """These, followed in time by ``new``."""
         return KeyValues(torch.cat((self.keys, new.keys), 2), torch.cat((self.values, new.values), 2))
 
+    def last(self, places: int) -> KeyValues | None:
+        """Those of the last so many places; None for 0."""
+        first = max(0, self.keys.shape[2] - places)
+        return KeyValues(self.keys[:, :, first:], self.values[:, :, first:]) if places else None
+
     def select(self, rows: Tensor) -> KeyValues:
         """Those of the given rows, in their order; rows may repeat."""
         return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
@@ -143,6 +148,19 @@ class MultiHead(nn.Module):
         near = kv
         if self.window is not None:
             near = KeyValues(kv.keys[:, :, -self.window - 1 :], kv.values[:, :, -self.window - 1 :])
+        return self.attend(q, near)[0], kv
+
+    def further(self, x: Tensor, past: KeyValues | None) -> tuple[Tensor, KeyValues]:
+        """Self-attention of the next places x ``(rows, n, width)``, which see each other and all of the past: what they say, and keys
+        and values of all. The keys are those before positions turn them: only distances matter, so places may be counted from the
+        first that is still kept."""
+        q, k, v = map(self._split, self.inward(x).split((self.inner, self.kv_width, self.kv_width), -1))
+        q, k = self.normalised(q, k)
+        kv = KeyValues(k, v) if past is None else past.grow(KeyValues(k, v))
+        near = kv
+        if isinstance(self.positions, Rotary):
+            q = self.positions(q, 0 if past is None else past.keys.shape[2])
+            near = KeyValues(self.positions(kv.keys), kv.values)
         return self.attend(q, near)[0], kv
 
     def project(self, keys: Tensor, values: Tensor | None = None) -> KeyValues:

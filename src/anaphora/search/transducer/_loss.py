@@ -78,62 +78,43 @@ class _Losses(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
     ) -> Tensor:
-        device = logits.device
-        following = torch.nn.functional.pad(labels, (0, 1), value=blank).to(device)  # (B, U + 1)
+        following = torch.nn.functional.pad(labels, (0, 1), value=blank).to(logits.device)  # (B, U + 1)
         following = following[:, None, :, None].expand(*logits.shape[:3], 1)
         wide = torch.promote_types(logits.dtype, torch.float32)
-        total = _log_sums(logits, frames, sizes, wide)  # (B, T, U + 1)
-        on_blank = logits[..., blank].double() - total.double()
-        on_label = logits.gather(3, following)[..., 0].double() - total.double()
+        of_symbols = logits.log_softmax(-1, dtype=wide)  # (B, T, U + 1, V)
+        on_blank = of_symbols[..., blank].double()
+        on_label = of_symbols.gather(3, following)[..., 0].double()
         alpha, beta = lattice(on_blank, on_label, frames, sizes)
         log_p = beta[:, 0, 0] if logits.shape[1] else beta.new_full((len(logits),), -torch.inf)
-        lost = (log_p == -torch.inf).nonzero().flatten().tolist()
-        if lost and impossible == "raise":
-            raise DataError(
-                f"transducer_loss: row {lost[0]} has {int(frames[lost[0]])} frames and no alignment with a probability above 0; "
-                'drop such rows or pass impossible="zero".'
-            )
+        if impossible == "raise":
+            _refuse_lost(log_p, frames)
         log_p = log_p.masked_fill(log_p == -torch.inf, torch.inf)  # exp(−∞ − ∞) = 0: no gradient
         by_blank, by_label = _posteriors(alpha, beta, on_blank, on_label, log_p, frames, sizes)
-        ctx.save_for_backward(logits, total, following, by_blank.to(wide), by_label.to(wide))
-        ctx.blank, ctx.frames, ctx.sizes = blank, frames.tolist(), sizes.tolist()
+        ctx.save_for_backward(of_symbols, following, by_blank.to(wide), by_label.to(wide))
+        ctx.blank, ctx.frames, ctx.sizes, ctx.kind = blank, frames.tolist(), sizes.tolist(), logits.dtype
         return torch.where(log_p == torch.inf, 0.0, -log_p).to(wide)
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        logits, total, following, by_blank, by_label = ctx.saved_tensors
+        of_symbols, following, by_blank, by_label = ctx.saved_tensors
         by_blank, by_label = (g * upstream[:, None, None] for g in (by_blank, by_label))
-        gradient = _shares(logits, total, by_blank + by_label, ctx.frames, ctx.sizes)
+        gradient = of_symbols.exp().mul_((by_blank + by_label)[..., None])
         gradient[..., ctx.blank] -= by_blank
-        gradient.scatter_add_(3, following, -by_label[..., None].to(gradient))
-        return (gradient.to(logits.dtype), *(None,) * 5)
+        gradient.scatter_add_(3, following, -by_label[..., None])
+        for row, frames, size in zip(gradient, ctx.frames, ctx.sizes, strict=True):  # padding may hold NaN
+            row[frames:] = 0
+            row[:, size + 1 :] = 0
+        return (gradient.to(ctx.kind), *(None,) * 5)
 
 
-def _log_sums(logits: Tensor, frames: Tensor, sizes: Tensor, wide: torch.dtype) -> Tensor:
-    """log Σ exp over symbols, ``(B, T, U + 1)``. On a CPU row by row, real nodes alone: what is made in between stays in its cache."""
-    if logits.device.type != "cpu":
-        return logits.to(wide).logsumexp(-1)
-    found = logits.new_zeros(logits.shape[:3], dtype=wide)
-    for row, to, t, u in zip(logits, found, frames.tolist(), sizes.tolist(), strict=True):
-        if t:
-            to[:t, : u + 1] = row[:t, : u + 1].to(wide).logsumexp(-1)
-    return found
-
-
-def _shares(logits: Tensor, total: Tensor, visited: Tensor, frames: list[int], sizes: list[int]) -> Tensor:
-    """γ p ``(B, T, U + 1, V)``: of each symbol, where γ is how much a node was ``visited``; zero outside of a row's lattice."""
-    if logits.device.type != "cpu":
-        p = (logits - total[..., None]).exp_()
-        return torch.where(visited[..., None] == 0, p.new_zeros(()), p.mul_(visited[..., None]))
-    found = torch.zeros_like(logits, dtype=total.dtype)
-    for row, (t, u) in enumerate(zip(frames, sizes, strict=True)):
-        real = (row, slice(t), slice(u + 1))
-        if t:
-            torch.sub(logits[real], total[real][..., None], out=found[real]).exp_().mul_(
-                visited[real][..., None]
-            )
-    return found
+def _refuse_lost(log_p: Tensor, frames: Tensor) -> None:
+    lost = (log_p.cpu() == -torch.inf).nonzero().flatten().tolist()
+    if lost:
+        raise DataError(
+            f"transducer_loss: row {lost[0]} has {int(frames[lost[0]])} frames and no alignment with a probability above 0; "
+            'drop such rows or pass impossible="zero".'
+        )
 
 
 @torch.no_grad()

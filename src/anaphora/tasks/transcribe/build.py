@@ -17,6 +17,7 @@ from anaphora.models.bridge import Bridge, LearntStart
 from anaphora.models.classical.ngram import NGram
 from anaphora.models.classical.ngram.text import Words
 from anaphora.models.classifier import VectorInput
+from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel
 from anaphora.models.decoders import BahdanauDecoder
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
@@ -27,9 +28,10 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import Joiner, TransducerModel
 from anaphora.models.whisper import PromptedDecoder, WhisperFront
 from anaphora.nn import transformer
-from anaphora.nn.attention import Additive, Bilinear
+from anaphora.nn.attention import Additive, Bilinear, MultiHead
+from anaphora.nn.conformer import ConformerLayer
 from anaphora.nn.embedding import Embedding, Output
-from anaphora.nn.positions import Learned, Sinusoidal
+from anaphora.nn.positions import Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
@@ -39,6 +41,7 @@ from anaphora.tasks.parts import (
     encoder_layer,
     entrance,
     frame_network,
+    make_feedforward,
     make_reader,
     make_recurrent,
     own_encoder,
@@ -80,8 +83,26 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
     stacked = Framed(network, plain) if network else plain
     if own := own_encoder("transcribe", s, VectorInput(stacked.width), dropout=0.0):
         return Listener(stacked, own)
+    if s.model == "conformer-ctc":
+        body = ConformerEncoder(
+            VectorInput(stacked.width, s.hidden),
+            [_conformer_layer(s) for _ in range(s.layers)],
+            dropout=s.dropout,
+        )
+        return Listener(stacked, body)
     layers = make_reader(s, stacked.width, bidirectional=s.bidirectional)
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))
+
+
+def _conformer_layer(s: TranscriberSettings) -> ConformerLayer:
+    return ConformerLayer(
+        MultiHead(s.hidden, s.heads, positions=Rotary()),
+        (make_feedforward(s), make_feedforward(s)),
+        kernel=s.kernel,
+        chunk=s.chunk,
+        left=s.left,
+        dropout=s.dropout,
+    )
 
 
 def _sample_listener(s: TranscriberSettings) -> Listener:

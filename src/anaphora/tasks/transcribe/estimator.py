@@ -313,7 +313,7 @@ class Transcriber(Estimator):
             print(session.finish().text, session.report())
 
         endpoint: seconds of silence that end an utterance; 0: all is one, whose text is that of ``predict`` where the model hears as
-        sound arrives (`lstm-ctc`, `transducer`). every: seconds of new sound after which words are written; 0: as the model can.
+        sound arrives (`lstm-ctc`, `conformer-ctc`, `transducer`). every: seconds of new sound after which words are written; 0: as the model can.
         """
         self._check_trained()
         if self.ear_.kind != "audio":

@@ -148,7 +148,22 @@ class TranscriberSettings(
         description="So many frames become one at the front, which makes everything above it that much quicker. CTC "
         "needs at least one frame for every symbol that is left.",
     )
-    kernel: int = Field(5, ge=1, le=63, description="Places that a convolution of conv-ctc sees; odd.")
+    kernel: int = Field(
+        5,
+        ge=1,
+        le=63,
+        description="Places that a convolution of conv-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk.",
+    )
+    chunk: int = Field(
+        16,
+        ge=0,
+        le=1000,
+        description="Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at "
+        "most so much later; 0: the whole recording, which cannot be heard while it arrives.",
+    )
+    left: int = Field(
+        4, ge=0, le=1000, description="Chunks before its own that a place of conformer-ctc sees."
+    )
     attention: Literal["additive", "bilinear"] = Field(
         "additive",
         description="How a decoder state is compared with an annotation: vᵀtanh(Ws+Uh), or sᵀWh.",
@@ -202,7 +217,12 @@ class TranscriberSettings(
             )
         if self.features == "whisper" and self.model != "whisper":
             raise ValueError(f"features = 'whisper' is for the preset whisper, not for {self.model}")
-        if self.model == "conv-ctc" and self.kernel % 2 == 0:
+        if self.model == "conformer-ctc" and (self.hidden % self.heads or self.hidden // self.heads % 2):
+            raise ValueError(
+                f"hidden = {self.hidden} cannot be divided among heads = {self.heads} into parts of even width"
+            )
+        centred = self.model == "conv-ctc" or (self.model == "conformer-ctc" and not self.chunk)
+        if centred and self.kernel % 2 == 0:
             raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
         return self
 
@@ -229,13 +249,8 @@ _TRAINED: dict[str, Any] = {
     "valid_every": 100,
     "save_every": 200,
 }
-_ARRIVING: dict[str, Any] = {
-    "cell": "lstm",
-    "bidirectional": False,
-    "normalise": "running",
-    "volume": 6.0,
-    "hidden": 192,
-}
+_HEARING: dict[str, Any] = {"normalise": "running", "volume": 6.0}
+_ARRIVING: dict[str, Any] = {**_HEARING, "cell": "lstm", "bidirectional": False, "hidden": 192}
 _DECODING: dict[str, Any] = {**_TRAINED, "cell": "gru", "embedding": 64, "subsample": 4}
 
 _PRESETS = (
@@ -268,6 +283,22 @@ _PRESETS = (
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
         (*_ALWAYS, TransformerSettings),
+    ),
+    Preset(
+        "conformer-ctc",
+        "Attention within chunks and to those before them, and convolutions that look back (Conformer, Gulati 2020); hears sound as it arrives.",
+        {
+            **_TRAINED,
+            **_HEARING,
+            "layers": 4,
+            "feedforward": 256,
+            "activation": "silu",
+            "kernel": 15,
+            "subsample": 4,
+            "lr": 2e-3,
+            "warmup": 200,
+        },
+        (*_ALWAYS, "heads", "feedforward", "activation", "kernel", "chunk", "left"),
     ),
     Preset(
         "wav2vec2",

@@ -1,7 +1,7 @@
 """Sound as it arrives: what the encoder says of it, and the search that goes on from there.
 
-A model hears as sound arrives where its encoder reads frames in order (recurrent layers of one direction under CTC or a transducer) and what is
-taken away from a recording needs nothing that comes later (``normalise`` is ``running`` or ``none``).
+A model hears as sound arrives where its encoder reads frames in order (recurrent layers of one direction, or Conformer layers in chunks,
+under CTC or a transducer) and what is taken away from a recording needs nothing that comes later (``normalise`` is ``running`` or ``none``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.frames import Ear
 from anaphora.data.audio.resample_stream import ResampleStream
+from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, log_probabilities
 from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.frontend import Framed
@@ -34,7 +35,10 @@ def hears_as_it_arrives(estimator: Any) -> bool:
         return False
     front = encoder.front.front if isinstance(encoder.front, Framed) else encoder.front
     body = encoder.body
-    ordered = isinstance(body, RecurrentEncoder) and not body.reverse and not body.recurrent.bidirectional
+    if isinstance(body, ConformerEncoder):
+        ordered = body.chunk > 0
+    else:
+        ordered = isinstance(body, RecurrentEncoder) and not body.reverse and not body.recurrent.bidirectional
     return isinstance(front, Stacking) and ordered and estimator.settings_.normalise in ("running", "none")
 
 
@@ -49,6 +53,7 @@ class FrameStream:
         self._normalised = ear.usual.running() if ear.usual is not None else None
         self._device = next(model.parameters()).device
         self._held = torch.zeros(0, features.width)
+        self._together = self._encoder.factor * getattr(self._encoder.body, "chunk", 1)
         self._state: Any = None
 
     def push(self, samples: Samples) -> Tensor:
@@ -67,13 +72,17 @@ class FrameStream:
         if self._normalised is not None and len(frames):
             frames = torch.from_numpy(self._normalised(frames.numpy()))
         frames = torch.cat((self._held, frames))
-        whole = len(frames) if final else len(frames) // self._encoder.factor * self._encoder.factor
+        whole = len(frames) if final else len(frames) // self._together * self._together
         frames, self._held = frames[:whole], frames[whole:]
         if not whole:
             return self._said(torch.zeros(1, 0, self._encoder.width, device=self._device))
         x, _ = self._encoder.front(frames[None].to(self._device), torch.tensor([whole], device=self._device))
-        body = cast(RecurrentEncoder, self._encoder.body)
-        y, self._state = body.recurrent(body.embedding(x), None, self._state)
+        body = self._encoder.body
+        if isinstance(body, ConformerEncoder):
+            y, self._state = body.further(x, self._state)
+        else:
+            recurrent = cast(RecurrentEncoder, body)
+            y, self._state = recurrent.recurrent(recurrent.embedding(x), None, self._state)
         return self._said(y)
 
     def _said(self, annotations: Tensor) -> Tensor:
