@@ -76,3 +76,12 @@ def test_a_transducer_is_not_exported_as_a_graph():
     model = an.Transcriber(**{**SMALL, "model": "transducer", "embedding": 4}).fit(data, valid=data[:1])
     with pytest.raises(an.AnaphoraError, match="there is no graph yet"):
         transcriber_export(model)
+
+
+def test_the_preset_for_few_speakers_hears_cepstra_and_nothing_but_sound():
+    model = an.Transcriber("mfcc-ctc", **{**SMALL, "bins": 13}).fit(rows(), valid=rows(2))
+    assert (model.ear_.width, model.settings_.normalise) == (13, "adapted")
+    assert model.predict([rows()[0][0]], voices=3)[0] is not None
+    frames = [(np.zeros((20, 13), np.float32), "a")] * 2
+    with pytest.raises(an.AnaphoraError, match="mfcc-ctc hears sound, but the data are frames"):
+        an.Transcriber("mfcc-ctc", **SMALL).fit(frames, valid=frames)

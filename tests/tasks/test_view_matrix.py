@@ -77,7 +77,7 @@ def looked_at(name, preset):
         given = {key: value for key, value in sizes.items() if key in fields}
         model = an.Translator(model=preset, tokens="word", max_length=4, **given).fit(PAIRS)
         return model, *probed(model, "a b c")
-    heard = preset in ("wav2vec2", "whisper")  # sound itself, not frames
+    heard = preset in ("wav2vec2", "whisper", "mfcc-ctc")  # sound itself, not frames
     if name in ("Captioner", "Answerer") or heard or (preset in reading.PICTURES and name == "Classifier"):
         task, rows = getattr(an, name), senses.DATA[name]
         known = task.task().used(preset).keys()

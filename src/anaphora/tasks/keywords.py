@@ -827,7 +827,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 6144."""
 
 
-TranscriberModel = Literal["bilstm-ctc", "lstm-ctc", "transducer", "conv-ctc", "transformer-ctc", "conformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
+TranscriberModel = Literal["bilstm-ctc", "mfcc-ctc", "lstm-ctc", "transducer", "conv-ctc", "transformer-ctc", "conformer-ctc", "wav2vec2", "whisper", "attention", "joint"] | Callable[..., Any]
 """The presets of `an.Transcriber`, or a model of your own."""
 
 

@@ -18,7 +18,7 @@ __device__ inline double log_add(double a,double b){
   return isinf(low)&&low<0?high:high+log1p(exp(low-high));
 }
 extern "C" __global__ void transducer_lattice(const double*blank,const double*label,const long long*frames,
-                                              const long long*sizes,double*alpha,double*beta,
+                                              const long long*sizes,double*alpha,double*beta,float*losses,
                                               int rows,int T_most,int U_most){
   const double none=-__longlong_as_double(0x7ff0000000000000LL);
   const long long width=U_most;
@@ -49,6 +49,10 @@ extern "C" __global__ void transducer_lattice(const double*blank,const double*la
       }
       __syncthreads();
     }
+    if(ahead&&threadIdx.x==0){
+      if(T==0)to[0]=none;
+      losses[b]=to[0]==none?0.f:(float)-to[0];
+    }
     __syncthreads();
   }
 }
@@ -59,9 +63,18 @@ _kernel = Kernel(SOURCE, "transducer_lattice", threads=128, resident=4)
 
 def lattice_cuda(blank: Tensor, label: Tensor, frames: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """α and β ``(B, T, U + 1)`` of ∅ and y, float64 on the GPU, of which row b has ``frames[b]`` frames and ``sizes[b]`` symbols."""
-    blank, label = blank.contiguous(), label.contiguous()
-    rows, most, width = blank.shape
-    alpha, beta = (torch.full_like(blank, -torch.inf) for _ in range(2))
-    pointers = (blank, label, frames.to(blank.device), sizes.to(blank.device), alpha, beta)
-    _kernel.run(blank, 2 * rows, pointers, (rows, most, width))
+    alpha, beta = (
+        torch.full_like(blank, -torch.inf, memory_format=torch.contiguous_format) for _ in range(2)
+    )
+    losses = blank.new_empty(len(blank), dtype=torch.float32)
+    counts = (frames.to(blank.device), sizes.to(blank.device))
+    run_lattice(blank.contiguous(), label.contiguous(), *counts, alpha, beta, losses)
     return alpha, beta
+
+
+def run_lattice(
+    blank: Tensor, label: Tensor, frames: Tensor, sizes: Tensor, alpha: Tensor, beta: Tensor, losses: Tensor
+) -> None:
+    """Fill α and β of real nodes, the others as they are, and the losses −β(0, 0) ``(B,)``, zero where there is no alignment."""
+    rows, most, width = blank.shape
+    _kernel.run(blank, 2 * rows, (blank, label, frames, sizes, alpha, beta, losses), (rows, most, width))

@@ -44,7 +44,13 @@ def causal(length: int, *, device: torch.device | None = None) -> Tensor:
 
 
 def chunks(length: int, chunk: int, left: int, *, device: torch.device | None = None) -> Tensor:
-    """Each place sees all of its own chunk of ``chunk`` places and of ``left`` chunks before it: ``(1, T, T)``."""
+    """Each place sees all of its own chunk of ``chunk`` places and of ``left`` chunks before it: ``(1, T, T)``.
+
+    ``length`` is T; ``device``: where the mask is made.
+
+    >>> an.nn.attention.masks.chunks(4, 2, 0)[0].int().tolist()
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
+    """
     number = torch.arange(length, device=device) // chunk
     apart = number[:, None] - number  # of query and key
     return ((apart >= 0) & (apart <= left))[None]

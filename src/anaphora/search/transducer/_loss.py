@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import DataError
-from anaphora.kernels.gpu.kernel import serves
+from anaphora.kernels.gpu.kernel import KINDS, serves
 from anaphora.search.ctc._inputs import Lengths, Targets, checked_lengths, checked_targets
 
 
@@ -35,13 +35,12 @@ def transducer_loss(
 
     logits: ``(batch, time, longest + 1, symbols)``; p_tu = softmax(logits[t, u]).
     targets: ``(batch, longest)`` with ``target_lengths``, or a list of lists of symbols, without blanks.
-    logit_lengths: ``(batch,)``, the real frames of each row; all by default.
     reduction: "none" gives ``(batch,)``, "sum" their sum, "mean" (1/B) Σ_b loss_b / max(U_b, 1), as `ctc_loss`.
     impossible: a row without frames, or whose alignments all have probability 0, raises `DataError` with its number, or with
         "zero" adds neither loss nor gradient.
 
-    Sums over alignments are in float64: on the CPU in a compiled kernel, on NVIDIA GPUs in one of ours, elsewhere by torch
-    operations. Differentiable once.
+    Sums over alignments are in float64: on the CPU in a compiled kernel, on NVIDIA GPUs in kernels that make the gradient as well,
+    elsewhere by torch operations. Differentiable once.
 
     >>> round(float(transducer_loss(torch.zeros(1, 2, 2, 3), [[1]])), 4)    # two alignments of three steps, each (1/3)³
     2.6027
@@ -65,7 +64,9 @@ def transducer_loss(
             f"transducer_loss: targets of up to {labels.shape[1]} symbols need logits (…, {labels.shape[1] + 1}, symbols), "
             f"got (…, {places}, symbols)."
         )
-    losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
+    fused = logits.numel() > 0 and logits.dtype in KINDS and serves(logits)
+    function = _FusedLosses if fused else _Losses
+    losses: Tensor = function.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -74,6 +75,8 @@ def transducer_loss(
 
 
 class _Losses(torch.autograd.Function):
+    """By torch operations around `lattice`; on NVIDIA GPUs `_FusedLosses` does the same in three kernels."""
+
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
@@ -106,6 +109,29 @@ class _Losses(torch.autograd.Function):
             row[frames:] = 0
             row[:, size + 1 :] = 0
         return (gradient.to(ctx.kind), *(None,) * 5)
+
+
+class _FusedLosses(torch.autograd.Function):
+    """See `anaphora.kernels.transducer.loss_gpu`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
+    ) -> Tensor:
+        from anaphora.kernels.transducer.loss_gpu import Alignments
+
+        ctx.found = Alignments(logits, labels, frames, sizes, blank)
+        if impossible == "raise":
+            _refuse_lost(ctx.found.log_p, frames)
+        ctx.save_for_backward(ctx.found.logits)
+        losses: Tensor = ctx.found.losses
+        return losses
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (logits,) = ctx.saved_tensors  # raises where they were changed in between
+        return (ctx.found.gradient(logits, upstream), *(None,) * 5)
 
 
 def _refuse_lost(log_p: Tensor, frames: Tensor) -> None:

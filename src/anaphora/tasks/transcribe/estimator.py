@@ -115,7 +115,7 @@ class Transcriber(Estimator):
     def _learn(self, data: Recordings) -> None:
         s = self.settings_
         self.ear_ = Ear.learn(s, data)
-        if s.model in ("wav2vec2", "whisper") and self.ear_.kind != "audio":
+        if s.model in ("wav2vec2", "whisper", "mfcc-ctc") and self.ear_.kind != "audio":
             raise DataError(
                 f"the preset {s.model} hears sound, but the data are frames; choose another preset, or give recordings."
             )
