@@ -35,6 +35,7 @@ def transducer_loss(
 
     logits: ``(batch, time, longest + 1, symbols)``; p_tu = softmax(logits[t, u]).
     targets: ``(batch, longest)`` with ``target_lengths``, or a list of lists of symbols, without blanks.
+    logit_lengths: ``(batch,)``, the real frames of each row; all by default.
     reduction: "none" gives ``(batch,)``, "sum" their sum, "mean" (1/B) Σ_b loss_b / max(U_b, 1), as `ctc_loss`.
     impossible: a row without frames, or whose alignments all have probability 0, raises `DataError` with its number, or with
         "zero" adds neither loss nor gradient.
