@@ -3,6 +3,7 @@ are written by our own export, so that nothing else is needed."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from foreign_tiny import language
+from safetensors.torch import load_file, save_file
 
 import anaphora as an
 from anaphora.cli import main
@@ -84,3 +86,25 @@ def _weights(trace: Any) -> Any:
     named = [a.values for a in trace.arrays.values() if a.axes == ("layer", "head", "query", "key")]
     assert len(named) == 1
     return named[0]
+
+
+def test_the_probe_of_an_embedder_names_every_place(tmp_path: Path) -> None:
+    """Of a BERT without a head also <s>, which it reads before the first symbol."""
+    m = language("masked", positions="learned", activation="gelu", norm_first=False, embedding_norm=True)
+    m.export(tmp_path / "bert", to="hf")
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    (tmp_path / "bert" / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
+    body = {
+        k: v
+        for k, v in load_file(tmp_path / "bert" / "model.safetensors").items()
+        if not k.startswith("cls.")
+    }
+    save_file(body, tmp_path / "bert" / "model.safetensors")
+    e = an.load(tmp_path / "bert", an.Embedder, device="cpu")
+    trace = e.probe("the dog sat", what=("attribution",))
+    pieces = e.inputs_.tokenizer.pieces(e.inputs_.tokenizer.encode("the dog sat"))
+    assert trace.tokens["time"] == ["<s>", *pieces, "</s>"]
+    assert trace.arrays["attention"].values.shape[2:] == (len(pieces) + 2,) * 2
+    assert trace.arrays["states"].values.shape[1] == len(pieces) + 2
+    assert trace.tokens["source"] == pieces
+    assert trace.arrays["occlusion"].values.shape == (len(pieces),)

@@ -30,7 +30,11 @@ def probe_embedder(m: Embedder, x: Any, target: Any, what: Sequence[str]) -> Tra
         return vectors.norm(dim=-1) if wanted is None else 1 - F.cosine_similarity(vectors, wanted)
 
     places = places_of(m.inputs_, encoded)
-    more: Any = {"places": places, "facts": facts_of(m, x if isinstance(x, str) else f"{len(encoded)} steps")}
+    begun = ["<s>"] if isinstance(m.inputs_, TextInputs) and m.inputs_.begin is not None else []
+    more: Any = {
+        "places": [*begun, *places],
+        "facts": facts_of(m, x if isinstance(x, str) else f"{len(encoded)} steps"),
+    }
     trace, vectors = probe_reading(m.model_, lambda: m.model_(*read), losses=losses, what=what, **more)
     embed = lambda rows: m.model_.eval()(*tensors_of(rows, vectors.device))  # noqa: E731
     return with_each_left_out(trace, embed, encoded, vectors, places) if "attribution" in what else trace
