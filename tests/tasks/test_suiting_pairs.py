@@ -8,7 +8,7 @@ import pytest
 
 import anaphora as an
 from anaphora.data.sources.source import MemorySource
-from anaphora.tasks.suiting.translate import LEAST, suit_pairs
+from anaphora.tasks.suiting.translate import LEAST, OF_SYMBOLS, suit_pairs
 
 DRAW = random.Random(3)
 
@@ -29,16 +29,18 @@ def sentence() -> str:
     return " ".join(word() for _ in range(6))
 
 
+LETTERS = OF_SYMBOLS["transformer"]
 KINDS = {
     "inflection": (
         lambda: (f"{word()} {DRAW.choice(('V;PST', 'N;PL', 'V;PRS;3;SG'))}", word()),
-        {"tokens": "char"},
+        {"tokens": "char"} | LETTERS,
     ),
-    "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False}),
-    "sound to spelling": (lambda: (phones(), word()), {"target_tokens": "char", "joint": False}),
+    "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False} | LETTERS),
+    "sound to spelling": (lambda: (phones(), word()), {"target_tokens": "char", "joint": False} | LETTERS),
+    "symbols": (lambda: (phones(), phones()), LETTERS),
     "sentences": (lambda: (sentence(), sentence()), {}),
     "words into sentences": (lambda: (word(), sentence()), {}),
-    "symbols": (lambda: (phones(), phones()), {}),
+    "symbols into sentences": (lambda: (phones(), sentence()), {}),
 }
 
 
@@ -58,6 +60,20 @@ def test_what_the_user_gives_is_kept(given):
     m = an.Translator(model="transformer", **given)
     before = m.settings_
     suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST)]))
+    assert m.settings_ == before
+
+
+def test_settings_of_the_user_stay_beside_those_for_symbols():
+    m = an.Translator(model="transformer", dropout=0.4, epochs=3)
+    suit_pairs(m, source_of([(phones(), phones()) for _ in range(LEAST)]))
+    assert (m.settings_.dropout, m.settings_.epochs, m.settings_.steps) == (0.4, 3, 4500)
+    assert m.settings_.r_drop == 0
+
+
+def test_what_suits_a_transformer_is_not_given_to_others():
+    m = an.Translator(model="lstm-attention")
+    before = m.settings_
+    suit_pairs(m, source_of([(phones(), phones()) for _ in range(LEAST)]))
     assert m.settings_ == before
 
 

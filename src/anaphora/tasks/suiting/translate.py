@@ -1,4 +1,4 @@
-"""Defaults of a translator that depend on what its pairs are: sentences, or words that are spelled out."""
+"""Defaults of a translator that depend on what its pairs are: sentences, or sequences of letters and other symbols of a fixed set."""
 
 from __future__ import annotations
 
@@ -23,35 +23,48 @@ CLOSED = 0.02
 _SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "joint", "vocab_size")
 
 
+OF_SYMBOLS: dict[str, dict[str, Any]] = {
+    "transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2, "steps": 6000}
+}
+"""By preset, for outputs of letters, phones or actions: to be right in every symbol takes more steps than a good sentence does,
+and noise in the inputs and R-Drop make it slower still."""
+
+
 def suit_pairs(m: Translator, data: Source) -> None:
-    """Read single words letter by letter, where the user has not said what a symbol is.
+    """Choose what a symbol is, and how long to train, by the pairs, where the user has not said so.
 
     Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
-    into pieces of which nothing is known. Embedded corpora are left alone.
+    into pieces of which nothing is known. Single words are therefore read letter by letter; embedded corpora are left as they are.
     """
     s, facts = m.settings_, data.describe()
-    embedded = facts.get("of", facts)["kind"] == "corpus"
-    if embedded or len(data) < LEAST or s.bpe_dropout or s.teacher or any(key in m._given for key in _SAID):
+    if len(data) < LEAST or s.teacher:
         return
     rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
-    chosen = _symbols([source for source, _ in rows], [target for _, target in rows])
-    if chosen:
-        assume(m, chosen, "single words, which are read by their letters")
+    reads, writes = (_side([row[i] for row in rows]) for i in (0, 1))
+    embedded = facts.get("of", facts)["kind"] == "corpus"
+    if not embedded and not s.bpe_dropout and not any(key in m._given for key in _SAID):
+        assume(m, _tokens(reads, writes), "single words, which are read by their letters")
+    if writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens):
+        assume(m, OF_SYMBOLS.get(s.model, {}), "outputs of letters or of a fixed set of symbols")
 
 
-def _symbols(sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
-    (many, new), (many_written, new_written) = _counted(sources), _counted(targets)
-    spelled, spelled_too = (
-        many <= FEW_WORDS and new >= OPEN,
-        many_written <= FEW_WORDS and new_written >= OPEN,
-    )
-    if spelled and spelled_too:
+def _tokens(reads: str, writes: str) -> dict[str, Any]:
+    """What a symbol of each side is, where it is a letter."""
+    if reads == writes == "words":
         return {"tokens": "char"}
-    if spelled and new_written <= CLOSED:
+    if (reads, writes) == ("words", "symbols"):
         return {"source_tokens": "char", "joint": False}
-    if spelled_too and new <= CLOSED:
+    if (reads, writes) == ("symbols", "words"):
         return {"target_tokens": "char", "joint": False}
     return {}
+
+
+def _side(texts: Sequence[str]) -> str:
+    """What the texts of a side are: ``words``, ``symbols`` of a fixed set, or ``sentences``."""
+    many, new = _counted(texts)
+    if many <= FEW_WORDS and new >= OPEN:
+        return "words"
+    return "symbols" if new <= CLOSED else "sentences"
 
 
 def _counted(texts: Sequence[str]) -> tuple[float, float]:
