@@ -31,7 +31,7 @@ and noise in the inputs and R-Drop make it slower still."""
 
 
 def suit_pairs(m: Translator, data: Source) -> None:
-    """Choose what a symbol is, and how long to train, by the pairs, where the user has not said so.
+    """Choose what a symbol is, and how long to train, by the pairs, where the user has given neither.
 
     Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
     into pieces of which nothing is known. Single words are therefore read letter by letter; embedded corpora are left as they are.
