@@ -13,6 +13,8 @@ from anaphora.models.classical.hmm import HMM
 from anaphora.models.classical.kalman import Kalman
 from anaphora.probe.trace import Array, Trace
 
+__all__ = ["probe_hmm", "probe_kalman"]
+
 MAX_STEPS = 4096
 
 
@@ -23,6 +25,14 @@ def probe_hmm(model: HMM, sequence: ArrayLike, *, states: Sequence[str] | None =
     smoothed (time, state)     p(state_t | all observations)
     viterbi (time,)            the states of the most probable path
     transitions (state, to), start (state,)
+
+    ``model``: with parameters; ``sequence``: as ``predict`` takes one; ``states``: their names, by default their numbers.
+
+    >>> from anaphora.probe.classical import probe_hmm
+    >>> hmm = an.HMM(2, emissions="categorical", symbols=2)
+    >>> hmm = hmm.set(start=[0.5, 0.5], transitions=[[0.9, 0.1], [0.1, 0.9]], probabilities=[[0.8, 0.2], [0.2, 0.8]])
+    >>> probe_hmm(hmm, [0, 0, 1, 1]).array("smoothed", "time", "state").shape
+    (4, 2)
     """
     data = np.asarray(sequence)
     check_length(len(data))
@@ -56,6 +66,12 @@ def probe_kalman(model: Kalman, y: ArrayLike, x: ArrayLike | None = None) -> Tra
         gain (time, state, output)                      K_t = P_t|t−1 Cᵀ S⁻¹, as if all outputs were observed
         innovation (time, output), nis (time,)          y_t − ŷ_t, and e'S⁻¹e, which is χ² with as many degrees of
                                                     freedom as outputs where the model is right
+
+    ``model``: with its matrices; ``x``: the inputs (time, k), where it has some.
+
+    >>> from anaphora.probe.classical import probe_kalman
+    >>> probe_kalman(an.Kalman.local_level(), [[1.0], [2.0], [1.5]]).array("predicted", "time", "output").shape
+    (3, 1)
     """
     values = np.asarray(y, np.float64)
     values = values[:, None] if values.ndim == 1 else values

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Array, Trace
 
+__all__ = ["probe_ctc"]
+
 FLOOR = -1e30
 
 
@@ -26,6 +28,13 @@ def probe_ctc(
         best_path (time,)             the state of the most probable single path at each frame
 
     ``facts["log_likelihood"]`` is log p(target), the sum over all paths.
+
+    ``symbols``: their names; ``blank``: its number. Raises a `DataError` where no path spells the target.
+
+    >>> from anaphora.probe.ctc import probe_ctc
+    >>> log_probs = np.log([[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    >>> probe_ctc(log_probs, [1, 2]).array("lattice", "time", "state").sum(-1).round(6).tolist()
+    [1.0, 1.0, 1.0]
     """
     log_p = np.asarray(log_probs, np.float64)
     if log_p.ndim != 2 or not len(log_p) or not np.isfinite(log_p).any():

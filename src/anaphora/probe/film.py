@@ -16,6 +16,8 @@ from anaphora.probe.trace import Trace
 from anaphora.training.film import frame_weights, frames
 from anaphora.training.run import RunFolder
 
+__all__ = ["film"]
+
 MOST_PARTS = 8
 BINS = 60
 MOST_SIZE = 768
@@ -28,6 +30,14 @@ def film(*runs: str | Path) -> Trace:
     ``moved`` (step, part, norm ‖W‖, moved ‖W − W₀‖ / ‖W₀‖; part ``all`` is the whole model), ``spread`` (when: initial or trained,
     part, value, density: the histogram of its weights on the same bins) and ``singular`` (when, matrix, rank, value: of the
     largest matrix). W₀ is the first frame. A `RunError` where a run has no film.
+
+    ``runs``: their folders.
+
+    >>> from anaphora.probe.film import film
+    >>> model = torch.nn.Linear(2, 1)
+    >>> done = an.fit(model, torch.nn.MSELoss(), [(torch.ones(4, 2), torch.ones(4, 1))], steps=3, out="runs/line")
+    >>> sorted(film("runs/line").tables)
+    ['moved', 'singular', 'spread']
     """
     if not runs:
         raise RunError("name at least one run folder.")

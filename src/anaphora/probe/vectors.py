@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import MAX_TOKENS, Array, Trace
 
+__all__ = ["probe_vectors"]
+
 
 def probe_vectors(
     names: Sequence[str], matrix: ArrayLike, *, facts: Mapping[str, Any] | None = None
@@ -20,6 +22,12 @@ def probe_vectors(
     embeddings (symbol, unit)     the vectors
     projection (symbol, rank)     their first three principal components, centred
     spread (rank,)                share of the variance along every principal component
+
+    ``names``: of the symbols; ``facts``: what else the trace should say.
+
+    >>> from anaphora.probe.vectors import probe_vectors
+    >>> probe_vectors(["a", "b", "c"], np.eye(3)).array("projection", "symbol", "rank").shape
+    (3, 3)
     """
     values = np.asarray(matrix, np.float32)
     if values.ndim != 2 or len(names) != len(values) or len(values) < 2:

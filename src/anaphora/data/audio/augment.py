@@ -20,6 +20,8 @@ from anaphora.data.audio.resample import resample
 from anaphora.data.vectors import Array
 from anaphora.errors import DataError
 
+__all__ = ["SpecAugment", "noise", "speed", "warp"]
+
 FINEST = 100
 """Speeds are multiples of 1/100, so that resampling needs few filters."""
 MOST_HIDDEN = 0.3
@@ -33,6 +35,12 @@ class SpecAugment:
     ``time_masks`` times a width u ~ U{0 … min(time_width, 0.3 T)} and a first frame t ~ U{0 … T − u} are drawn and the
     frames t … t + u − 1 replaced by ``fill``; likewise for ``frequency_masks`` bands of up to ``frequency_width``
     features. Zero is the mean of normalised features.
+
+    >>> from anaphora.data.audio.augment import SpecAugment
+    >>> hide = SpecAugment(time_masks=1, time_width=5, frequency_masks=0)
+    >>> x = hide(np.ones((50, 8), np.float32), np.random.RandomState(1))
+    >>> x.shape, bool((x == 0).any())
+    ((50, 8), True)
     """
 
     time_masks: int = 2
@@ -59,6 +67,12 @@ def speed(wave: Wave, factor: float) -> Wave:
     """The sound (n,) played ``factor`` times as fast, which raises its pitch and formants too: (⌈n/factor⌉,).
 
     x'(t) = x(factor · t), by `resample`; the factor is rounded to hundredths.
+
+    ``wave``: the samples.
+
+    >>> from anaphora.data.audio.augment import speed
+    >>> speed(np.ones(1000, np.float32), 1.25).shape
+    (800,)
     """
     ratio = Fraction(round(factor * FINEST), FINEST)
     if not 0.5 <= ratio <= 2:
@@ -73,6 +87,10 @@ def warp(x: Array, factor: float, centres: Sequence[float]) -> Array:
         x'(f) = x(g(f)),    g(f) = factor · f up to f₀ = 0.7 f_F min(1, 1/factor), then a straight line to g(f_F) = f_F
 
     ``centres`` are the frequencies f_1 … f_F of the filters (`LogMel.centres`), between which x is interpolated.
+
+    >>> from anaphora.data.audio.augment import warp
+    >>> warp(np.ones((5, 3), np.float32), 1.1, [100.0, 500.0, 1000.0]).shape
+    (5, 3)
     """
     if not 0.5 <= factor <= 2:
         raise DataError(f"No vocal tract is {factor:g} times as long; stay between 0.5 and 2.")
@@ -93,6 +111,12 @@ def noise(wave: Wave, level: float, random: np.random.RandomState, slope: float 
     x'_n = x_n + level · √(Σ x² / n) · ε_n        (signal to noise: −20 log₁₀ level dB)
 
     ε has variance 1 and the power spectrum f^{−slope}: 0 is white, 1 pink, 2 brown. White ε_n are drawn from N(0, 1).
+
+    ``wave`` ``(n,)`` and the result are float32; ``random`` draws ε.
+
+    >>> from anaphora.data.audio.augment import noise
+    >>> noise(np.ones(100, np.float32), 0.1, np.random.RandomState(1)).shape
+    (100,)
     """
     if not len(wave):
         return wave

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from anaphora.errors import DataError
 from anaphora.kernels.sound import native
 
+__all__ = ["MFCC", "LogMel"]
+
 FLOOR = 1e-10
 """Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
 _TOGETHER = 384  # frames that torch transforms at once on a CPU: their spectra stay in its cache
@@ -38,6 +40,13 @@ class LogMel(nn.Module):
     preemphasis: α, from 0 to below 1.
 
     ``centres`` holds the frequency in Hz at which each filter peaks.
+
+    Sound is ``(batch, samples)``; the result are features ``(batch, frames, bins)`` and how many frames of each are real ``(batch,)``.
+    Raises a `DataError` where the filters do not fit the rate or the window.
+
+    >>> from anaphora.data.audio.features import LogMel
+    >>> LogMel(rate=16_000, bins=40)(torch.zeros(1, 16_000))[0].shape   # a second: 98 frames
+    torch.Size([1, 98, 40])
     """
 
     window: Tensor
@@ -157,6 +166,12 @@ class MFCC(LogMel):
 
     (type II, orthonormal), of which the first ``count`` are kept. ``lifter`` L > 0 multiplies c_t(j) by
     1 + (L/2) sin(π j / L), which brings the higher ones to the size of the lower.
+
+    ``rate``, ``window``, ``hop``, ``bins`` (M), ``low``, ``high`` and ``preemphasis`` are those of `LogMel`. Features are ``(batch, frames, count)``.
+
+    >>> from anaphora.data.audio.features import MFCC
+    >>> MFCC(rate=8_000, count=13)(torch.zeros(1, 8_000))[0].shape
+    torch.Size([1, 98, 13])
     """
 
     transform: Tensor

@@ -14,6 +14,8 @@ import numpy as np
 from anaphora.errors import DataError
 from anaphora.files import Refused, streamed
 
+__all__ = ["audio_length", "read_audio"]
+
 Wave = np.ndarray[Any, np.dtype[np.float32]]
 """One channel of samples, (n,), in −1 … 1 for files of integers."""
 AUDIO_ENDINGS = (".wav", ".flac", ".ogg")
@@ -36,6 +38,17 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
 
     Memory is bounded by what the file really holds, and that by `LARGEST`. A `DataError` says what is wrong with a
     file that is missing, no sound, cut off, empty, or not made of numbers.
+
+    ``path``: of the file.
+
+    >>> import wave
+    >>> with wave.open("tone.wav", "wb") as file:
+    ...     file.setparams((1, 2, 8000, 0, "NONE", ""))
+    ...     file.writeframes(bytes(1600))
+    >>> from anaphora.data.audio.files import read_audio
+    >>> samples, rate = read_audio("tone.wav", rate=16000)
+    >>> samples.shape, rate
+    ((1600,), 16000)
     """
     with _opened(path) as file:
         frames, own = _length(path, file)
@@ -54,7 +67,18 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
 
 
 def audio_length(path: str | Path) -> tuple[int, int]:
-    """How many samples (per channel) a file holds, and their rate in Hz: from its head, and whether its end is there."""
+    """How many samples (per channel) a file holds, and their rate in Hz: from its head, and whether its end is there.
+
+    ``path``: of the file. A `DataError` where it is missing, no sound or cut off.
+
+    >>> import wave
+    >>> with wave.open("tone.wav", "wb") as file:
+    ...     file.setparams((1, 2, 8000, 0, "NONE", ""))
+    ...     file.writeframes(bytes(1600))
+    >>> from anaphora.data.audio.files import audio_length
+    >>> audio_length("tone.wav")
+    (800, 8000)
+    """
     with _opened(path) as file:
         frames, rate = _length(path, file)
         if file.format != "WAV":

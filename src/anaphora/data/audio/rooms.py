@@ -13,6 +13,8 @@ from anaphora.data.audio.augment import filtered, speed
 from anaphora.data.audio.files import Wave
 from anaphora.errors import DataError
 
+__all__ = ["colour", "pitch", "reverberate", "stretch"]
+
 _WINDOW = 0.03  # seconds that `stretch` moves as one: about three periods of a low voice
 _SEARCH = 0.008  # seconds that it looks to either side for the place that continues best
 _CURVE = 7  # points of the random curve of `colour`
@@ -24,6 +26,12 @@ def stretch(wave: Wave, factor: float, rate: int) -> Wave:
     Waveform similarity overlap-add (Verhelst and Roelands 1993): windows of 30 ms are taken about every ``factor`` · 15 ms and
     laid down every 15 ms with Hann's weights, which sum to one. Each is taken within 8 ms of its place where it correlates most
     with what would follow the window before it.
+
+    ``wave``: the samples, ``rate`` of them a second.
+
+    >>> from anaphora.data.audio.rooms import stretch
+    >>> stretch(np.ones(4000, np.float32), 2.0, 8000).shape
+    (2000,)
     """
     if not 0.5 <= factor <= 2:
         raise DataError(f"A pace of {factor:g} is no speech any more; stay between 0.5 and 2.")
@@ -50,7 +58,14 @@ def stretch(wave: Wave, factor: float, rate: int) -> Wave:
 
 
 def pitch(wave: Wave, factor: float, rate: int) -> Wave:
-    """The sound (n,) with all frequencies times ``factor`` at the same pace: `speed`, then `stretch` back; about n samples."""
+    """The sound (n,) with all frequencies times ``factor`` at the same pace: `speed`, then `stretch` back; about n samples.
+
+    ``wave``: the samples, ``rate`` of them a second.
+
+    >>> from anaphora.data.audio.rooms import pitch
+    >>> 3900 < len(pitch(np.ones(4000, np.float32), 1.1, 8000)) < 4100
+    True
+    """
     return stretch(speed(wave, factor), 1 / factor, rate)
 
 
@@ -58,6 +73,12 @@ def reverberate(wave: Wave, seconds: float, share: float, rate: int, random: np.
     """The sound (n,) with the echoes of a room in which it fades by 60 dB in ``seconds``; as long as before.
 
     x' = x * h,    h_0 = 1,    h_n = c ε_n 10^{−3 n / (seconds · rate)},    ε_n ~ N(0, 1),    Σ_{n>0} h_n² = share
+
+    ``wave``: the samples, ``rate`` of them a second; ``share``: the energy of the echoes; ``random`` draws ε.
+
+    >>> from anaphora.data.audio.rooms import reverberate
+    >>> reverberate(np.ones(1000, np.float32), 0.3, 0.5, 8000, np.random.RandomState(1)).shape
+    (1000,)
     """
     length = min(round(seconds * rate), len(wave))
     if length < 2 or share <= 0:
@@ -73,7 +94,14 @@ def reverberate(wave: Wave, seconds: float, share: float, rate: int, random: np.
 
 def colour(wave: Wave, decibels: float, random: np.random.RandomState) -> Wave:
     """The sound (n,) through a microphone that makes frequencies louder or quieter by up to ``decibels``: along a curve through
-    seven random points, which lie closer together at low frequencies, without a change of phase."""
+    seven random points, which lie closer together at low frequencies, without a change of phase.
+
+    ``wave``: the samples; ``random`` draws the points.
+
+    >>> from anaphora.data.audio.rooms import colour
+    >>> colour(np.ones(1000, np.float32), 6.0, np.random.RandomState(1)).shape
+    (1000,)
+    """
     if not len(wave):
         return wave
     points = 1 << (len(wave) + 255).bit_length()  # room for what a smooth curve rings
