@@ -3,7 +3,7 @@
     python benchmarks/language_curves.py language train.txt valid.txt '{"model": "lstm", "tokens": "word", "steps": 500}'
 
 Each line: a name, seconds, step, the dev measure; the last one the best. ``seconds`` in the JSON ends the training after so long, lr falling to 0 with the clock;
-``evaluate`` is a list of options of ``score``, each measured after training on the file ``on``, or on the dev data.
+``evaluate`` is a list of options of ``score``, each measured after training on the file ``on`` (or each of a list of files), or on the dev data.
 """
 
 from __future__ import annotations
@@ -85,11 +85,12 @@ def main(task: str, data: str, valid: str, written: str) -> None:
         f"{name} END {seconds:.0f}s best {result.best} at {result.best_step} of {result.steps} ({result.stopped})",
         flush=True,
     )
-    for one in options:
+    files = [on] if isinstance(on, str) else on
+    for one, file in ((one, file) for one in options for file in files):
         begun = time.time()
-        found = model.score(on, **one)
+        found = model.score(file, **one)
         print(
-            f"{name} SCORE {one} {found.get(metric, found['loss']):.4f} in {time.time() - begun:.0f}s",
+            f"{name} SCORE {one} {Path(file).name} {found.get(metric, found['loss']):.4f} in {time.time() - begun:.0f}s",
             flush=True,
         )
 

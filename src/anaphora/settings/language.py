@@ -143,7 +143,7 @@ AWD_WORDS: Mapping[str, Any] = {
     "temporal_penalty": 1.0,
     "warmup": 200,
     "ema": 0.998,
-    "epochs": 100.0,
+    "epochs": 300.0,
     "save_every": 2000,
     "save_in_background": True,
 }

@@ -155,14 +155,18 @@ class Stepper:
         """Whether `begin` may be called for the next step while the last one is queued and not finished.
 
         The weights must have moved by then, and a step that is not finite must change nothing that the next one needs: with
-        fp16 it would change the scale.
+        fp16 it would change the scale. The gradient of the last step stays where it is, which an objective that is ``captured``
+        would overwrite.
         """
         alone = self._ahead and self.group.world == 1 and self.settings.accumulate == 1
-        return alone and not self._tuning.stages and not self.scale.enabled
+        captured = getattr(self.objective, "captured", False)
+        return alone and not self._tuning.stages and not self.scale.enabled and not captured
 
     def begin(self, batch: Any, number: int) -> None:
         """Queue the forward pass of the next step, so that a GPU has something to do while the host reads what the last one
         found; `queue` with the same batch goes on from there."""
+        if not len(batch):
+            return
         try:
             self._begun = number, self._forward(batch.shard(*self._share(0)), number, 0)
         except (MemoryError, RuntimeError) as error:

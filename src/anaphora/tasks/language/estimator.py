@@ -39,7 +39,7 @@ from anaphora.tasks.language.build import (
     ngram_tensors,
     rebuild_ngram,
 )
-from anaphora.tasks.language.inference import LineScore, Listen, draw
+from anaphora.tasks.language.inference import LineScore, Listen, draw, draw_on_device
 from anaphora.tasks.language.metrics import lines_judged, stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
@@ -139,15 +139,12 @@ class LanguageModel(Estimator):
 
         def show(model: Any) -> list[dict[str, str]]:
             filters = {key: getattr(s, key) for key in SampleSettings.model_fields}
-            seed = derive(s.seed, "sample")
+            seed, device = derive(s.seed, "sample"), _device(model)
+            if device.type == "cuda" and not s.lines:
+                tokens = draw_on_device(model, self.begin, device=device, seed=seed, **filters)
+                return [{"source": "", "reference": "", "output": self.tokenizer_.decode(tokens)}]
             (drawn,) = draw(
-                model,
-                self.tokenizer_,
-                [self.begin],
-                lines=s.lines,
-                device=_device(model),
-                seed=seed,
-                **filters,
+                model, self.tokenizer_, [self.begin], lines=s.lines, device=device, seed=seed, **filters
             )
             tokens = drawn.tokens[::-1] if s.backward else drawn.tokens
             return [{"source": "", "reference": "", "output": self.tokenizer_.decode(tokens)}]

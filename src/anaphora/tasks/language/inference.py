@@ -109,6 +109,42 @@ def _written(
     )
 
 
+@torch.no_grad()
+def draw_on_device(
+    model: NextSymbol, begin: int, *, device: torch.device, length: int, seed: int, **filters: Any
+) -> list[int]:
+    """``length`` symbols of running text after ``begin``, drawn where the model is; the host reads them once, at the end.
+
+    `draw` reads every symbol before the next step, for which a GPU waits. This is for a look at a model while it learns: the
+    same seed draws another text than `draw` does, from the same distribution.
+    """
+    chosen = Filters(**filters)
+    # the chances are made by the host, so that all kinds of GPU draw with the same ones
+    chances = torch.rand(length, generator=torch.Generator().manual_seed(seed)).to(device)
+    forbidden = torch.tensor(forbidden_symbols(False), device=device)
+    symbol, state = torch.tensor([begin], device=device), model.start(1)
+    drawn = []
+    for chance in chances.unbind():
+        log_probs, state = model.step(symbol, state)
+        symbol = picked(log_probs[0].float().index_fill(0, forbidden, -math.inf), chance, chosen)
+        drawn.append(symbol)
+    return torch.cat(drawn).tolist()
+
+
+def picked(log_probs: Tensor, chance: Tensor, filters: Filters) -> Tensor:
+    """The symbol ``(1,)`` that ``chance``, from [0, 1), picks of those ``(V,)`` that pass the filters, without waiting for it."""
+    values, order = log_probs.sort(descending=True, stable=True)
+    if filters.temperature == 0:
+        return order[:1]
+    p = (values / filters.temperature).softmax(0)
+    kept = (p > 0) & (p.cumsum(0) - p < filters.top_p) & (p >= filters.min_p * p[0])
+    if filters.top_k:
+        kept[filters.top_k :] = False
+    mass = torch.where(kept, p, 0.0).cumsum(0)
+    rank = torch.minimum((mass <= chance * mass[-1]).sum(), kept.sum() - 1)  # rounding may lead past the last
+    return order.index_select(0, rank.clamp(min=0).view(1))
+
+
 def _tell(listen: Listen, text: str) -> None:
     if text:
         listen(text)

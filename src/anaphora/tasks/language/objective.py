@@ -65,6 +65,11 @@ class LanguageObjective:
             total = summed(self._own_loss, model.output(hidden), targets, targets != PAD)
         return LossSum(total + batch.symbols * self._penalty(hidden, reading), batch.symbols)
 
+    @property
+    def captured(self) -> bool:
+        """Whether a step is replayed from captured graphs of torch.compile, which overwrite what the last one left."""
+        return self._compiled is not None
+
     def _windowed(
         self, model: Language, device: torch.device
     ) -> Callable[[Language, Tensor, Tensor], Tensor]:
