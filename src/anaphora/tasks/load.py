@@ -138,6 +138,8 @@ def load(
     if is_foreign(Path(folder)):
         checkpoint = frame if checkpoint is None else checkpoint
         return _of_transformers(Path(folder), kind, checkpoint, parts, device=device, trust=trust)
+    if (Path(folder) / "config.yaml").is_file():
+        return _of_joeynmt(Path(folder), kind, device)
     if into is not None or Path(folder).is_file():
         checkpoint = frame if checkpoint is None else checkpoint
         return _of_file(
@@ -170,6 +172,19 @@ def _of_transformers(
             f"{path} is a model of `transformers`, which has no checkpoints or own parts; leave them out."
         )
     found = open_foreign(path, **options)
+    if kind is not None and not isinstance(found, kind):
+        raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
+    return found
+
+
+def _of_joeynmt(path: Path, kind: type | None, device: str) -> Any:
+    from anaphora.tasks.importing_joeynmt import is_joeynmt, open_joeynmt
+
+    if not is_joeynmt(path):
+        raise RunError(
+            f"{path} has a config.yaml but no checkpoint (best.ckpt); give a folder that Joey NMT trained in."
+        )
+    found = open_joeynmt(path, device=device)
     if kind is not None and not isinstance(found, kind):
         raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
     return found

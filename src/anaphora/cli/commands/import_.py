@@ -43,7 +43,8 @@ def command(
 
     if not Path(path).exists():
         raise RunError(f"{path} does not exist; check the path.")
-    if not (is_foreign(Path(path)) or Path(path).is_file()):
+    known = is_foreign(Path(path)) or Path(path).is_file() or (Path(path) / "config.yaml").is_file()
+    if not known:
         raise RunError(
             f"{path} is not a folder of `transformers`: it has no config.json that names a model_type."
         )
