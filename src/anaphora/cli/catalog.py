@@ -12,7 +12,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "study": "Run an experiment of the lectures and plot it.",
     },
     "Use": {
-        "predict": "Put text, sounds or pictures through a trained model.",
+        "predict": "Predict outputs for texts, sounds or pictures with a trained model.",
         "listen": "Write down speech while it is still being said.",
         "sample": "Write new text with a trained language model.",
         "search": "Find the nearest of many inputs with a trained embedder.",
@@ -21,7 +21,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compare": "Compare runs on the same examples, with intervals and tests.",
     },
     "Ship": {
-        "import": "Make a run folder of a model of transformers.",
+        "import": "Make a run folder from a public model (transformers, weight files).",
         "serve": "Answer requests over HTTP with trained models.",
         "export": "Write a trained model as ONNX, for transformers, ARPA and others.",
     },
@@ -33,7 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "learn": "Read a lesson: code, pictures and exercises that run.",
         "corpora": "List the embedded corpora, show or write their examples.",
         "models": "List the presets of each task.",
-        "explain": "Say what a setting means, its default and its effect.",
+        "explain": "Explain a setting: its meaning, its values, its default.",
         "doctor": "Check this machine: versions, devices, disk, permissions.",
         "verify": "Check that every file of a run is whole.",
         "sign": "Sign every file of a run with a key, for verify --key.",

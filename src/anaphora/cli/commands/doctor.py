@@ -27,7 +27,7 @@ anaphora doctor --tune
 def command(tune: bool, as_json: bool) -> int:
     """Check this machine: versions, CPU, GPUs, compiler, disk space, permissions and terminal.
 
-    Says in words what is fine and what is not. The exit code is 2 if something is in the way.
+    Prints what is fine and what is not. The exit code is 2 if something must be fixed.
     """
     if tune:
         return _tune(as_json)

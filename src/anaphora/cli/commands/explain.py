@@ -41,7 +41,7 @@ def _complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str
 )
 @json_option
 def command(key: str | None, task: str | None, model: str | None, as_json: bool) -> None:
-    """Say what the setting KEY means, which values it takes, its default and what the presets make of it.
+    """Explain the setting KEY: its meaning, its values, its default, and what the presets make of it.
 
     Without KEY all settings are listed. The same words are used in Python, `--set` and TOML files.
     """

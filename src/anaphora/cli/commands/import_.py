@@ -31,7 +31,7 @@ anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 def command(
     path: str, out: str, force: bool, source_language: str, target_language: str, as_json: bool
 ) -> None:
-    """Make a run folder of the model in PATH, a folder of `transformers` or a file of weights.
+    """Make a run folder from the model in PATH, a folder of `transformers` or a file of weights.
 
     Then `predict`, `sample`, `score`, `inspect`, `serve` and `export` work on it. Nothing in PATH is executed.
     """
