@@ -14,10 +14,12 @@ from anaphora.models.listener import ConvolutionListener
 from anaphora.models.memory import Memory
 from anaphora.models.pretrained.contextual import Mixture
 from anaphora.nn import inside
-from anaphora.nn.attention import masks
+from anaphora.nn.attention import MultiHead, masks
+from anaphora.nn.captured import replayed
 from anaphora.nn.convolution import Convolution
+from anaphora.nn.embedding import Embedding
 from anaphora.nn.linear import LinearStack
-from anaphora.nn.positions import NoPositions
+from anaphora.nn.positions import Learned, NoPositions
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder as Stack
 
@@ -122,11 +124,25 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """source ``(batch, S)``, lengths ``(batch,)``."""
+        found = replayed(self, self._annotations, source, lengths, fits=self._fixed)
+        annotations, mask = self._annotations(source, lengths) if found is None else found
+        return Memory(annotations, mask)
+
+    def _annotations(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Annotations ``(batch, S, width)`` and the mask ``(batch, S)``."""
         mask = masks.padding(lengths, source.shape[1])
         entered = self.enter(source)
         if self.mix is not None:
-            return Memory(self.mix(self.stack.each_layer(entered, mask, causal=self.causal)), mask)
-        return Memory(self.stack(entered, mask, causal=self.causal), mask)
+            return self.mix(self.stack.each_layer(entered, mask, causal=self.causal)), mask
+        return self.stack(entered, mask, causal=self.causal), mask
+
+    def _fixed(self) -> bool:
+        """Whether no table is made for the lengths that come, as for rotary positions or windows."""
+        own = [part for part in self.stack.modules() if isinstance(part, MultiHead)]
+        plain = all(part.positions is None and part.window is None for part in own)
+        return (
+            plain and isinstance(self.positions, Learned | NoPositions) and type(self.embedding) is Embedding
+        )
 
     def enter(self, symbols: Tensor, place: int = 0) -> Tensor:
         """What the stack reads of symbols ``(batch, time)``, the first of which stands at ``place``: ``(batch, time, width)``."""
