@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from anaphora.errors import RunError
 from anaphora.foreign.keras.config import Call, Graph, Layer, Place, graph_of
-from anaphora.foreign.keras.layers import LAYERS, Given, Lookup, Masking, MeanOverTime, Plain
+from anaphora.foreign.keras.layers import LAYERS, Given
+from anaphora.foreign.keras.modules import Lookup, Masking, MeanOverTime, Plain
 from anaphora.foreign.keras.recurrent import RecurrentLayer
 from anaphora.foreign.mapping import UnmappedError
 from anaphora.foreign.weights import Weights
