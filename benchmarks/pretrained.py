@@ -3,7 +3,7 @@ against their own programs. Run: python benchmarks/pretrained.py [--json] [--tim
 
 Both sides have the same weights, drawn at random in the sizes of MiniLM (BERT, 6 × 384) and GPT-2 small, and run in one process,
 one thread, in turn; the least of N times counts. First they must agree. On a GPU decoding is in bfloat16, and a line on
-standard error says which share of the measured memory bandwidth it reaches. Peers that are not installed are named.
+standard error says which share of the measured memory bandwidth it reaches; another names the machine. Peers that are not installed are named.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
+import platform
 import sys
 import tempfile
 import time
@@ -41,6 +43,19 @@ WORDS = """activationist anaphora xylophone blorptastic recurrent jalapeno trans
     trampoline ukulele vestibule whirligig xenophile yesteryear zucchini windmill"""
 """64 different words."""
 Run = Callable[[], object]
+
+
+def machine(device: str) -> str:
+    """What the figures were measured on, and how busy it is."""
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+    else:
+        facts = Path("/proc/cpuinfo")
+        lines = facts.read_text().splitlines() if facts.exists() else []
+        named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = f"{named[0] if named else platform.processor()}, {os.cpu_count()} cores"
+    busy = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return f"on {name}{busy}; torch {torch.__version__}, one thread"
 
 
 def least(runs: dict[str, Run], times: int, device: str) -> dict[str, float]:
@@ -381,6 +396,7 @@ def main() -> None:
             "resemblyzer": ("resemblyzer", lambda: resemblyzer(given.times)),
             "g2p": ("g2p-en", lambda: g2p(given.times)),
         }
+    print(machine(given.device), file=sys.stderr)
     rows = []
     for name, (peer, measure) in measures.items():
         if given.only.lower() in name.lower():
