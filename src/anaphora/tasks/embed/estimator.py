@@ -132,9 +132,8 @@ class Embedder(SequenceReader):
     def score(self, data: Any, *, bad_rows: str | None = None, **asked: Any) -> dict[str, Any]:
         """How often what is alike is found: recall among the 1, 5 and 10 nearest and the mean reciprocal rank, in percent.
 
-        Of pairs, each first text is looked up among all second ones; of inputs with labels, another of the same label
-        among all others; of inputs alone, the second half by the first. ``asked``: ``positives``, where the data do not tell,
-        and ``source_field`` and ``target_field``.
+        Of pairs, each first text is looked up among all second ones; of inputs with labels, another of the same label among all others; of
+        inputs alone, the second half by the first. ``asked``: ``positives``, where the data do not tell, ``source_field``, ``target_field``.
         """
         self._check_trained()
         rows = self._asked(self._open_test(data, bad_rows, **asked))
