@@ -45,6 +45,8 @@ def test_a_language_model_goes_on_equally(settings: dict[str, Any], tmp_path: Pa
         {"norm_first": False},
         {"norm_first": False, "embedding_norm": True},
         {"joint": False, "source_tokens": "char", "positions": "learned"},
+        {"positions": "rotary"},
+        {"positions": "rotary", "rotary_base": 100.0, "rotary_share": 0.5, "norm_first": False},
     ],
 )
 def test_a_translator_translates_equally(settings: dict[str, Any], tmp_path: Path) -> None:

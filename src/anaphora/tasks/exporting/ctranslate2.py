@@ -38,8 +38,13 @@ def write(m: Any, place: Path) -> None:
         )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "hf"
-        hf.write(m, folder)
+        s = m.settings_
+        rotary = m.command == "translate" and s.positions == "rotary"
+        hf.write(m, folder, assumed={"positions": "sinusoidal"} if rotary else None)
         spec = _specification(m, folder)
+        if rotary:
+            features = int(s.rotary_share * (s.hidden // s.heads))
+            _rotate(spec, base=s.rotary_base, features=features)
         with hf.export_folder(place, {"to": "ctranslate2", "task": m.command}) as out:
             spec.validate()
             spec.optimize(quantization=None)
@@ -95,6 +100,24 @@ def _specification(m: Any, folder: Path) -> Any:
     spec.config.layer_norm_epsilon = m.settings_.norm_eps
     spec.config.add_source_eos = False  # the caller gives it, as `tokenizer.json` does
     return spec
+
+
+def _rotate(spec: Any, *, base: float, features: int) -> None:
+    """Rotary positions instead of added ones: no encoder-decoder of `transformers` has them, but CTranslate2's may.
+
+    ``features``: how many of a head are rotated, its first ones.
+    """
+    import numpy as np
+
+    rotary = {
+        "rotary_dim": np.int32(features),
+        "rotary_interleave": True,  # features 2i and 2i + 1 are a pair, as here
+        "rotary_base": np.float32(base),
+    }
+    for side in (spec.encoder, spec.decoder):
+        del side.position_encodings
+        for layer in side.layer:
+            vars(layer.self_attention).update(rotary)  # a layer that was made without refuses to set them
 
 
 def _spelled(tokenizer: Tokenizer) -> list[str]:

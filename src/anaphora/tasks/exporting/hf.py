@@ -36,8 +36,12 @@ _MOST_PLACES = 1024
 TASKS = ("language", "classify", "tag", "embed", "translate", "transcribe")
 
 
-def write(m: Any, place: Path) -> None:
-    """Write the folder; an `AnaphoraError` names the settings that no architecture there has."""
+def write(m: Any, place: Path, *, assumed: Mapping[str, Any] | None = None) -> None:
+    """Write the folder; an `AnaphoraError` names the settings that no architecture there has.
+
+    ``assumed``: settings to write instead of the model's own, for a caller that puts the true ones into what it makes of the
+    folder.
+    """
     from anaphora.tasks.exporting import hf_linear, hf_senses
 
     if hf_linear.has_form(m):
@@ -51,7 +55,7 @@ def write(m: Any, place: Path) -> None:
             f"the preset {m.settings_.model} of a {type(m).__name__} is not built of blocks that `transformers` has; "
             "export it to onnx."
         )
-    architecture, head, form = _chosen(m, _form(m))
+    architecture, head, form = _chosen(m, _form(m, assumed or {}))
     tokenizer = _tokenizer(m)
     words = target = numbering_of(tokenizer)
     sides = hf_translate.borrowed(m) if m.command == "translate" else None
@@ -92,9 +96,9 @@ def numbering_of(tokenizer: Tokenizer) -> Numbering:
     return Numbering.ours(tokenizer.size)
 
 
-def _form(m: Any) -> Form:
-    """The model as it is, on the CPU in float32."""
-    s = m.settings_.model_dump()
+def _form(m: Any, assumed: Mapping[str, Any]) -> Form:
+    """The model as it is but for settings ``assumed``, on the CPU in float32."""
+    s = m.settings_.model_dump() | dict(assumed)
     tensors = {name: value.detach().cpu().float() for name, value in snapshot(m.model_).items()}
     body = "body." if m.command == "language" else "encoder."
     if m.command == "language":
