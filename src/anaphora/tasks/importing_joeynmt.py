@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
-from tokenizers import Tokenizer as Engine
-from tokenizers import models, pre_tokenizers
-
 from anaphora.data.numbering import Numbering
-from anaphora.data.tokenizers import PairTokenizer
 from anaphora.data.tokenizers_own import EngineTokenizer
 from anaphora.data.tokenizers_pieces import PieceTokenizer
 from anaphora.errors import DataError, RunError
 from anaphora.files import read_bytes
 from anaphora.foreign.architectures import joeynmt
-from anaphora.foreign.mapping import UnmappedError, inward
-from anaphora.foreign.sizes import sizes_of
+from anaphora.foreign.mapping import UnmappedError
 from anaphora.foreign.weights.torch_file import read_checkpoint
-from anaphora.tasks.importing_parts import made
-from anaphora.training.precision import choose_device
-from anaphora.training.weights import first_not_finite
+from anaphora.tasks.importing_nmt import LARGEST, read_yaml, translator, words
 
 CONFIG = "config.yaml"
 _CHECKPOINTS = ("best.ckpt", "latest.ckpt")
-_LARGEST = 1 << 24
 _SPECIAL = (("pad", 1, "<pad>"), ("unk", 0, "<unk>"), ("bos", 2, "<s>"), ("eos", 3, "</s>"))
 
 
@@ -43,7 +33,7 @@ def _checkpoint(folder: Path) -> Path | None:
 
 def open_joeynmt(folder: Path, *, device: str = "auto") -> Any:
     """The model of the best checkpoint; a `RunError` in one sentence where something has no counterpart, is missing or damaged."""
-    config = _config(folder / CONFIG)
+    config = read_yaml(folder / CONFIG, "Joey NMT")
     try:
         s = joeynmt.settings(config)
         source, target = (
@@ -60,44 +50,19 @@ def open_joeynmt(folder: Path, *, device: str = "auto") -> Any:
         raise RunError(
             f"{folder}: tied_embeddings needs one vocabulary, but src_vocab.txt and trg_vocab.txt differ."
         )
-    m = made(folder, "translate", s | {"tokens": "bpe"})
-    m.tokenizer_ = PairTokenizer(source, source if s["shares"] else target, s["shares"])
-    m.model_ = m._fresh_model()
     path = _checkpoint(folder)
     assert path is not None
-    wanted = dict(m.model_.named_parameters())
-    found = inward(
+    return translator(
+        folder,
+        "joeynmt",
+        s,
+        (source, target),
         joeynmt.rules(s),
         read_checkpoint(path, "model_state").tensors,
-        {name: one.shape for name, one in wanted.items()},
-        sizes_of(s, source.numbering, target.numbering),
         silent=joeynmt.SILENT,
-        where=str(path),
-        remedy="give the folder that the model was trained in, unchanged",
+        where=path,
+        device=device,
     )
-    if broken := first_not_finite(found):
-        raise RunError(f"{path}: the weights of {broken} are not finite numbers; copy it again.")
-    with torch.no_grad():
-        for name, value in found.items():
-            wanted[name].copy_(value)
-    m.model_.to(choose_device(device)).eval()
-    m._foreign = "joeynmt"
-    m.trusts, m._trained_with, m._trained_on = True, m.settings_, {}
-    return m
-
-
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        yaml = import_module("yaml")
-    except ImportError:
-        raise RunError(f"{path} is YAML, which PyYAML reads; install it with `pip install pyyaml`.") from None
-    try:
-        found = yaml.safe_load(read_bytes(path, most=_LARGEST).decode("utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise RunError(f"{path} cannot be read ({type(error).__name__}); copy it again.") from None
-    if not isinstance(found, dict):
-        raise RunError(f"{path} is not a config of Joey NMT; copy it again.")
-    return found
 
 
 def _side(folder: Path, data: Mapping[str, Any], name: str, file: str) -> EngineTokenizer | PieceTokenizer:
@@ -117,12 +82,7 @@ def _side(folder: Path, data: Mapping[str, Any], name: str, file: str) -> Engine
     numbering = Numbering(len(symbols), (ids[0], ids[1], ids[2], ids[3]))
     lowercase = bool(said.get("lowercase", False))
     if said.get("level") == "word":
-        engine = Engine(
-            models.WordLevel({one: i for i, one in enumerate(symbols)}, unk_token=symbols[ids[1]])
-        )
-        engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        engine.add_special_tokens([symbols[i] for i in ids])
-        return EngineTokenizer(engine, lowercase=lowercase, raw=False, numbering=numbering, quiet=True)
+        return words(symbols, numbering, lowercase=lowercase)
     kind = said.get("tokenizer_type")
     if kind != "sentencepiece" or lowercase:
         raise UnmappedError(
@@ -134,12 +94,12 @@ def _side(folder: Path, data: Mapping[str, Any], name: str, file: str) -> Engine
         raise RunError(
             f"{model} is missing, the model of sentencepiece that {CONFIG} names; copy it into the folder."
         )
-    return PieceTokenizer(read_bytes(model, most=_LARGEST), symbols, numbering)
+    return PieceTokenizer(read_bytes(model, most=LARGEST), symbols, numbering)
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        found = read_bytes(path, most=_LARGEST).decode("utf-8").removesuffix("\n").split("\n")
+        found = read_bytes(path, most=LARGEST).decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({type(error).__name__}); copy it again.") from None
     if len(set(found)) < len(found):

@@ -125,7 +125,7 @@ def load(
 
     A folder of `transformers` (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral, Qwen 2, T5, BART, Marian,
     mBART, M2M-100, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4) opens as the task that its class is for; ``anaphora import`` makes a
-    run folder of it. A file of weights is safetensors, a state dict of torch, npz, ONNX, or Keras' ``.keras`` and ``.h5``, which give
+    run folder of it, as of a folder that Joey NMT or sockeye 3 trained a Transformer in. A file of weights is safetensors, a state dict of torch, npz, ONNX, or Keras' ``.keras`` and ``.h5``, which give
     the module that they describe. A published model (docs/guides/public-models.md) gives its estimator or module, an ``nn.LSTM``
     or ``nn.GRU`` alone a `Recurrent`; any other file needs ``into``.
 
@@ -138,8 +138,8 @@ def load(
     if is_foreign(Path(folder)):
         checkpoint = frame if checkpoint is None else checkpoint
         return _of_transformers(Path(folder), kind, checkpoint, parts, device=device, trust=trust)
-    if (Path(folder) / "config.yaml").is_file():
-        return _of_joeynmt(Path(folder), kind, device)
+    if is_of_toolkit(Path(folder)):
+        return _of_toolkit(Path(folder), kind, device)
     if into is not None or Path(folder).is_file():
         checkpoint = frame if checkpoint is None else checkpoint
         return _of_file(
@@ -177,14 +177,25 @@ def _of_transformers(
     return found
 
 
-def _of_joeynmt(path: Path, kind: type | None, device: str) -> Any:
-    from anaphora.tasks.importing_joeynmt import is_joeynmt, open_joeynmt
+def is_of_toolkit(path: Path) -> bool:
+    """Whether ``path`` is a folder that Joey NMT or sockeye seems to have trained in."""
+    return (path / "config.yaml").is_file() or (path / "vocab.src.0.json").is_file()
 
-    if not is_joeynmt(path):
+
+def _of_toolkit(path: Path, kind: type | None, device: str) -> Any:
+    from anaphora.tasks.importing_joeynmt import is_joeynmt, open_joeynmt
+    from anaphora.tasks.importing_sockeye import is_sockeye, open_sockeye
+
+    if is_sockeye(path):
+        found = open_sockeye(path, device=device)
+    elif is_joeynmt(path):
+        found = open_joeynmt(path, device=device)
+    elif (path / "config.yaml").is_file():
         raise RunError(
             f"{path} has a config.yaml but no checkpoint (best.ckpt); give a folder that Joey NMT trained in."
         )
-    found = open_joeynmt(path, device=device)
+    else:
+        raise RunError(f"{path / 'config'} is missing; give a folder that sockeye 3 trained in, unchanged.")
     if kind is not None and not isinstance(found, kind):
         raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
     return found

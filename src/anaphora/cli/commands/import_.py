@@ -31,7 +31,7 @@ anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 def command(
     path: str, out: str, force: bool, source_language: str, target_language: str, as_json: bool
 ) -> None:
-    """Make a run folder from the model in PATH, a folder of `transformers` or a file of weights.
+    """Make a run folder from the model in PATH, a folder of `transformers`, Joey NMT or sockeye, or a file of weights.
 
     Then `predict`, `sample`, `score`, `inspect`, `serve` and `export` work on it. Nothing in PATH is executed.
     """
@@ -43,15 +43,14 @@ def command(
 
     if not Path(path).exists():
         raise RunError(f"{path} does not exist; check the path.")
-    known = is_foreign(Path(path)) or Path(path).is_file() or (Path(path) / "config.yaml").is_file()
-    if not known:
+
+    from anaphora.tasks.estimator import Estimator
+    from anaphora.tasks.load import is_of_toolkit, load
+
+    if not (is_foreign(Path(path)) or Path(path).is_file() or is_of_toolkit(Path(path))):
         raise RunError(
             f"{path} is not a folder of `transformers`: it has no config.json that names a model_type."
         )
-
-    from anaphora.tasks.estimator import Estimator
-    from anaphora.tasks.load import load
-
     m = load(path, device="cpu")
     if not isinstance(m, Estimator):
         raise RunError(
