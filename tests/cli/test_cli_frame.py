@@ -129,7 +129,8 @@ def test_completion_imports_nothing_heavy():
     assert "transformer" in in_a_process(env=env).stdout
 
 
-def test_help_names_the_first_command_and_every_command(capsys):
+def test_help_names_the_first_command_and_every_command(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main.run(["--help"]) == 0
     shown = capsys.readouterr()
     assert "anaphora demo" in shown.out

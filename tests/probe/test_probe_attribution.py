@@ -73,7 +73,11 @@ def test_a_classifiers_attribution_is_complete_and_its_occlusion_leaves_words_ou
 
 @pytest.mark.parametrize("preset", ["lstm-attention", "transformer", "lstm"])
 def test_each_output_symbol_has_an_attribution_that_sums_to_the_whole(preset):
-    small = {"heads": 1, "feedforward": 8} if preset == "transformer" else {"embedding": 5}
+    small = (
+        {"heads": 1, "feedforward": 8, "positions": "sinusoidal"}
+        if preset == "transformer"
+        else {"embedding": 5}
+    )
     sizes = {key: value for key, value in TINY.items() if key != "embedding"}
     m = an.Translator(model=preset, tokens="word", max_length=4, **sizes, **small).fit(PAIRS)
     trace = m.probe("a b c", "c b", what=("attribution", "gradients"))

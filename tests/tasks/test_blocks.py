@@ -290,7 +290,7 @@ def test_one_step_at_a_time_is_the_whole_sequence(variant):
 
 @pytest.mark.skipif(not COMPILED, reason="int8 needs a C compiler")
 def test_int8_with_what_cannot_be_packed_warns():
-    model = trained(an.Translator, "transformer", positions="rotary")
+    model = trained(an.Translator, "transformer", positions="alibi")
     with pytest.warns(UserWarning, match="writes with floats"):
         found = model.predict(["a b", "b a c"], int8=True)
     with warnings.catch_warnings():

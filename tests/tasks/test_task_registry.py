@@ -106,7 +106,14 @@ def test_mistakes_name_their_place_in_a_file():
     ("given", "told"),
     [
         ({"model": "transformer", "hidden": 30, "heads": 4}, "hidden = 30 cannot be divided among heads = 4"),
-        ({"model": "transformer", "hidden": 5, "heads": 1}, "hidden = 5 must be even"),
+        (
+            {"model": "transformer", "hidden": 5, "heads": 1, "positions": "sinusoidal"},
+            "hidden = 5 must be even",
+        ),
+        (
+            {"model": "transformer", "hidden": 5, "heads": 1},
+            "^positions = 'rotary' needs heads of even width, not hidden / heads = 5.$",
+        ),
         ({"attention": "dot"}, "set bidirectional = false"),
     ],
 )

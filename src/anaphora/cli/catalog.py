@@ -12,7 +12,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "study": "Run an experiment of the lectures and plot it.",
     },
     "Use": {
-        "predict": "Predict outputs for texts, sounds or pictures with a trained model.",
+        "predict": "Predict outputs for texts, sounds or pictures.",
         "listen": "Write down speech while it is still being said.",
         "sample": "Write new text with a trained language model.",
         "search": "Find the nearest of many inputs with a trained embedder.",
@@ -21,7 +21,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compare": "Compare runs on the same examples, with intervals and tests.",
     },
     "Ship": {
-        "import": "Make a run folder from a public model (transformers, weight files).",
+        "import": "Make a run folder from a public model or a weights file.",
         "serve": "Answer requests over HTTP with trained models.",
         "export": "Write a trained model as ONNX, for transformers, ARPA and others.",
     },

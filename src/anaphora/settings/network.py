@@ -320,7 +320,7 @@ class VariantSettings(Settings):
         if s.parallel and not s.norm_first:
             return "parallel = true needs norm_first = true"
         moving = s.rotary_share * s.hidden / s.heads
-        if s.positions == "rotary" and (int(moving) % 2 or not int(moving)):
+        if s.positions == "rotary" and s.rotary_share < 1 and (int(moving) % 2 or not int(moving)):
             return (
                 f"rotary_share = {s.rotary_share} turns {int(moving)} of the {s.hidden // s.heads} features of a head, but "
                 "positions = 'rotary' turns pairs: choose another share"

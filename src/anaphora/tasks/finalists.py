@@ -43,7 +43,8 @@ def choose_finalist(
             with autocast(learner.group.device, learner.precision):
                 metrics = dict(final(model))
             judged.append((sign * metrics[metric], step, metrics))
-        trainer.note_after("finalists", time.monotonic() - begun)
+        if result.trained:  # a run that was over already stays as it is, byte for byte
+            trainer.note_after("finalists", time.monotonic() - begun)
         if len(judged) < 2:
             return result
         value, step, metrics = max(judged, key=lambda one: (one[0], -one[1]))
