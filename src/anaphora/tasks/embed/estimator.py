@@ -60,8 +60,6 @@ class Embedder(SequenceReader):
     ) -> None:
         super().__init__(model, **settings)
 
-    # ------------------------------------------------------------------ training
-
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Labelled, Labelled]:
@@ -102,8 +100,6 @@ class Embedder(SequenceReader):
     def _asked(self, rows: Labelled) -> Lookups:
         return Lookups.of(rows.read(range(len(rows))), positives_of(rows), self._read)
 
-    # ------------------------------------------------------------------ use
-
     @overload
     def predict(self, inputs: Iterable[Any], *, details: Literal[False] = False) -> Vectors: ...
 
@@ -113,8 +109,7 @@ class Embedder(SequenceReader):
     def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded]:
         """The vectors of inputs, ``(inputs, vector_size)``, each of length 1; with ``details`` each as an `Embedded`."""
         self._check_trained()
-        read = self._read(given_inputs(inputs, self._trained_on))
-        vectors = unit(self._outputs(read))
+        vectors = unit(self._outputs(read := self._read(given_inputs(inputs, self._trained_on))))
         return [Embedded(v, len(x)) for v, x in zip(vectors, read, strict=True)] if details else vectors
 
     embed = predict  # as other libraries call it
