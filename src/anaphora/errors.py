@@ -47,7 +47,8 @@ _NO_MEMORY = (
 
 def out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, also in the forms of others: torch by a class of its own on a GPU and by a RuntimeError on
-    the CPU, C++ by bad_alloc, C code that forgets to say why by a SystemError, the loader of libraries by an ImportError.
+    the CPU, C++ by bad_alloc, C code that forgets to say why by a SystemError, the loader of libraries by an ImportError (modules) or
+    an OSError (``ctypes``).
 
     ``error``: what was raised; its causes count as well.
 
@@ -61,7 +62,7 @@ def out_of_memory(error: BaseException | None) -> bool:
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
         or (
-            isinstance(error, RuntimeError | ImportError | SystemError)
+            isinstance(error, RuntimeError | ImportError | OSError | SystemError)
             and any(word in str(error) for word in _NO_MEMORY)
         )
     )

@@ -25,6 +25,7 @@ ROOM = 3 << 29  # bytes: torch alone maps about one gibibyte
         RuntimeError("std::bad_alloc"),
         RuntimeError("can't start new thread"),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError("libllvmlite.so: failed to map segment from shared object"),
         OSError(12, "Cannot allocate memory"),
     ],
     ids=lambda error: type(error).__name__,
@@ -51,8 +52,22 @@ def test_memory_that_runs_out_while_another_error_is_made(capsys):
     assert "memory ran out" in capsys.readouterr().err
 
 
+def test_memory_that_runs_out_while_numba_loads_its_compiler(capsys):
+    """llvmlite replaces the loader's error by one without its reason."""
+
+    def work():
+        try:
+            ctypes_error = "libllvmlite.so: failed to map segment from shared object"
+            raise OSError(ctypes_error)
+        except OSError:
+            raise OSError("Could not find/load shared object file 'libllvmlite.so'")  # noqa: B904
+
+    assert guarded(work, debug=False) == MISTAKE
+    assert "memory ran out" in capsys.readouterr().err
+
+
 def test_other_errors_are_still_ours(capsys):
-    for error in (SystemError("bad argument"), RuntimeError("x"), ImportError("cannot import name 'x'"), ModuleNotFoundError("x", name="anaphora.x")):  # fmt: skip
+    for error in (SystemError("bad argument"), RuntimeError("x"), OSError("x"), ImportError("cannot import name 'x'"), ModuleNotFoundError("x", name="anaphora.x")):  # fmt: skip
 
         def work(error=error):
             raise error

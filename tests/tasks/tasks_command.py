@@ -86,10 +86,11 @@ def kill_somewhere(
     steps: tuple[int, int] = (2, 25),
     starting: float = 0.0,
 ) -> bool:
-    """`kill` at a random moment: within the first ``starting`` seconds, if any, else some ``steps`` on, mid-step or
-    mid-save."""
+    """`kill` at a random moment: within the first ``starting`` seconds, if any, and at the latest after its first
+    step, else some ``steps`` on, mid-step or mid-save."""
     if starting:
-        time.sleep(draw.uniform(0.1, starting))
+        begun, moment = lines(folder / run), time.monotonic() + draw.uniform(0.1, starting)
+        wait_for(process, lambda: time.monotonic() > moment or lines(folder / run) > begun)
     else:
         enough = lines(folder / run) + draw.randrange(*steps)
         wait_for(process, lambda: lines(folder / run) >= enough)
