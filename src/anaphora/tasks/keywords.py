@@ -854,6 +854,8 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """w in w·CTC + (1 − w)·attention, of the loss of the preset joint and of the scores of its outputs; of the loss of the preset transducer alike. Default: 0.3."""
     order_weight: float
     """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
+    consistency: float
+    """Each recording is heard as two copies, varied and masked each in its own way but at the same pace, and so many times what CTC thinks of them differs (KL) is added to the loss (CR-CTC); a batch then holds half as many recordings. 0.2 is usual. Default: 0.0."""
     valid_examples: int
     """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
     metric: Literal["wer", "cer", "loss"] | str

@@ -119,13 +119,16 @@ class Ear:
         room = np.cumsum([data.lengths[j] for j in rows]) <= getattr(self.settings, "max_tokens", np.inf)
         return rows[: max(1, int(room.sum()))]
 
-    def vary(self, data: Recordings, rows: Sequence[int], *place: int) -> Array:
+    def vary(self, data: Recordings, rows: Sequence[int], *place: int, copy: int = 0) -> Array:
         """The frames of recordings ``rows``, one after the other, as training hears them: see `varied`; then on another scale of
         frequencies, normalised, and with stretches hidden. All chances follow from ``place``, such as seed, epoch and number.
+
+        Each ``copy`` has the same pace and pauses, so that its frames are at the same places, and all else differs.
         """
-        s, draw = self.settings, random_of(*place)
+        s, pace = self.settings, random_of(*place)
+        draw = random_of(*place, 2, copy) if copy else pace
         if self.features is not None and varies_sound(s):
-            found = frames_of(varied([data.wave(i) for i in rows], self.rate, s, draw), self.features)
+            found = frames_of(varied([data.wave(i) for i in rows], self.rate, s, pace, draw), self.features)
         else:
             parts = [data.load(i) for i in rows]
             found = parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -23,14 +23,22 @@ def varies_sound(s: SoundSettings) -> bool:
     return s.joined > 1 or any(getattr(s, name) for name in _OF_SOUND)
 
 
-def varied(waves: Sequence[Wave], rate: int, s: SoundSettings, draw: np.random.RandomState) -> Wave:
-    """The recordings ``waves``, one after the other, as training hears them."""
+def varied(
+    waves: Sequence[Wave],
+    rate: int,
+    s: SoundSettings,
+    draw: np.random.RandomState,
+    after: np.random.RandomState | None = None,
+) -> Wave:
+    """The recordings ``waves``, one after the other, as training hears them. Speaker and pauses follow from ``draw``; so does all the
+    rest, or from ``after``: with the same ``draw`` and another ``after`` words stand at the same places in another room."""
     factor = float(draw.uniform(1 - s.speed, 1 + s.speed))
     spoken = [speed(wave, factor) for wave in waves]
     if s.pitch:
         factor = float(draw.uniform(1 - s.pitch, 1 + s.pitch))
         spoken = [pitch(wave, factor, rate) for wave in spoken]
     wave = _with_pauses(spoken, rate, s.pauses, draw)
+    draw = draw if after is None else after
     if s.reverberation:
         seconds, share = draw.uniform(0, s.reverberation), draw.uniform(0, 1)
         wave = reverberate(wave, float(seconds), float(share), rate, draw)

@@ -194,17 +194,18 @@ class Transcriber(Estimator):
         self._check_room(data.lengths.tolist(), targets)
 
         def make(indices: list[int]) -> SpokenBatch:
-            rows = [ear.chosen(data, i, s.seed, batches.epoch, i) for i in indices]
-            frames = [
-                ear.vary(data, of, s.seed, batches.epoch, i) for i, of in zip(indices, rows, strict=True)
-            ]
-            said = [
-                targets[i] if len(of) == 1 else self._joined([data.transcripts[j] for j in of])
-                for i, of in zip(indices, rows, strict=True)
-            ]
-            return SpokenBatch(frames, said, indices)
+            frames, said, places = [], [], []
+            for i in indices:
+                rows = ear.chosen(data, i, s.seed, batches.epoch, i)
+                text = targets[i] if len(rows) == 1 else self._joined([data.transcripts[j] for j in rows])
+                for copy in range(copies):
+                    frames.append(ear.vary(data, rows, s.seed, batches.epoch, i, copy=copy))
+                    said.append(text)
+                    places.append(i)
+            return SpokenBatch(frames, said, places, copies)
 
-        heard_together = (s.joined + 1) / 2  # recordings on average
+        copies = 2 if s.consistency else 1
+        heard_together = copies * (s.joined + 1) / 2  # recordings on average
         batches = HeldBatches(
             data.lengths,
             make,

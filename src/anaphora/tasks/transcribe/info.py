@@ -183,6 +183,14 @@ class TranscriberSettings(
         description="Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is "
         "written in the order it is heard. 0 leaves attention free.",
     )
+    consistency: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        allow_inf_nan=False,
+        description="Each recording is heard as two copies, varied and masked each in its own way but at the same pace, and so many times "
+        "what CTC thinks of them differs (KL) is added to the loss (CR-CTC); a batch then holds half as many recordings. 0.2 is usual.",
+    )
     batch_tokens: int = Field(
         4000,
         ge=1,
@@ -270,19 +278,19 @@ _PRESETS = (
         "bilstm-ctc",
         "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
         {**_TRAINED, "cell": "lstm"},
-        (*_ALWAYS, *_RECURRENT, InitSettings, TuningSettings),  # init names another preset
+        (*_ALWAYS, *_RECURRENT, "consistency", InitSettings, TuningSettings),  # init names another preset
     ),
     Preset(
         "mfcc-ctc",
         "bilstm-ctc for speech of few speakers: cepstra, which leave the pitch out, varied as if others spoke through other microphones.",
         {**_TRAINED, **_FEW_VOICES, "cell": "lstm"},
-        (*_ALWAYS, *_RECURRENT),
+        (*_ALWAYS, *_RECURRENT, "consistency"),
     ),
     Preset(
         "lstm-ctc",
         "LSTM that reads forwards alone and hears sound as it arrives, a distribution over symbols and blank at every frame.",
         {**_TRAINED, **_ARRIVING},
-        (*_ALWAYS, *_RECURRENT),
+        (*_ALWAYS, *_RECURRENT, "consistency"),
     ),
     Preset(
         "transducer",
@@ -294,13 +302,13 @@ _PRESETS = (
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
-        (*_ALWAYS, "kernel"),
+        (*_ALWAYS, "consistency", "kernel"),
     ),
     Preset(
         "transformer-ctc",
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
-        (*_ALWAYS, TransformerSettings),
+        (*_ALWAYS, TransformerSettings, "consistency"),
     ),
     Preset(
         "conformer-ctc",
@@ -316,7 +324,7 @@ _PRESETS = (
             "lr": 2e-3,
             "warmup": 200,
         },
-        (*_ALWAYS, "heads", "feedforward", "activation", "kernel", "chunk", "left"),
+        (*_ALWAYS, "heads", "feedforward", "activation", "kernel", "chunk", "left", "consistency"),
     ),
     Preset(
         "wav2vec2",

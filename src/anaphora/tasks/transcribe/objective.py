@@ -43,24 +43,33 @@ class SpokenBatch:
     targets: list[list[int]]
     indices: list[int]
     """Where in the data each row comes from."""
+    copies: int = 1
+    """Rows that follow each other are the same recording, varied in so many ways."""
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.indices) // self.copies
 
     @property
     def symbols(self) -> int:
         """Target symbols, the end of each row included."""
-        return sum(map(len, self.targets)) + len(self)
+        return sum(map(len, self.targets)) + len(self.targets)
 
     def shard(self, index: int, of: int) -> SpokenBatch:
-        """Rows ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
-        return SpokenBatch(self.inputs[index::of], self.targets[index::of], self.indices[index::of])
+        """Recordings ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
+        rows = [i for i in range(len(self.indices)) if i // self.copies % of == index]
+        return SpokenBatch(
+            [self.inputs[i] for i in rows],
+            [self.targets[i] for i in rows],
+            [self.indices[i] for i in rows],
+            self.copies,
+        )
 
 
 class TranscriptionObjective:
     """The loss of a recording x with transcript y, per symbol of y and its end:
 
-    - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t);
+    - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t), and while training ``consistency`` times what two copies of a recording
+      disagree (`disagreement`);
     - attention: −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked, and while training ``order_weight`` for every frame that
       attention goes back (`going_back`);
     - joint: w·CTC + (1 − w)·attention;
@@ -99,7 +108,10 @@ class TranscriptionObjective:
         forcing = teacher_forcing(self.settings, self._step) if model.training else 1.0
         if isinstance(model, CTCModel):
             scores, frames = model(x, lengths)
-            return LossSum(_frame_loss(scores, frames, batch.targets), batch.symbols)
+            total = _frame_loss(scores, frames, batch.targets)
+            if batch.copies > 1 and len(batch):
+                total = total + self.settings.consistency * disagreement(scores, frames)
+            return LossSum(total, batch.symbols)
         if isinstance(model, TransducerModel):
             return LossSum(self._of_alignments(model, x, lengths, batch.targets), batch.symbols)
         target_in = padded(batch.targets, x.device, first=BOS)
@@ -168,6 +180,19 @@ def going_back(weights: Tensor, real: Tensor) -> Tensor:
     centres = weights @ places
     back = F.relu(centres[:, :-1] - centres[:, 1:])
     return (back * real[:, 1:]).sum()
+
+
+def disagreement(scores: Tensor, lengths: Tensor) -> Tensor:
+    """Σ_t KL(q_t ‖ p_t) + KL(p_t ‖ q_t) over the real frames, summed over pairs of rows: p and q are what the model thinks of two
+    copies of a recording, and the first of each divergence is taken as given (CR-CTC, Yao et al. 2024).
+
+    scores ``(2 · pairs, time, symbols)``, copies next to each other; lengths ``(2 · pairs,)``, the same for both.
+    """
+    log_p = torch.log_softmax(scores.float(), -1)
+    pairs = log_p.detach().view(-1, 2, *log_p.shape[1:])
+    other = pairs.flip(1).view_as(log_p)  # (2 · pairs, time, symbols), of the other copy
+    real = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]
+    return torch.where(real, (other.exp() * (other - log_p)).sum(-1), 0.0).sum()
 
 
 def _frame_loss(scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]) -> Tensor:
