@@ -75,6 +75,16 @@ def test_a_setting_of_another_task_is_named_as_such_and_nothing_like_it_is_sugge
     assert caught.value.problems == [told, "max_token is not a setting of Tagger. Did you mean max_tokens?"]
 
 
+@pytest.mark.parametrize("key", ["source_field", "valid", "out"])
+def test_an_argument_of_fit_is_told_as_such(key):
+    with pytest.raises(SettingsError) as caught:
+        resolve(TRANSLATE, {key: "x"})
+    (told,) = caught.value.problems
+    assert told == (
+        f"{key} is not a setting of Translator but an argument of fit, and an option of `anaphora train`; give it there."
+    )
+
+
 @pytest.mark.parametrize("task", ["Translator", "Classifier", "Forecaster", "Captioner"])
 def test_no_seed_is_taken_that_a_generator_refuses(task):
     with pytest.raises(

@@ -141,7 +141,7 @@ def test_a_search_out_of_bounds_is_refused_before_it_begins(copier, bad):
 
 
 def test_scores_name_their_measures_and_signatures(copier):
-    scores = copier.score([("abc", "ABC"), ("fed", "xyz")])
+    scores = copier.score([("abc", "ABC"), ("fed", "x y z u")])
     assert set(scores) == {"bleu", "chrf", "exact_match", "examples", "bleu_signature", "chrf_signature"}
     assert scores["examples"] == 2
     assert scores["exact_match"] == 50.0

@@ -19,16 +19,12 @@ _PARAMETERS = "params.best"
 _VOCABULARIES = ("vocab.src.0.json", "vocab.trg.0.json")
 
 
-def is_sockeye(folder: Path) -> bool:
-    """Whether ``folder`` holds a config and a vocabulary as sockeye names them."""
-    return (folder / "config").is_file() and (folder / _VOCABULARIES[0]).is_file()
-
-
 def open_sockeye(folder: Path, *, device: str = "auto") -> Any:
     """The model of the best parameters; a `RunError` in one sentence where something has no counterpart, is missing or damaged."""
     path, weights = folder / "config", folder / _PARAMETERS
-    if not weights.is_file():
-        raise RunError(f"{weights} is missing; give a folder that sockeye 3 trained in, with its parameters.")
+    for one in (path, weights, *(folder / name for name in _VOCABULARIES)):
+        if not one.is_file():
+            raise RunError(f"{one} is missing; give a folder that sockeye 3 trained in, unchanged.")
     config = read_yaml(path, "sockeye", tagged=True)
     try:
         s = sockeye.settings(config)

@@ -626,7 +626,7 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """The settings of `an.Translator`; ``help(an.Translator)`` shows the defaults."""
 
     metric: Literal["chrf", "bleu", "exact_match", "loss"] | str
-    """The dev measure that decides which weights are best. chrF also tells outputs of few words apart, where BLEU is 0 for lack of four-word sequences. Default: 'chrf'."""
+    """The dev measure that decides which weights are best. chrF also tells outputs of few words apart, where BLEU is not defined for lack of four-word sequences. Default: 'chrf'."""
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"]
     """How sacrebleu splits text before counting; `none` for text that is tokenized already. Default: '13a'."""
     valid_examples: int

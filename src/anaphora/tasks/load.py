@@ -16,6 +16,8 @@ from anaphora.tasks.config import read_config
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.registry import estimator
 
+_OF_SOCKEYE = ("vocab.src.0.json", "params.best")
+"""Files that nothing but sockeye writes; its ``config`` has a name that others use too."""
 E = TypeVar("E", bound=Estimator)
 M = TypeVar("M", bound=nn.Module)
 
@@ -179,23 +181,21 @@ def _of_transformers(
 
 def is_of_toolkit(path: Path) -> bool:
     """Whether ``path`` is a folder that Joey NMT or sockeye seems to have trained in."""
-    return (path / "config.yaml").is_file() or (path / "vocab.src.0.json").is_file()
+    return any((path / name).is_file() for name in ("config.yaml", *_OF_SOCKEYE))
 
 
 def _of_toolkit(path: Path, kind: type | None, device: str) -> Any:
     from anaphora.tasks.importing_joeynmt import is_joeynmt, open_joeynmt
-    from anaphora.tasks.importing_sockeye import is_sockeye, open_sockeye
+    from anaphora.tasks.importing_sockeye import open_sockeye
 
-    if is_sockeye(path):
+    if any((path / name).is_file() for name in _OF_SOCKEYE):
         found = open_sockeye(path, device=device)
     elif is_joeynmt(path):
         found = open_joeynmt(path, device=device)
-    elif (path / "config.yaml").is_file():
+    else:
         raise RunError(
             f"{path} has a config.yaml but no checkpoint (best.ckpt); give a folder that Joey NMT trained in."
         )
-    else:
-        raise RunError(f"{path / 'config'} is missing; give a folder that sockeye 3 trained in, unchanged.")
     if kind is not None and not isinstance(found, kind):
         raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
     return found

@@ -6,10 +6,11 @@ The counts and the values are those of sacrebleu with its defaults, which the te
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from anaphora.errors import SettingsError
 from anaphora.tasks.judged import Floats, Measure
 
 WORDS = 4
@@ -17,6 +18,30 @@ WORDS = 4
 CHARACTERS = 6
 """chrF counts n-grams of characters up to this length."""
 _RECALL = 4.0  # β² of chrF: recall counts twice as much as precision
+
+
+def bleu_defined(references: Iterable[str], tokenize: str) -> bool:
+    """Whether any reference has four words in a row. Without them even right outputs have no 4-grams, p_4 is 0/0, and
+    BLEU is left out of the measures.
+
+    >>> from anaphora.tasks.overlap import bleu_defined
+    >>> bleu_defined(["three hundred twelve"], "13a"), bleu_defined(["one", "a cat , asleep"], "13a")
+    (False, True)
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    words = BLEU(tokenize=tokenize, force=True).tokenizer
+    return any(len(words(reference).split()) >= WORDS for reference in references)
+
+
+def check_bleu_metric(metric: str, references: Sequence[str], tokenize: str) -> None:
+    """Raise `SettingsError` where the best weights are to be chosen by a BLEU that is not defined."""
+    if metric == "bleu" and references and not bleu_defined(references, tokenize):
+        raise SettingsError(
+            [
+                "metric: no dev reference has four words, so BLEU is not defined; choose by exact_match or loss."
+            ]
+        )
 
 
 def bleu(

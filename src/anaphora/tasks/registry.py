@@ -28,6 +28,8 @@ TASKS: dict[str, TaskInfo] = {
     task.command: task
     for task in (TRANSLATE, CLASSIFY, LANGUAGE, TAG, FORECAST, TRANSCRIBE, CAPTION, ANSWER, EMBED)
 }
+OF_FIT = ("valid", "out", "force", "seeds")
+"""Arguments of `Estimator.fit`, in addition to the task's ``fields``, that may be mistaken for settings."""
 
 
 def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] | None = None) -> Settings:
@@ -57,14 +59,7 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
                 warnings.warn(problem, stacklevel=2)
             else:
                 problems.append(problem)
-    for key in sorted(given.keys() - task.settings.model_fields.keys()):
-        owners = [other.name for other in TASKS.values() if key in other.settings.model_fields]
-        if owners:
-            given.pop(key)
-            place = f"{where[key]}: " if key in where else ""
-            problems.append(
-                f"{place}{key} is not a setting of {task.name} but of {', '.join(owners)}; leave it out."
-            )
+    problems += _misplaced(task, given, where)
     # steps that were given are all trained, and evaluated as the preset says
     defaults = preset.defaults if given.get("steps") is not None else preset.usual
     try:
@@ -81,6 +76,23 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     if problems:
         raise SettingsError(problems)
     return settings
+
+
+def _misplaced(task: TaskInfo, given: dict[str, Any], where: Mapping[str, str]) -> list[str]:
+    """Take the keys out of ``given`` that belong to ``fit`` or to other tasks, and return a sentence for each."""
+    problems: list[str] = []
+    for key in sorted(given.keys() - task.settings.model_fields.keys()):
+        owners = [other.name for other in TASKS.values() if key in other.settings.model_fields]
+        if key in (*OF_FIT, *task.fields):
+            owner = "an argument of fit, and an option of `anaphora train`; give it there."
+        elif owners:
+            owner = f"of {', '.join(owners)}; leave it out."
+        else:
+            continue
+        given.pop(key)
+        place = f"{where[key]}: " if key in where else ""
+        problems.append(f"{place}{key} is not a setting of {task.name} but {owner}")
+    return problems
 
 
 def meaningful(task: TaskInfo, settings: Settings) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def command(
 
     if not (is_foreign(Path(path)) or Path(path).is_file() or is_of_toolkit(Path(path))):
         raise RunError(
-            f"{path} is not a folder of `transformers`: it has no config.json that names a model_type."
+            f"{path} is not a folder of `transformers` (no config.json that names a model_type), Joey NMT (no config.yaml) or "
+            "sockeye (no params.best)."
         )
     m = load(path, device="cpu")
     if not isinstance(m, Estimator):

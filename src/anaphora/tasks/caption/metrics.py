@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from anaphora.data.corpora import find
 from anaphora.data.corpora.shapes import SceneCorpus
 from anaphora.data.corpora.shapes_drawing import SIDE
 from anaphora.tasks.judged import Judged, Measure, columns, digest, mean, share_right
-from anaphora.tasks.overlap import bleu
+from anaphora.tasks.overlap import bleu, bleu_defined
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in pixels."""
@@ -30,20 +31,24 @@ def exact_match(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> 
 def caption_scores(
     outputs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
 ) -> dict[str, Any]:
-    """BLEU by sacrebleu with its signature, and exact match, in percent; CIDEr-D from 0 to 10."""
+    """BLEU by sacrebleu with its signature, and exact match, in percent; CIDEr-D from 0 to 10. No BLEU where no reference
+    has four words (`bleu_defined`)."""
     from sacrebleu.metrics.bleu import BLEU
 
     bleu = BLEU(tokenize=tokenize, force=True)  # force only silences a warning about tokenized text
     most = max(map(len, references), default=0)
     # sacrebleu wants first references, second references, …; None where a picture has fewer.
     streams = [[wanted[i] if i < len(wanted) else None for wanted in references] for i in range(most)]
-    return {
+    scores = {
         "bleu": bleu.corpus_score(list(outputs), streams).score,  # type: ignore[arg-type]
         "cider": cider(outputs, references),
         "exact_match": exact_match(outputs, references),
         "examples": len(outputs),
         "bleu_signature": str(bleu.get_signature()),
     }
+    if not bleu_defined(chain.from_iterable(references), tokenize):
+        del scores["bleu"], scores["bleu_signature"]
+    return scores
 
 
 def on_object(place: int, box: Box, *, grid: tuple[int, int], size: tuple[int, int]) -> bool:
@@ -175,17 +180,19 @@ def captions_judged(
     *,
     tokenize: str,
 ) -> Judged:
-    """BLEU, CIDEr-D and exact match by counts of each picture; a caption is as wrong as its CIDEr-D is below 10."""
+    """BLEU (where it is defined), CIDEr-D and exact match by counts of each picture; a caption is as wrong as its CIDEr-D is below 10."""
     each = np.array(cider_of_each(outputs, references))
     right = [o in r for o, r in zip(outputs, references, strict=True)]
     basis = digest(tokenize, [list(wanted) for wanted in references])
+    defined = bleu_defined(chain.from_iterable(references), tokenize)
+    bleus = [bleu(outputs, references, tokenize=tokenize, basis=basis)] if defined else []
     return Judged(
         names,
         [" | ".join(wanted) for wanted in references],
         outputs,
         np.where(right, 0.0, 1.0 - each / 10.0),
         [
-            bleu(outputs, references, tokenize=tokenize, basis=basis),
+            *bleus,
             Measure("cider", columns(each, np.ones(len(each))), mean, basis=basis),
             replace(share_right("exact_match", right), basis=basis),
         ],

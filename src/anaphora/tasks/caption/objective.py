@@ -24,6 +24,7 @@ from anaphora.nn.attention import Hard, score_function_in_time
 from anaphora.tasks.caption.inference import describe_pictures
 from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.caption.metrics import caption_scores
+from anaphora.tasks.overlap import check_bleu_metric
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
 from anaphora.training.schedules import teacher_forcing
@@ -135,6 +136,8 @@ class CaptionObjective:
         self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = self.metric != "loss" if greater is None else greater
+        references = [text for _, texts in dev for text in texts]
+        check_bleu_metric(self.metric, references, settings.bleu_tokenize)
         self._own_loss = own_loss(settings)
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.size)
@@ -191,7 +194,9 @@ class CaptionObjective:
         )
         self._outputs = [self.tokenizer.decode(best[0].tokens) for best in nbest]
         scores = caption_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
-        measured = {key: scores[key] for key in ("cider", "bleu", "exact_match")}
+        measured: dict[str, float] = {
+            key: scores[key] for key in ("cider", "bleu", "exact_match") if key in scores
+        }
         measured |= own_measures(self.settings, references, self._outputs, measured)
         return {"loss": self._dev_loss(model), **measured}
 

@@ -48,7 +48,7 @@ class TranslatorSettings(
     metric: Annotated[Literal["chrf", "bleu", "exact_match", "loss"], OwnMetric()] = Field(
         "chrf",
         description="The dev measure that decides which weights are best. chrF also tells outputs of few words apart, "
-        "where BLEU is 0 for lack of four-word sequences.",
+        "where BLEU is not defined for lack of four-word sequences.",
     )
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh"] = Field(
         "13a",

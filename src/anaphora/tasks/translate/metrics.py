@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.tasks.judged import Judged, digest, share_right
-from anaphora.tasks.overlap import bleu, chrf
+from anaphora.tasks.overlap import bleu, bleu_defined, chrf
 
 
 def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
@@ -22,7 +22,8 @@ def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
 def translation_scores(
     outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
 ) -> dict[str, Any]:
-    """BLEU and chrF by sacrebleu with their signatures, and exact match; all in percent."""
+    """BLEU and chrF by sacrebleu with their signatures, and exact match; all in percent. No BLEU where no reference has
+    four words (`bleu_defined`)."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -30,7 +31,7 @@ def translation_scores(
     bleu, chrf = BLEU(tokenize=tokenize, force=True), CHRF()
     bleu_score = bleu.corpus_score(list(outputs), [list(references)])
     chrf_score = chrf.corpus_score(list(outputs), [list(references)])
-    return {
+    scores = {
         "bleu": bleu_score.score,
         "chrf": chrf_score.score,
         "exact_match": exact_match(outputs, references),
@@ -38,6 +39,9 @@ def translation_scores(
         "bleu_signature": str(bleu.get_signature()),
         "chrf_signature": str(chrf.get_signature()),
     }
+    if not bleu_defined(references, tokenize):
+        del scores["bleu"], scores["bleu_signature"]
+    return scores
 
 
 def translations_judged(
@@ -48,17 +52,20 @@ def translations_judged(
     *,
     tokenize: str,
 ) -> Judged:
-    """BLEU, chrF and exact match by counts of each text; an output is as wrong as its chrF is below 100."""
+    """BLEU (where it is defined), chrF and exact match by counts of each text; an output is as wrong as its chrF is below 100."""
     basis = digest(tokenize, list(references))
     characters = chrf(outputs, references, basis=basis)
     right = [o == r for o, r in zip(outputs, references, strict=True)]
+    wanted = [[one] for one in references]
+    defined = bleu_defined(references, tokenize)
+    bleus = [bleu(outputs, wanted, tokenize=tokenize, basis=basis)] if defined else []
     return Judged(
         sources,
         references,
         outputs,
         np.where(right, 0.0, 1.0 - characters.value(characters.statistics) / 100.0),
         [
-            bleu(outputs, [[one] for one in references], tokenize=tokenize, basis=basis),
+            *bleus,
             characters,
             replace(share_right("exact_match", right), basis=basis),
         ],

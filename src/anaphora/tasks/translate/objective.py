@@ -14,6 +14,7 @@ from anaphora.data.tokenizers import PairTokenizer
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.settings import SearchSettings
+from anaphora.tasks.overlap import check_bleu_metric
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores
@@ -29,7 +30,7 @@ FINAL = 500
 class TranslationObjective:
     """Negative log probability of the target, −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked.
 
-    The dev metrics are ``loss`` (per symbol, not smoothed) and, from greedy outputs, BLEU, chrF and exact match.
+    The dev metrics are ``loss`` (per symbol, not smoothed) and, from greedy outputs, BLEU (where it is defined), chrF and exact match.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class TranslationObjective:
         self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = self.metric != "loss" if greater is None else greater
+        check_bleu_metric(self.metric, [t for _, t in dev], settings.bleu_tokenize)
         self._own_loss = own_loss(settings)
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.target.size)
@@ -111,9 +113,7 @@ class TranslationObjective:
         scores = translation_scores(self._outputs, references, tokenize=s.bleu_tokenize)
         return {
             "loss": self._dev_loss(model, sources, references),
-            "bleu": scores["bleu"],
-            "chrf": scores["chrf"],
-            "exact_match": scores["exact_match"],
+            **{key: scores[key] for key in ("bleu", "chrf", "exact_match") if key in scores},
             **own_measures(s, references, self._outputs, scores),
         }
 
