@@ -168,6 +168,7 @@ LANGUAGE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("rnn", "lstm", "gru"), SIZES),
     "own cell": {"model": "rnn", "cell": MGU, **SIZES},
     "peepholes": {"model": "lstm", "peephole": True, "layers": 2, **SIZES},
+    "mixture": {"model": "lstm", "mixtures": 3, **SIZES},
     "transformer": {"context": 12, **ATTENTIVE},
     "rotary": {"model": "transformer", "positions": "rotary", "context": 12, **ATTENTIVE},
     "alibi": {

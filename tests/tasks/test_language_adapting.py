@@ -21,6 +21,7 @@ TEXT = (
 SMALL = {"steps": 3, "valid_every": 3, "batch_tokens": 128, "hidden": 8, "length": 4, "device": "cpu"}
 PRESETS = {
     "lstm": {"embedding": 6, "bptt": 16},
+    "mixture": {"model": "lstm", "mixtures": 3, "embedding": 6, "bptt": 16},
     "gru": {"embedding": 6, "bptt": 16, "lines": True},
     "transformer": {"context": 12, "layers": 1, "heads": 2, "feedforward": 8},
 }
@@ -30,7 +31,7 @@ PRESETS = {
 def trained(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("adapting")
     (folder / "text.txt").write_text(TEXT)
-    model = an.LanguageModel(request.param, **{**SMALL, **PRESETS[request.param]})
+    model = an.LanguageModel(**{"model": request.param, **SMALL, **PRESETS[request.param]})
     return model.fit(folder / "text.txt", out=folder / "run", verbose=False)
 
 

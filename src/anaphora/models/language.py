@@ -1,6 +1,6 @@
 """Language models: a body that reads symbols from left to right, and an output layer that names the next one.
 
-    p(x₁ … x_T) = ∏_t p(x_t | x_<t),    p(x_t = i | x_<t) = softmax(W y_t + b)_i
+    p(x₁ … x_T) = ∏_t p(x_t | x_<t),    p(x_t = i | x_<t) = softmax(W y_t + b)_i, or a mixture of such (`MixtureOutput`)
 
 Every body reads whole sequences (`read`) and single symbols (`start`, `step`) with the same result, so that any
 search can use any of these models. The words of a body's parts (``embedding``, ``recurrent``, ``stack``) are
@@ -21,6 +21,7 @@ from anaphora.models.encoders import TransformerEncoder
 from anaphora.nn.attention import masks
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.linear import LinearStack
+from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.recurrent_step import dropout_mask
 from anaphora.nn.transformer import Past
@@ -210,7 +211,7 @@ class Language(nn.Module):
     def __init__(
         self,
         body: Any,
-        output: Output,
+        output: Output | MixtureOutput,
         *,
         dropout: float = 0.0,
         locked: bool = False,
@@ -227,7 +228,7 @@ class Language(nn.Module):
         return self._towards_output(reading.states), reading
 
     def forward(self, symbols: Tensor, carried: Any = None) -> Tensor:
-        """Logits of the next symbol at every place ``(rows, time, symbols)``."""
+        """Logits of the next symbol at every place ``(rows, time, symbols)``; of a `MixtureOutput` log p, which are such."""
         logits: Tensor = self.output(self.read(symbols, carried)[0])
         return logits
 

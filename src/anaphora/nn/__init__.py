@@ -19,6 +19,7 @@ from anaphora.nn.embedding import Embedding, OneHot, Output
 from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.highway import Highway
+from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import (
     DecoderLayer,
@@ -61,6 +62,7 @@ __all__ = [
     "IndRNN",
     "MinGRU",
     "MinLSTM",
+    "MixtureOutput",
     "OneHot",
     "Output",
     "Recurrent",

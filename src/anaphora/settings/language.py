@@ -107,7 +107,7 @@ class ScoreOptions(Settings):
         return self
 
 
-AWD: Mapping[str, Any] = {
+_LETTERS: Mapping[str, Any] = {
     "cell": "lstm",
     "layers": 2,
     "hidden": 640,
@@ -121,19 +121,17 @@ AWD: Mapping[str, Any] = {
     "lr": 3e-3,
     "warmup": 100,
     "ema": 0.99,
-    "steps": 1500,
-    "valid_every": 250,
+    "valid_every": 0,
+    "valid_symbols": 500_000,
     "save_every": 500,
 }
-"""What the preset awd-lstm has for characters."""
-AWD_BUDGET: Mapping[str, Any] = {"epochs": 25.0, "min_steps": 300, "patience": 5, "valid_every": 0}
-AWD_WORDS: Mapping[str, Any] = {
+_WORDS: Mapping[str, Any] = {
     "vocab_size": 50_000,
     "layers": 3,
     "hidden": 1152,
     "embedding": 400,
     "bptt": 70,
-    "batch_tokens": 11_200,
+    "batch_tokens": 5600,
     "dropout": 0.25,
     "input_dropout": 0.5,
     "output_dropout": 0.4,
@@ -143,11 +141,24 @@ AWD_WORDS: Mapping[str, Any] = {
     "temporal_penalty": 1.0,
     "warmup": 200,
     "ema": 0.998,
-    "epochs": 300.0,
     "save_every": 2000,
     "save_in_background": True,
 }
-"""What it has for words and pieces of words, of which a text has fewer and more different ones."""
+
+
+def large_lstm(tokens: str) -> dict[str, Any]:
+    """The settings of a large LSTM with dropout everywhere and averaged weights (Merity 2018), by what a symbol is.
+
+    Of words and pieces of words a text has fewer, and more different ones, than of characters. The preset awd-lstm has them; lstm assumes
+    them for much text on a GPU (`tasks.suiting.language`).
+    """
+    return {**_LETTERS, **({} if tokens == "char" else _WORDS)}
+
+
+def large_lstm_budget(tokens: str) -> dict[str, Any]:
+    """How long it trains where ``steps`` are not given: what it reaches follows steps more than passes, so that less text is read more often."""
+    passes = (25.0, 300) if tokens == "char" else (70.0, 20_000)
+    return {"epochs": passes[0], "min_steps": passes[1], "max_steps": 60_000, "patience": 5}
 
 
 class LanguageSettings(
@@ -209,6 +220,13 @@ class LanguageSettings(
     tie: bool = Field(
         True, description="Share the vectors of the symbols with the output layer (Press & Wolf 2017)."
     )
+    mixtures: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="K: softmaxes whose mixture is p of the next symbol (Yang 2018): more than one can tell apart more contexts than "
+        "vectors of their width can, and each takes the time of an output layer.",
+    )
     embedding_dropout: float = Field(
         0.0, ge=0, lt=1, description="Share of the words left out of a whole batch while training."
     )
@@ -269,7 +287,8 @@ class LanguageSettings(
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         found = super().implied(given)
         if given.get("model") == "awd-lstm" and given.get("tokens", "char") != "char":
-            found = {**AWD_WORDS, **found}
+            budget = {} if "steps" in given else large_lstm_budget("word")
+            found = {**large_lstm("word"), **budget, **found}
         optimizer = given.get("optimizer")
         if optimizer == "ntasgd":  # as published, for a loss in nats per symbol
             found |= {"lr": 30.0, "clip": 0.25, "warmup": 0}

@@ -703,6 +703,8 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """Connect the window's vectors directly with the output besides the hidden layer (Bengio 2003). Default: False."""
     tie: bool
     """Share the vectors of the symbols with the output layer (Press & Wolf 2017). Default: True."""
+    mixtures: int
+    """K: softmaxes whose mixture is p of the next symbol (Yang 2018): more than one can tell apart more contexts than vectors of their width can, and each takes the time of an output layer. Default: 1."""
     embedding_dropout: float
     """Share of the words left out of a whole batch while training. Default: 0.0."""
     input_dropout: float

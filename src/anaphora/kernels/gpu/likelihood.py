@@ -84,12 +84,12 @@ extern "C" __global__ void row_losses(const elem*z,const long long*y,float*loss,
 GRADIENTS = r"""
 extern "C" __global__ void row_gradients(const elem*z,const long long*y,const float*log_sum,const float*scale,elem*dz,
                                          int rows,int width,int symbols,int ignored,int smoothing_bits){
-  const float smoothing=__int_as_float(smoothing_bits),by=scale[0];
+  const float smoothing=__int_as_float(smoothing_bits);
   for(int n=blockIdx.x;n<rows;n+=gridDim.x){
     const long long first=(long long)n*width;
     const int at=(int)y[n];
     const bool live=at!=ignored;
-    const float total=log_sum[n],even=smoothing/symbols;
+    const float total=log_sum[n],even=smoothing/symbols,by=scale[n];
     map_of(z+first,dz+first,width,[&](int k,float v){
       return live&&k<symbols?by*(expf(v-total)-even-(k==at?1.f-smoothing:0.f)):0.f;
     });
@@ -108,29 +108,46 @@ _gradients = (
 def summed_loss(
     logits: Tensor, targets: Tensor, *, ignored: int, smoothing: float = 0.0, symbols: int | None = None
 ) -> Tensor:
-    """The loss above of logits ``(n, V)`` and targets ``(n,)``, in float32; targets ``ignored`` add nothing.
+    """The loss above of logits ``(n, V)`` and targets ``(n,)``, in float32 (of float64 in float64); targets ``ignored`` add nothing.
 
     With ``symbols`` = V the rows may be wider: columns from V on are padding.
     """
     known = logits.shape[-1] if symbols is None else symbols
-    if serves(logits, targets) and logits.dtype in KINDS and logits.is_contiguous() and logits.numel():
-        numbers = (known, ignored, smoothing)
-        found: Tensor = _Loss.apply(logits, targets.contiguous(), *numbers)  # type: ignore[no-untyped-call]
+    if _served(logits, targets):
+        return row_losses(logits, targets, ignored=ignored, smoothing=smoothing, symbols=symbols).sum()
+    return _by_torch(logits, targets, known, ignored, smoothing, "sum")
+
+
+def row_losses(
+    logits: Tensor, targets: Tensor, *, ignored: int, smoothing: float = 0.0, symbols: int | None = None
+) -> Tensor:
+    """What each row adds to `summed_loss`: ``(n,)``, 0 where the target is ``ignored``."""
+    numbers = (logits.shape[-1] if symbols is None else symbols, ignored, smoothing)
+    if _served(logits, targets):
+        found: Tensor = _Losses.apply(logits, targets.contiguous(), *numbers)  # type: ignore[no-untyped-call]
         return found
-    return _by_torch(logits, targets, known, ignored, smoothing)
+    return _by_torch(logits, targets, *numbers, "none")
 
 
-def _by_torch(logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float) -> Tensor:
+def _served(logits: Tensor, targets: Tensor) -> bool:
+    plain = logits.dtype in KINDS and logits.is_contiguous() and logits.numel() > 0
+    return serves(logits, targets) and plain
+
+
+def _by_torch(
+    logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float, reduction: str
+) -> Tensor:
+    logits = logits[:, :symbols]
     return F.cross_entropy(
-        logits[:, :symbols].float(),
+        logits if logits.dtype == torch.float64 else logits.float(),
         targets,
         ignore_index=ignored,
         label_smoothing=smoothing,
-        reduction="sum",
+        reduction=reduction,
     )
 
 
-class _Loss(torch.autograd.Function):
+class _Losses(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float
@@ -142,14 +159,15 @@ class _Loss(torch.autograd.Function):
         kernel.run(logits, rows, (logits, targets, found[0], found[1]), numbers, KINDS[logits.dtype])
         ctx.save_for_backward(logits, targets, found)
         ctx.numbers = numbers
-        return found[0].sum()
+        return found[0].clone()  # what is saved may not be handed out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         logits, targets, found = ctx.saved_tensors
         if torch.is_grad_enabled():  # it is differentiated again
-            loss = _by_torch(logits, targets, *ctx.numbers[2:])
-            (again,) = torch.autograd.grad(loss, logits, grad, create_graph=True)
+            symbols, ignored, smoothing = ctx.numbers[2:]
+            losses = _by_torch(logits, targets, symbols, ignored, smoothing, "none")
+            (again,) = torch.autograd.grad(losses, logits, grad, create_graph=True)
             return again, None, None, None, None
         made = torch.empty_like(logits)
         pointers = (logits, targets, found[1], grad.float().contiguous(), made)

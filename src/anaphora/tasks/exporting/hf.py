@@ -44,6 +44,10 @@ def write(m: Any, place: Path, *, assumed: Mapping[str, Any] | None = None) -> N
     """
     from anaphora.tasks.exporting import hf_linear, hf_senses
 
+    if getattr(m.settings_, "mixtures", 1) > 1:
+        raise AnaphoraError(
+            f"no architecture of `transformers` has mixtures = {m.settings_.mixtures} softmaxes: train with mixtures = 1, or export to onnx."
+        )
     if hf_linear.has_form(m):
         hf_linear.write(m, place)
         return

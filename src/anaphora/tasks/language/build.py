@@ -19,6 +19,7 @@ from anaphora.models.language_masked import MaskedLanguage, Transform
 from anaphora.models.language_window import WindowBody
 from anaphora.nn import transformer
 from anaphora.nn.embedding import Embedding, Output
+from anaphora.nn.mixture import MixtureOutput
 from anaphora.settings.language import LanguageSettings
 from anaphora.tasks.parts import (
     ACTIVATIONS,
@@ -106,8 +107,12 @@ def _masked(s: LanguageSettings, symbols: int, ends: Mapping[str, int]) -> Maske
 def _with_output(
     s: LanguageSettings, body: RecurrentBody | TransformerBody | WindowBody, embedding: Embedding
 ) -> Language:
-    width = embedding.width if s.tie else body.width
-    output = Output(width, embedding.symbols, tied=embedding if s.tie else None)
+    width, tied = embedding.width if s.tie else body.width, embedding if s.tie else None
+    output: Output | MixtureOutput
+    if s.mixtures > 1:
+        output = MixtureOutput(body.width, embedding.symbols, mixtures=s.mixtures, tied=tied)
+    else:
+        output = Output(width, embedding.symbols, tied=tied)
     return Language(body, output, dropout=s.output_dropout, locked=s.variational)
 
 

@@ -46,6 +46,7 @@ from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import no_beam, no_target, symbol_vectors
 from anaphora.tasks.own import own_model
+from anaphora.tasks.suiting.language import suit_text
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -104,6 +105,7 @@ class LanguageModel(Estimator):
 
     def _learn(self, data: Text) -> None:
         if not self.settings_.init:
+            suit_text(self, data)
             self.tokenizer_ = self._made_tokenizer(data)
 
     def _inherited(self) -> dict[str, Tensor]:
@@ -291,7 +293,6 @@ class LanguageModel(Estimator):
         """The alternatives, the most probable first."""
         return sorted(self.read(alternatives), key=lambda line: -line.log_prob)
 
-    @whatever_the_batch
     def score(
         self, data: Data, *, bad_rows: str | None = None, source_field: str | None = None, **options: Any
     ) -> dict[str, Any]:
@@ -309,16 +310,25 @@ class LanguageModel(Estimator):
         how = self._score_options(options)
         text = self._open_test(data, bad_rows, source_field=source_field)
         rows, characters = self._encoded(text)
-        if s.model == "masked":
-            return dict(masked_measures(self.model_.eval(), rows, s, self.tokenizer_.size))
         if not self._direct:
             self.model_.eval()
-        found = self._adapted(rows, how) if how.adapts else self._log_probs(self.model_, rows)
+        if s.model == "masked":
+            return self._guessed(rows)
+        # a model that learns as it goes reads one row at a time, which no other could change
+        found = self._adapted(rows, how) if how.adapts else self._steady(rows)
         if not self._direct:
             check_finite(found, "line" if s.lines else "text")
         unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
         counts = {"symbols": sum(map(len, found)), "characters": characters, "unknown": unknown}
         return {**summary(found, characters), **counts}
+
+    @whatever_the_batch
+    def _guessed(self, rows: Sequence[Any]) -> dict[str, Any]:
+        return dict(masked_measures(self.model_, rows, self.settings_, self.tokenizer_.size))
+
+    @whatever_the_batch
+    def _steady(self, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        return self._log_probs(self.model_, rows)
 
     def _score_options(self, options: Mapping[str, Any]) -> ScoreOptions:
         how = build(ScoreOptions, options, owner="score")

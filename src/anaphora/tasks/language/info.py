@@ -14,7 +14,13 @@ from anaphora.settings import (
     TuningSettings,
     VariantSettings,
 )
-from anaphora.settings.language import AWD, AWD_BUDGET, LanguageSettings, ReadOptions, ScoreOptions
+from anaphora.settings.language import (
+    LanguageSettings,
+    ReadOptions,
+    ScoreOptions,
+    large_lstm,
+    large_lstm_budget,
+)
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 
@@ -31,7 +37,7 @@ _TRAINED: Uses = (
     "tie",
     "valid_symbols",
 )
-_NEURAL: Uses = (*_NEXT, *_TRAINED, "output_dropout")
+_NEURAL: Uses = (*_NEXT, *_TRAINED, "output_dropout", "mixtures")
 _READER: Uses = (
     *(*_NEURAL, EmbeddingSettings, "embedding_scale", StackSettings, RecurrentSettings, "bptt"),
     *("embedding_dropout", "input_dropout", "weight_dropout", "variational"),
@@ -91,7 +97,7 @@ _PRESETS = (
     ),
     Preset(
         "lstm",
-        "Long short-term memory; with weight dropout, variational dropout and averaging this is AWD-LSTM.",
+        "Long short-term memory; for much text on a GPU as large and as regular as awd-lstm.",
         {**_RECURRENT, "cell": "lstm", "layers": 1, "dropout": 0.1},
         _READER,
         budget=_budget(2000),
@@ -99,9 +105,9 @@ _PRESETS = (
     Preset(
         "awd-lstm",
         "Large LSTM with dropout everywhere and averaged weights (Merity 2018), for a GPU; three layers for tokens = word or bpe.",
-        AWD,
+        {**large_lstm("char"), "steps": 1500},
         _READER,
-        budget=AWD_BUDGET,
+        budget=large_lstm_budget("char"),
     ),
     Preset(
         "gru",

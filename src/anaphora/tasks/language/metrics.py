@@ -20,6 +20,7 @@ from anaphora.data.vocabularies import single_spaced
 from anaphora.errors import DataError
 from anaphora.models.language import Language
 from anaphora.nn.embedding import aligned_logits
+from anaphora.nn.mixture import MixtureOutput
 from anaphora.tasks.judged import Judged, Measure, columns, digest, mean
 
 STEPS = 256  # symbols read at a time by models that carry a state
@@ -110,9 +111,13 @@ def _in_windows(
 
 def _chosen(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
     """log p of each target ``(rows, time)``, some rows at a time where the vocabulary is large."""
-    size = max(1, 50_000_000 // (hidden.shape[1] * model.output.symbols or 1))
     output, parts = model.output, []
+    several = output.mixtures if isinstance(output, MixtureOutput) else 1
+    size = max(1, 50_000_000 // (hidden.shape[1] * several * output.symbols or 1))
     for h, t in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
+        if isinstance(output, MixtureOutput):
+            parts.append(output.log_prob(h, t))
+            continue
         logits = aligned_logits(output, h)[..., : output.symbols].float()
         parts.append(-F.cross_entropy(logits.flatten(0, 1), t.flatten(), reduction="none").view_as(t))
     return torch.cat(parts)

@@ -20,6 +20,7 @@ from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.language import Carried, Language, Reading
 from anaphora.models.language_masked import MaskedLanguage, hide
 from anaphora.nn.embedding import aligned_logits
+from anaphora.nn.mixture import MixtureOutput
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
 from anaphora.training.objective import LossSum
@@ -154,6 +155,8 @@ def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
 
 def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
     """−Σ log p(target) over ``(rows, time)``; PAD is no target."""
+    if isinstance(model.output, MixtureOutput):
+        return -model.output.log_prob(hidden, targets, ignored=PAD).sum()
     logits = aligned_logits(model.output, hidden).flatten(0, 1)
     symbols = getattr(model.output, "symbols", None)
     return summed_loss(logits, targets.flatten(), ignored=PAD, symbols=symbols)

@@ -1,0 +1,51 @@
+"""Defaults of a language model that depend on how much text there is to learn from, and on what it is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anaphora.settings.language import LanguageSettings, large_lstm, large_lstm_budget
+from anaphora.tasks.suiting.sizing import assume
+from anaphora.training.precision import choose_device
+
+if TYPE_CHECKING:
+    from anaphora.data.text import Text
+    from anaphora.tasks.language.estimator import LanguageModel
+
+MUCH = 500_000
+"""Symbols from which on a GPU trains a large LSTM in minutes that is better than a small one."""
+LOOK = 1_000_000
+"""Characters of which the words are counted."""
+_SIZES = ("cell", "layers", "hidden", "embedding")
+
+
+def suit_text(m: LanguageModel, data: Text) -> None:
+    """Give ``lstm`` the sizes, dropout and budget of ``awd-lstm`` where it learns from much running text on a GPU.
+
+    On a CPU that would take hours, and of little text a large network learns no more than a small one. Whoever sets a size has a network of
+    their own in mind: nothing else is then assumed.
+    """
+    s = m.settings_
+    if s.model != "lstm" or s.lines or any(key in m._given for key in _SIZES):
+        return
+    if choose_device(s.device).type != "cuda":
+        return
+    letters = s.tokens == "char" and s.tokenizer == "auto"
+    symbols = data.characters if letters else _words(data)
+    if symbols < MUCH:
+        return
+    follows = LanguageSettings.implied(m._given)  # such as the lr of an optimizer that was asked for
+    tokens, what = ("char", "characters") if letters else ("word", "words")
+    budget = {} if "steps" in m._given else large_lstm_budget(tokens)
+    chosen = {key: value for key, value in (large_lstm(tokens) | budget).items() if key not in follows}
+    assume(m, chosen, f"{symbols:,} training {what} on a GPU")
+
+
+def _words(data: Text) -> int:
+    """How many words the text has, by those of its beginning."""
+    seen = words = 0
+    for block in data.blocks():
+        seen, words = seen + len(block), words + len(block.split())
+        if seen >= LOOK:
+            break
+    return words if seen >= data.characters else round(words / max(1, seen) * data.characters)

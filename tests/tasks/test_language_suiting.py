@@ -1,0 +1,84 @@
+"""What ``lstm`` assumes from the amount of text and from the device; a GPU is feigned until the model is built."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import anaphora as an
+from anaphora.data.sources import report
+from anaphora.settings.language import large_lstm, large_lstm_budget
+from anaphora.tasks.suiting import language
+
+LINE = "the teacher gives an example to a student\n"
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    monkeypatch.setattr(
+        language, "choose_device", lambda name: torch.device("cuda" if name == "auto" else name)
+    )
+    monkeypatch.setattr(language, "MUCH", 500)
+
+
+def suited(text=LINE * 100, **given):
+    """The settings after the data have been seen, and what was reported."""
+    m, said = an.LanguageModel(**given), []
+    with report.reported(said.append):
+        train, _ = m._open([text], [text], spill=None)
+        m._learn(train)
+    return m.settings_, said
+
+
+def test_much_text_on_a_gpu_gets_the_large_recipe(on_a_gpu):
+    words, said = suited(tokens="word")
+    large = an.LanguageModel("awd-lstm", tokens="word").settings_
+    wanted = large_lstm("word") | large_lstm_budget("word")
+    assert {key: getattr(words, key) for key in wanted} == wanted
+    assert large.model_copy(update={"model": "lstm"}) == words
+    assert len(said) == 1
+    assert said[0].startswith("assumed, for 800 training words on a GPU: ")
+    assert "hidden=1152" in said[0]
+    letters, said = suited()
+    assert an.LanguageModel("awd-lstm").settings_.model_copy(update={"model": "lstm"}) == letters
+    assert f"{len(LINE) * 100:,} training characters" in said[0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": LINE * 10},
+        {"device": "cpu"},
+        {"lines": True},
+        {"hidden": 64},
+        {"model": "gru"},
+        {"cell": "gru"},
+    ],
+    ids=str,
+)
+def test_else_it_stays_small(on_a_gpu, given):
+    settings, said = suited(tokens="word", **given)
+    assert not said
+    assert settings.layers == 1
+    assert settings.max_steps == 2000
+
+
+def test_what_was_given_stays_and_what_follows_from_it(on_a_gpu):
+    settings, _ = suited(tokens="bpe", vocab_size=90, steps=7, dropout=0.1, optimizer="ntasgd")
+    assert (settings.vocab_size, settings.steps, settings.epochs, settings.patience) == (90, 7, 0, 0)
+    assert (settings.dropout, settings.layers, settings.lr, settings.clip) == (0.1, 3, 30.0, 0.25)
+    assert not settings.embedding_scale
+
+
+def test_words_of_a_long_text_are_estimated(monkeypatch):
+    m = an.LanguageModel(tokens="word")
+    train, _ = m._open([LINE * 400], [LINE], spill=None)
+    assert language._words(train) == 3200
+    monkeypatch.setattr(language, "LOOK", 10)
+    assert abs(language._words(train) - 3200) < 40
+
+
+def test_little_text_for_a_large_network_is_read_more_often():
+    small, large = (large_lstm_budget(kind) for kind in ("char", "word"))
+    assert large["min_steps"] > small["min_steps"]
+    assert small["patience"] == large["patience"] == 5
