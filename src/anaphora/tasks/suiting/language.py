@@ -22,8 +22,8 @@ _SIZES = ("cell", "layers", "hidden", "embedding")
 def suit_text(m: LanguageModel, data: Text) -> None:
     """Give ``lstm`` the sizes, dropout and budget of ``awd-lstm`` where it learns from much running text on a GPU.
 
-    On a CPU that would take hours, and of little text a large network learns no more than a small one. Whoever sets a size has a network of
-    their own in mind: nothing else is then assumed.
+    On a CPU that would take hours, and of little text a large network learns no more than a small one. A user who sets a size has a network
+    of their own in mind: nothing else is then assumed.
     """
     s = m.settings_
     if s.model != "lstm" or s.lines or any(key in m._given for key in _SIZES):
@@ -34,7 +34,7 @@ def suit_text(m: LanguageModel, data: Text) -> None:
     symbols = data.characters if letters else _words(data)
     if symbols < MUCH:
         return
-    follows = LanguageSettings.implied(m._given)  # such as the lr of an optimizer that was asked for
+    follows = LanguageSettings.implied(m._given)  # such as the lr of the optimizer that was given
     tokens, what = ("char", "characters") if letters else ("word", "words")
     budget = {} if "steps" in m._given else large_lstm_budget(tokens)
     chosen = {key: value for key, value in (large_lstm(tokens) | budget).items() if key not in follows}
