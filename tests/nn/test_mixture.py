@@ -106,15 +106,18 @@ def test_what_watches_an_output_layer_sees_what_it_gives(monkeypatch: pytest.Mon
 @pytest.mark.cuda
 def test_a_gpu_gives_the_same() -> None:
     torch.manual_seed(4)
-    layer = MixtureOutput(16, 1501, mixtures=3, tied=Embedding(1501, 8))
+    words = Embedding(1501, 8)  # a tied layer does not register it
+    layer = MixtureOutput(16, 1501, mixtures=3, tied=words)
     x, targets = torch.randn(3, 9, 16), torch.randint(1501, (3, 9))
     wanted = F.cross_entropy(layer(x).flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=0)
-    weights = list(layer.parameters())
-    slopes = torch.autograd.grad(wanted, weights)
+    slopes = torch.autograd.grad(wanted, [*layer.parameters(), words.weight])
     layer.cuda()
+    words.cuda()
     loss = -layer.log_prob(x.cuda(), targets.cuda(), ignored=0).sum()
     torch.testing.assert_close(loss.cpu(), wanted, rtol=1e-4, atol=1e-4)
-    for one, other in zip(torch.autograd.grad(loss, list(layer.parameters())), slopes, strict=True):
+    for one, other in zip(
+        torch.autograd.grad(loss, [*layer.parameters(), words.weight]), slopes, strict=True
+    ):
         torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4)
     with torch.autocast("cuda", torch.bfloat16):
         torch.testing.assert_close(

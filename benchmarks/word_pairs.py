@@ -1,0 +1,102 @@
+"""Words letter by letter: inflection (sigmorphon 2017) and pronunciation (cmudict), with the defaults of a translator.
+
+    python benchmarks/word_pairs.py inflection german-train-high german-dev [--model lstm-attention] [--seeds 1 2 3] [--set NAME=VALUE …]
+    python benchmarks/word_pairs.py phones cmudict.dict [--held-out 6000] …
+
+Inflection: rows ``lemma⇥form⇥tags`` become pairs of ``lemma tags`` and the form; the dev rows choose the weights and are what is reported. Phones: of all words, drawn in one fixed
+order, ``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
+A line for each seed as soon as it is known, then the mean and standard deviation in percent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import anaphora as an
+from fsdd_holdout import value
+
+Pairs = list[tuple[str, str]]
+DEV = 1000
+ORDER = 7  # seed of the order in which words are drawn
+
+
+def inflected(path: Path) -> Pairs:
+    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
+    return [(f"{lemma} {tags}", form) for lemma, form, tags in rows]
+
+
+def pronounced(path: Path) -> dict[str, list[str]]:
+    """The pronunciations of each word, without stress."""
+    found: dict[str, list[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        word, *phones = line.split("#")[0].split()
+        said = " ".join(phone.rstrip("012") for phone in phones)
+        known = found.setdefault(word.split("(")[0], [])
+        if said not in known:
+            known.append(said)
+    return found
+
+
+def split(words: dict[str, list[str]], held_out: int) -> tuple[Pairs, Pairs, list[str]]:
+    """Training pairs, dev pairs and the words that are judged."""
+    order = sorted(words)
+    random.Random(ORDER).shuffle(order)
+    if len(order) <= held_out + DEV:
+        raise SystemExit(f"{len(order)} words are too few to hold {held_out + DEV} out of them.")
+    judged, dev, train = order[:held_out], order[held_out : held_out + DEV], order[held_out + DEV :]
+    pairs = [(word, said) for word in train for said in words[word]]
+    return pairs, [(word, words[word][0]) for word in dev], judged
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=("inflection", "phones"))
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--model", default="lstm-attention")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--held-out", type=int, default=6000)
+    parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
+    given = parser.parse_args()
+    if len(given.files) != (2 if given.kind == "inflection" else 1):
+        parser.error("inflection needs a training file and a dev file; phones needs cmudict.dict")
+    if given.kind == "inflection":
+        train, dev = (inflected(path) for path in given.files)
+        truth = {source: [form for other, form in dev if other == source] for source, _ in dev}
+    else:
+        words = pronounced(given.files[0])
+        train, dev, judged = split(words, given.held_out)
+        truth = {word: words[word] for word in judged}
+    rights = [one(given.model, seed, dict(given.set), train, dev, truth) for seed in given.seeds]
+    if len(rights) > 1:
+        print(f"mean {statistics.mean(rights):.2f} ± {statistics.stdev(rights):.2f}", flush=True)
+
+
+def one(
+    model: str, seed: int, settings: dict[str, Any], train: Pairs, dev: Pairs, truth: dict[str, list[str]]
+) -> float:
+    began = time.perf_counter()
+    translator = an.Translator(model, seed=seed, **settings)
+    with tempfile.TemporaryDirectory() as folder:
+        translator.fit(train, valid=dev, out=Path(folder) / "run", verbose=False)
+    trained = time.perf_counter() - began
+    sources = list(truth)
+    outputs = translator.predict(sources)
+    right = 100 * statistics.mean(
+        output in truth[source] for source, output in zip(sources, outputs, strict=True)
+    )
+    found = translator.result_
+    print(
+        f"{model} seed {seed}  right {right:.2f} %  best step {found.best_step} of {found.steps}  trained in {trained:.0f} s",
+        flush=True,
+    )
+    return right
+
+
+if __name__ == "__main__":
+    main()
