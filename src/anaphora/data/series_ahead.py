@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.series import Series, SeriesData
+from anaphora.data.series_joint import Chain
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, prepare
 from anaphora.errors import DataError
@@ -73,9 +74,11 @@ def go_ahead(
     trained: int,
     horizon: int,
     draw: np.random.Generator | None = None,
+    chain: Chain | None = None,
 ) -> list[Floats]:
     """For each path the next ``horizon`` steps (horizon, targets): standardised values, rates or probabilities, or what was
-    drawn by ``draw``; beyond the ``trained`` steps by going on from what was forecast."""
+    drawn by ``draw``; beyond the ``trained`` steps by going on from what was forecast. With ``chain`` the outputs are its
+    parts of each step."""
     parts: list[list[Floats]] = [[] for _ in paths]
     for done in range(0, horizon, trained):
         steps = min(trained, horizon - done)
@@ -85,8 +88,7 @@ def go_ahead(
             for out in _once(run, paths[begin : begin + ROWS], done, columns, window, trained)
         ]
         for (values, end), part, out in zip(paths, parts, found, strict=True):
-            mean = point(out, columns.output)[:steps]
-            taken = mean if draw is None else _drawn(mean, columns, draw)
+            taken = _taken(out[:steps], columns, draw, chain)
             part.append(taken)
             values[end + done : end + done + steps, columns.places(columns.targets)] = _fed(taken, columns)
     return [np.concatenate(part) for part in parts]
@@ -122,6 +124,7 @@ def along(
     columns: Columns,
     *,
     window: int,
+    chain: Chain | None = None,
 ) -> list[Floats]:
     """Aligned: the targets of every step, (time, targets) for each series."""
     told_: list[Floats] = []
@@ -141,7 +144,7 @@ def along(
                 _, end = windows.places[index]
                 asked = ~np.isnan(batch.y[row, :, 0, 0])
                 steps = end - windows.lengths[index] + np.flatnonzero(asked)
-                path[steps] = point(out[row, asked, 0], columns.output)
+                path[steps] = _taken(out[row, asked, 0], columns, None, chain)
         told_.append(path)
     return told_
 
@@ -162,10 +165,20 @@ def in_units(mean: Floats, columns: Columns) -> Floats:
     return columns.restored(mean) if columns.output == "continuous" else mean
 
 
-def _drawn(mean: Floats, columns: Columns, draw: np.random.Generator) -> Floats:
+def _taken(
+    out: Floats, columns: Columns, draw: np.random.Generator | None, chain: Chain | None
+) -> Floats:
+    """Expected values (steps, targets) of outputs, or what ``draw`` makes of them."""
+    if chain is not None:
+        if draw is None:
+            return chain.rates(out)
+        return chain.drawn(out, draw.random((*out.shape[:-1], len(columns.targets))))
+    mean = point(out, columns.output)
+    if draw is None or columns.output == "continuous":
+        return mean
     if columns.output == "binary":
         return (draw.random(mean.shape) < mean).astype(np.float64)
-    return draw.poisson(mean).astype(np.float64) if columns.output == "count" else mean
+    return draw.poisson(mean).astype(np.float64)
 
 
 def _fed(taken: Floats, columns: Columns) -> Floats:

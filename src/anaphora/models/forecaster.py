@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from anaphora.nn import inside
 from anaphora.nn.convolution import Convolution, DilatedStack
 from anaphora.nn.linear import LinearStack
+from anaphora.nn.nade import NADE
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder
@@ -143,6 +144,7 @@ class Forecaster(nn.Module):
     ``known`` are the places among the features of the columns known in advance; the reader then takes one feature
     more, 1 in the steps to come. ``apart``: one network, used for each target by itself with the other columns beside it
     (channel independence: Nie et al. 2023), instead of one state for all. ``patch`` steps make one place of the reader.
+    ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
     The buffer ``errors`` ``(101, H, targets)`` holds quantiles of |error| on dev data, in the units of the targets.
     """
 
@@ -159,10 +161,13 @@ class Forecaster(nn.Module):
         apart: bool = False,
         patch: int = 1,
         dropout: float = 0.0,
+        joint: int = 0,
     ):
         super().__init__()
         if known and horizon % patch:
             raise ValueError(f"Forecaster: patches of {patch} do not make a horizon of {horizon}")
+        if joint and (apart or normalize != "none"):
+            raise ValueError("Forecaster: joint excludes apart and normalize")
         self.reader = reader
         self.targets, self.horizon, self.apart, self.patch = targets, horizon, apart, patch
         self.known = list(known)
@@ -170,13 +175,29 @@ class Forecaster(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.width_out = 1 if apart else targets
         self.head = nn.Linear(reader.width, (patch if known else horizon) * self.width_out)
+        self.shift = nn.Linear(reader.width, (patch if known else horizon) * joint) if joint else None
+        self.joint = NADE(targets, joint) if joint else None
         self.register_buffer("errors", torch.zeros(LEVELS, horizon, targets))
 
-    def forward(self, x: Tensor, future: Tensor, lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, future: Tensor, lengths: Tensor | None = None, values: Tensor | None = None
+    ) -> Tensor:
         """x ``(batch, T, features)``, future ``(batch, P, H, known)`` → ``(batch, P, H, targets)``.
 
-        P = 1: outputs after the last step of each row, all rows T long. P = T: outputs after every step.
+        P = 1: outputs after the last step of each row, all rows T long. P = T: outputs after every step. With ``joint`` each
+        output is a logit given the targets before it in the same step of ``values`` ``(batch, P, H, targets)``; without
+        ``values`` given that these are 0.
         """
+        out, shift = self.parts(x, future, lengths)
+        if self.joint is None or shift is None:
+            return out
+        logits: Tensor = self.joint(out, shift, torch.zeros_like(out) if values is None else values)
+        return logits
+
+    def parts(
+        self, x: Tensor, future: Tensor, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What `forward` gives without ``joint``, and with it the biases b and c ``(batch, P, H, joint)`` of its `NADE`."""
         places = future.shape[1]
         own = x[..., : self.targets]
         level, spread = self.normalization.level(own)
@@ -190,15 +211,23 @@ class Forecaster(nn.Module):
             x = x.reshape(x.shape[0], x.shape[1] // self.patch, -1)
         states: Tensor = self.dropout(self.reader(x, lengths))
         if self.known:
-            heads = self.head(states[:, -(self.horizon // self.patch) :]).flatten(1).unsqueeze(1)
-        else:
-            heads = self.head(states[:, -1:] if places == 1 else states)
-        out: Tensor = heads.reshape(*heads.shape[:2], self.horizon, self.width_out)
+            states = states[:, -(self.horizon // self.patch) :]
+        elif places == 1:
+            states = states[:, -1:]
+        out = self._steps(self.head(states), self.width_out)
         if self.apart:
             out = out.reshape(-1, self.targets, *out.shape[1:3]).permute(0, 2, 3, 1)
         if self.normalization.kind != "none":
             out = out * spread.unsqueeze(-2) + level.unsqueeze(1)
-        return out
+        if self.joint is None or self.shift is None:
+            return out, None
+        return out, self._steps(self.shift(states), self.joint.inward.shape[1])
+
+    def _steps(self, heads: Tensor, width: int) -> Tensor:
+        """Outputs of a linear map of the states → ``(rows, P, H, width)``."""
+        if self.known:
+            heads = heads.flatten(1).unsqueeze(1)
+        return heads.reshape(*heads.shape[:2], self.horizon, width)
 
     def _going_on(self, x: Tensor, future: Tensor) -> Tensor:
         """The window and the steps to come: the last step repeated, but for the known columns."""

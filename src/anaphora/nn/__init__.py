@@ -20,6 +20,7 @@ from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.highway import Highway
 from anaphora.nn.mixture import MixtureOutput
+from anaphora.nn.nade import NADE
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import (
     DecoderLayer,
@@ -39,6 +40,7 @@ __all__ = [
     "LRU",
     "LSTM",
     "MGU",
+    "NADE",
     "QRNN",
     "RGLRU",
     "S4D",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import ROWS, along, go_ahead, in_units, interval_of, paths_of
+from anaphora.data.series_joint import Chain
 from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
@@ -42,6 +43,7 @@ class Forecaster:
             self._window, self._horizon = int(facts["window"]), int(facts["horizon"])
             self._errors = np.array(facts["errors"], dtype=np.float64)
             self._time_field = facts["time_field"]
+            self._chain = _chain(facts.get("chain"), len(self.columns.targets))
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
         self._session = Session(exported, threads=threads)
@@ -66,7 +68,9 @@ class Forecaster:
         self, data: SeriesData, horizon: int, interval: float, draw: np.random.Generator | None
     ) -> list[Any]:
         if not self._horizon:
-            means = along(self._outputs, data, self.columns, window=self._window)
+            means = along(
+                self._outputs, data, self.columns, window=self._window, chain=self._chain
+            )
         else:
             asked = horizon or self._horizon
             paths = paths_of(data, self.columns, least=self._window, horizon=asked)
@@ -78,6 +82,7 @@ class Forecaster:
                 trained=self._horizon,
                 horizon=asked,
                 draw=draw,
+                chain=self._chain,
             )
         check_finite(means, "series")
         if interval:
@@ -131,3 +136,13 @@ class Forecaster:
             problem = "sample draws counts and 0s and 1s; continuous targets have an interval instead"
         if problem:
             raise SettingsError([f"{problem}."])
+
+
+def _chain(given: Any, targets: int) -> Chain | None:
+    """The weights that an export keeps of joint targets; a ValueError where they do not fit."""
+    if given is None:
+        return None
+    weights = np.array(given, dtype=np.float64)
+    if weights.ndim != 3 or weights.shape[:2] != (2, targets) or not np.isfinite(weights).all():
+        raise ValueError(f"chain has the shape {weights.shape}, but there are {targets} targets")
+    return Chain(*weights)

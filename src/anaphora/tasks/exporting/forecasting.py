@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
 from anaphora.models.forecaster_classical import Ancestor
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
+from anaphora.tasks.forecast.inference.running import chain_of
 
 
 class _Ahead(nn.Module):
@@ -23,12 +25,16 @@ class _Ahead(nn.Module):
         rest = list(more)
         places = x.shape[1] if self.dense else 1
         future = rest.pop(0) if self.known else x.new_zeros(x.shape[0], places, self.horizon, 0)
-        found: Tensor = self.model(x, future, rest.pop(0) if self.dense else None)
+        lengths = rest.pop(0) if self.dense else None
+        if getattr(self.model, "joint", None) is not None:
+            return torch.cat(self.model.parts(x, future, lengths), -1)
+        found: Tensor = self.model(x, future, lengths)
         return found
 
 
 def forecaster_export(m: Any) -> Export:
-    """Windows of inputs ``(batch, time, features)`` -> outputs ``(batch, places, horizon, targets)``."""
+    """Windows of inputs ``(batch, time, features)`` -> outputs ``(batch, places, horizon, targets)``; of joint targets
+    ``(batch, places, horizon, targets + units)``, the parts of their `Chain`, which stands in the facts."""
     if isinstance(m.model_, Ancestor):
         raise AnaphoraError(
             f"the preset {m.settings_.model} is not a network; its run folder holds its few matrices."
@@ -59,4 +65,7 @@ def forecaster_export(m: Any) -> Export:
         "errors": m._errors().tolist(),
         "time_field": m._trained_on.get("of", m._trained_on).get("time_field"),
     }
+    chain = chain_of(m.model_)
+    if chain is not None:
+        facts["chain"] = [chain.inward.tolist(), chain.outward.tolist()]
     return Export({"model": Graph(module, make, axes, ("outputs",))}, facts)

@@ -42,6 +42,7 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
         apart=s.apart,
         patch=s.patch,
         dropout=s.dropout,
+        joint=s.joint,
     )
 
 

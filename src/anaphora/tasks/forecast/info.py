@@ -59,6 +59,14 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         description="What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), "
         "such as the notes of a piano roll.",
     )
+    joint: int = Field(
+        0,
+        ge=0,
+        le=4096,
+        description="With output = binary: units through which the 0s and 1s of a step depend on each other, each on those in the "
+        "columns before it (NADE, Larochelle 2011), such as 128; 0 = they are independent given the steps before. Chords come as wholes "
+        "then, and `nll` is that of the whole step.",
+    )
     transpose: int = Field(
         -1,
         ge=-1,
@@ -159,6 +167,10 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
             value = getattr(self, key)
             if dense and value != usual:
                 return f"{key} needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
+        if self.joint and self.output != "binary":
+            return f"joint = {self.joint} is for 0s and 1s (output = 'binary'), not for output = '{self.output}'"
+        if self.joint and self.apart:
+            return f"joint = {self.joint} lets targets depend on each other, but apart = true forecasts each by itself: leave one out"
         if self.output != "continuous" and self.normalize != "none":
             return f"normalize = '{self.normalize}' is for continuous targets, not output = '{self.output}'"
         if self.window % self.patch:
@@ -196,7 +208,7 @@ class ForecastOptions(Settings):
 _ALWAYS: Uses = ("horizon", "window", "targets", "known", "output", "period", "metric", "valid_examples")
 _NETWORK: Uses = (
     *(*_ALWAYS, TrainingSettings, StackSettings),
-    *("loss", "normalize", "apart", "patch", "transpose"),
+    *("loss", "normalize", "apart", "patch", "transpose", "joint"),
 )
 _RECURRENT: Uses = (*_NETWORK, RecurrentSettings)
 _STEPS = {

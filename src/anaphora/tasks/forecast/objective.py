@@ -52,7 +52,8 @@ class ForecastObjective:
         if self._transposed:
             keys = torch.randint(-self._transposed, self._transposed + 1, (len(batch),), device="cpu")
             x, y = (moved(one, keys.to(one.device)) for one in (x, y))
-        out = model(x, t.future, t.lengths).float()
+        given = (y,) if self.settings.joint else ()
+        out = model(x, t.future, t.lengths, *given).float()
         each = value_losses(out, y, self.columns.output, self._loss)
         total = each.masked_fill(~t.real, 0.0).sum()
         if self.columns.output == "continuous":

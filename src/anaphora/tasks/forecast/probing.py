@@ -18,6 +18,7 @@ from anaphora.probe.attribution import attribution_arrays, integrated_gradients,
 from anaphora.probe.classical import probe_kalman
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
+from anaphora.tasks.forecast.inference.ahead import Prediction
 from anaphora.tasks.looking import facts_of, numbers
 
 if TYPE_CHECKING:
@@ -93,18 +94,22 @@ def _places(model: nn.Module, end: int, steps: int) -> list[str]:
 
 def forecast_arrays(m: Forecaster, given: Any, values: Any) -> dict[str, Array]:
     """``history`` (time, output), the end of the targets, and ``forecast``, ``forecast_low`` and ``forecast_high`` (step,
-    output), the 95 % interval, all in the units of the data. Empty for aligned forecasters."""
+    output), the 95 % interval, all in the units of the data. Empty for aligned forecasters. Probabilities of 0s and 1s have
+    no interval: its ends are the probability itself."""
     columns = m.columns_
     if not m.settings_.horizon:
         return {}
-    found = m.predict(given, interval=0.95)
+    found = m.predict(given, interval=0.0 if columns.output == "binary" else 0.95)
     found = found[0] if isinstance(found, list) else found
+    mean, low, high = (
+        (found.mean, found.low, found.high) if isinstance(found, Prediction) else (found,) * 3
+    )
     past = np.asarray(values, np.float64)[-SHOWN:, columns.places(columns.targets)]
     return {
         "history": Array(("frame", "output"), past),
-        "forecast": Array(("step", "output"), found.mean),
-        "forecast_low": Array(("step", "output"), found.low),
-        "forecast_high": Array(("step", "output"), found.high),
+        "forecast": Array(("step", "output"), mean),
+        "forecast_low": Array(("step", "output"), low),
+        "forecast_high": Array(("step", "output"), high),
     }
 
 

@@ -13,7 +13,7 @@ from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import go_ahead, in_units, interval_of, observed, paths_of
 from anaphora.data.series_scale import Columns
 from anaphora.models.forecaster_classical import Ancestor
-from anaphora.tasks.forecast.inference.running import outputs, run
+from anaphora.tasks.forecast.inference.running import chain_of, outputs, run_unseen
 from anaphora.tasks.result import Result
 
 __all__ = ["Prediction", "along", "in_units", "look_ahead", "observed", "with_interval"]
@@ -55,13 +55,19 @@ def look_ahead(
             model.forecast(columns.standardised(values), np.array([end]), horizon)[0] for values, end in paths
         ]
     options = {"window": window, "trained": trained, "horizon": horizon}
-    return go_ahead(lambda batch: run(model, batch), paths, columns, draw=draw, **options)
+    return go_ahead(
+        lambda batch: run_unseen(model, batch), paths, columns, draw=draw, chain=chain_of(model), **options
+    )
 
 
 def along(model: Any, data: SeriesData, columns: Columns, *, window: int) -> list[Floats]:
     """Aligned: the targets of every step, (time, targets) for each series."""
     return series_ahead.along(
-        lambda windows: outputs(model, windows, range(len(windows))), data, columns, window=window
+        lambda windows: outputs(model, windows, range(len(windows)), by=run_unseen),
+        data,
+        columns,
+        window=window,
+        chain=chain_of(model),
     )
 
 

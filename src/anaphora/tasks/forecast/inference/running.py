@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,31 +10,61 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.data.series_ahead import ROWS, point
+from anaphora.data.series_joint import Chain
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster_classical import Ancestor
+from anaphora.nn import NADE
 
-__all__ = ["Found", "outputs", "point", "run"]
+__all__ = ["Found", "chain_of", "joint", "outputs", "point", "run", "run_unseen"]
 Floats = NDArray[np.float64]
 Found = tuple[Floats, WindowBatch]
 
 
 @torch.no_grad()
-def outputs(model: Any, windows: Windows, chosen: Sequence[int]) -> Iterator[Found]:
-    """The outputs (rows, P, H, targets) for the examples ``chosen``, batch by batch."""
+def outputs(
+    model: Any, windows: Windows, chosen: Sequence[int], *, by: Callable[[Any, WindowBatch], Floats] | None = None
+) -> Iterator[Found]:
+    """The outputs (rows, P, H, targets) for the examples ``chosen``, batch by batch, of `run` or what is given as ``by``."""
     if isinstance(model, Ancestor):
         yield from _classical(model, windows, chosen)
         return
     for begin in range(0, len(chosen), ROWS):
         batch = windows.batch(chosen[begin : begin + ROWS])
-        yield run(model, batch), batch
+        yield (by or run)(model, batch), batch
 
 
 @torch.no_grad()
 def run(model: Any, batch: WindowBatch) -> Floats:
-    """A network's outputs for one batch."""
+    """A network's outputs for one batch; those of joint targets are logits given the true values of the targets before."""
     t = batch.tensors(next(model.parameters()).device)
-    out: Floats = model(t.x, t.future, t.lengths).double().cpu().numpy()
+    given = () if joint(model) is None else (t.y,)
+    out: Floats = model(t.x, t.future, t.lengths, *given).double().cpu().numpy()
     return out
+
+
+@torch.no_grad()
+def run_unseen(model: Any, batch: WindowBatch) -> Floats:
+    """The outputs of one batch whose targets are not known: where they are joint, the parts of their `Chain`."""
+    if joint(model) is None:
+        return run(model, batch)
+    t = batch.tensors(next(model.parameters()).device)
+    out: Floats = torch.cat(model.parts(t.x, t.future, t.lengths), -1).double().cpu().numpy()
+    return out
+
+
+def joint(model: Any) -> NADE | None:
+    """What lets the targets of a network depend on each other; None if they do not."""
+    found = getattr(model, "joint", None)
+    return found if isinstance(found, NADE) else None
+
+
+def chain_of(model: Any) -> Chain | None:
+    """The same for drawing, as arrays."""
+    nade = joint(model)
+    if nade is None:
+        return None
+    inward, outward = (w.detach().double().cpu().numpy() for w in (nade.inward, nade.outward))
+    return Chain(inward, outward)
 
 
 def _classical(model: Ancestor, windows: Windows, chosen: Sequence[int]) -> Iterator[Found]:
