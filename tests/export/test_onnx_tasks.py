@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import warnings
@@ -382,6 +383,34 @@ def test_forecasters(name: str, tmp_path: Path) -> None:
                 model.predict(given, **asked)
             said.append(str(caught.value))
         assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("asked", [{"window": 0}, {"window": 6, "horizon": 2}, {"joint": 0}], ids=str)
+def test_chords(asked: dict[str, Any], tmp_path: Path) -> None:
+    """Keys that depend on each other and are told by intervals: rates, and chords drawn by the same seed."""
+    chords = (np.random.default_rng(4).random((40, 12)) < 0.2).astype(float)
+    s = {**BASE, "output": "binary", "horizon": 1, "window": 6, "hidden": 8, "joint": 5, "intervals": 3, **asked}
+    m = stirred(an.Forecaster("lstm", **s).fit(chords, valid=chords))
+    runner = exported(m, tmp_path)
+    for given in (chords, [chords, chords[:20]]):
+        for more in ({}, {"horizon": 4}, {"horizon": 4, "sample": True, "seed": 3}):
+            for mine, its in zip(runner.predict(given, **more), m.predict(given, **more), strict=True):
+                assert np.allclose(mine, its, atol=1e-5)
+
+
+def test_a_damaged_chain_is_refused(tmp_path: Path) -> None:
+    chords = (np.random.default_rng(4).random((40, 3)) < 0.5).astype(float)
+    s = {**BASE, "output": "binary", "horizon": 1, "window": 6, "hidden": 8, "joint": 2}
+    exported(an.Forecaster("lstm", **s).fit(chords, valid=chords), tmp_path)
+    (described,) = (path for path in tmp_path.rglob("*.json") if '"chain"' in path.read_text())
+    document = json.loads(described.read_text())
+    document["facts"]["chain"][0].pop()
+    described.write_text(json.dumps(document))
+    from anaphora.runtime import load
+
+    with pytest.raises(an.AnaphoraError, match="cannot be used .*; export the run again"):
+        load(described.parent)
+
 
 
 # ------------------------------------------------------------------ eight bits, folders, imports

@@ -83,3 +83,34 @@ def test_what_is_no_roll_cannot_be_moved(tmp_path):
 def test_the_same_seed_moves_alike(rolls, tmp_path):
     found = [an.Forecaster(output="binary", **TINY).fit(rolls).result_.metrics["loss"] for _ in range(2)]
     assert found[0] == found[1]
+
+
+def test_a_roll_is_told_by_intervals_and_other_columns_are_not(rolls, tmp_path):
+    known = an.Forecaster(output="binary", **TINY).fit(rolls).model_
+    assert known.near.reach == 12
+    assert known.near.weights.weight.abs().sum() > 0  # it learned
+    assert an.Forecaster(output="binary", intervals=0, **TINY).fit(rolls).model_.near is None
+    assert an.Forecaster(output="binary", intervals=5, **TINY).fit(rolls).model_.near.reach == 5
+    (tmp_path / "a.csv").write_text("a,b\n" + "0,1\n1,0\n" * 20)
+    plain = an.Forecaster(output="binary", **TINY).fit(tmp_path / "a.csv", valid=tmp_path / "a.csv")
+    assert plain.model_.near is None
+
+
+@pytest.mark.parametrize("more", [{"horizon": 3, "window": 2}, {"horizon": 1, "window": 2}, {"horizon": 2}])
+def test_intervals_go_with_windows_and_several_steps_ahead(rolls, more):
+    m = an.Forecaster(output="binary", **{**TINY, **more}).fit(rolls)
+    assert m.predict(torch.zeros(4, 88).numpy()).shape == (more["horizon"], 88)
+
+
+@pytest.mark.parametrize("more", [{"apart": True}, {"normalize": "last"}, {"horizon": 0}])
+def test_intervals_need_the_last_values_as_they_are(more):
+    asked = {**TINY, "window": 4, "intervals": 3, **more}
+    with pytest.raises(SettingsError, match="intervals = 3 tells targets from the last values around them"):
+        an.Forecaster(**asked)
+
+
+def test_inputs_of_0_and_1_have_one_scale_and_0_stays_0(rolls):
+    m = an.Forecaster(output="binary", **TINY).fit(rolls)
+    share = torch.tensor(m.columns_.usual).double()
+    assert set(m.columns_.mean) == {0.0}
+    assert m.columns_.scale == pytest.approx([(share * (1 - share)).mean().sqrt().item()] * 88)

@@ -55,8 +55,8 @@ class Columns:
         mean, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
         own = [data.columns.index(name) for name in targets]
         usual = tuple(mean[own].tolist())
-        if output == "binary":  # notes are either 0 or 1 and have no scale
-            mean[own], scale[own] = 0.0, 1.0
+        if output == "binary":  # 0 stays 0; one scale for all, or a rare 1 would drown the rest
+            mean[own], scale[own] = 0.0, np.sqrt(np.mean(scale[own] ** 2))
         scale[scale == 0] = 1.0
         if not period:
             period = infer_period([(one.values[:, own] - mean[own]) / scale[own] for one in data.series])

@@ -21,6 +21,7 @@ from anaphora.nn import inside
 from anaphora.nn.convolution import Convolution, DilatedStack
 from anaphora.nn.linear import LinearStack
 from anaphora.nn.nade import NADE
+from anaphora.nn.neighbours import Neighbours
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import TransformerEncoder
@@ -144,7 +145,7 @@ class Forecaster(nn.Module):
     ``known`` are the places among the features of the columns known in advance; the reader then takes one feature
     more, 1 in the steps to come. ``apart``: one network, used for each target by itself with the other columns beside it
     (channel independence: Nie et al. 2023), instead of one state for all. ``patch`` steps make one place of the reader.
-    ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
+    ``intervals``: `Neighbours` of this reach also tell each target from the last values of the targets around it. ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
     The buffer ``errors`` ``(101, H, targets)`` holds quantiles of |error| on dev data, in the units of the targets.
     """
 
@@ -162,20 +163,23 @@ class Forecaster(nn.Module):
         patch: int = 1,
         dropout: float = 0.0,
         joint: int = 0,
+        intervals: int = 0,
     ):
         super().__init__()
         if known and horizon % patch:
             raise ValueError(f"Forecaster: patches of {patch} do not make a horizon of {horizon}")
-        if joint and (apart or normalize != "none"):
-            raise ValueError("Forecaster: joint excludes apart and normalize")
+        if (joint or intervals) and (apart or normalize != "none"):
+            raise ValueError("Forecaster: joint and intervals exclude apart and normalize")
         self.reader = reader
         self.targets, self.horizon, self.apart, self.patch = targets, horizon, apart, patch
         self.known = list(known)
         self.normalization = Normalization(normalize)
         self.dropout = nn.Dropout(dropout)
         self.width_out = 1 if apart else targets
-        self.head = nn.Linear(reader.width, (patch if known else horizon) * self.width_out)
-        self.shift = nn.Linear(reader.width, (patch if known else horizon) * joint) if joint else None
+        told = patch if known else horizon
+        self.head = nn.Linear(reader.width, told * self.width_out)
+        self.near = Neighbours(reader.width, targets, intervals, steps=told) if intervals else None
+        self.shift = nn.Linear(reader.width, told * joint) if joint else None
         self.joint = NADE(targets, joint) if joint else None
         self.register_buffer("errors", torch.zeros(LEVELS, horizon, targets))
 
@@ -215,6 +219,9 @@ class Forecaster(nn.Module):
         elif places == 1:
             states = states[:, -1:]
         out = self._steps(self.head(states), self.width_out)
+        if self.near is not None:
+            last = own if places > 1 else own[:, -1:].expand(-1, states.shape[1], -1)
+            out = out + self._steps(self.near(states, last).flatten(2), self.width_out)
         if self.apart:
             out = out.reshape(-1, self.targets, *out.shape[1:3]).permute(0, 2, 3, 1)
         if self.normalization.kind != "none":

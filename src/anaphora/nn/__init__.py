@@ -21,6 +21,7 @@ from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.highway import Highway
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.nade import NADE
+from anaphora.nn.neighbours import Neighbours
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import (
     DecoderLayer,
@@ -65,6 +66,7 @@ __all__ = [
     "MinGRU",
     "MinLSTM",
     "MixtureOutput",
+    "Neighbours",
     "OneHot",
     "Output",
     "Recurrent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from anaphora.data.series_arrays import ROLL_COLUMNS
 from anaphora.data.series_scale import Columns
 from anaphora.models.forecaster import (
     AttentiveReader,
@@ -17,6 +18,8 @@ from anaphora.models.forecaster import (
 from anaphora.nn import DilatedStack, transformer
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.tasks.parts import encoder_layer, make_positions, make_reader
+
+OCTAVE = 12
 
 
 def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> nn.Module:
@@ -43,7 +46,20 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
         patch=s.patch,
         dropout=s.dropout,
         joint=s.joint,
+        intervals=reach_of(s, columns),
     )
+
+
+def is_roll(s: ForecasterSettings, columns: Columns) -> bool:
+    """Whether the columns are the keys of a piano, all forecast from their past."""
+    return s.output == "binary" and columns.names == columns.targets == ROLL_COLUMNS and s.horizon > 0
+
+
+def reach_of(s: ForecasterSettings, columns: Columns) -> int:
+    """How far away a column may be that others are told from; 0 = none is."""
+    if s.intervals < 0:
+        return OCTAVE if is_roll(s, columns) and not s.apart else 0
+    return min(s.intervals, max(len(columns.targets) - 1, 1))
 
 
 def _reader(s: ForecasterSettings, inputs: int) -> Reader:

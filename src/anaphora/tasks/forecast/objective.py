@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.data.series_ahead import LARGEST
-from anaphora.data.series_arrays import ROLL_COLUMNS
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import SettingsError
 from anaphora.models.forecaster import LEVELS
+from anaphora.tasks.forecast.build import is_roll
 from anaphora.tasks.forecast.inference.running import Found, outputs, point
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.training.objective import LossSum
@@ -96,7 +96,7 @@ class ForecastObjective:
 
 def transposed(s: ForecasterSettings, columns: Columns) -> int:
     """By how many keys pieces are moved while training; a `SettingsError` where the columns are no keys."""
-    roll = s.output == "binary" and columns.names == columns.targets == ROLL_COLUMNS and s.horizon > 0
+    roll = is_roll(s, columns)
     if s.transpose > 0 and not roll:
         raise SettingsError(
             [
