@@ -89,23 +89,23 @@ def test_a_roll_is_told_by_intervals_and_other_columns_are_not(rolls, tmp_path):
     known = an.Forecaster(output="binary", **TINY).fit(rolls).model_
     assert known.near.reach == 12
     assert known.near.weights.weight.abs().sum() > 0  # it learned
-    assert an.Forecaster(output="binary", intervals=0, **TINY).fit(rolls).model_.near is None
-    assert an.Forecaster(output="binary", intervals=5, **TINY).fit(rolls).model_.near.reach == 5
+    assert an.Forecaster(output="binary", neighbours=0, **TINY).fit(rolls).model_.near is None
+    assert an.Forecaster(output="binary", neighbours=5, **TINY).fit(rolls).model_.near.reach == 5
     (tmp_path / "a.csv").write_text("a,b\n" + "0,1\n1,0\n" * 20)
     plain = an.Forecaster(output="binary", **TINY).fit(tmp_path / "a.csv", valid=tmp_path / "a.csv")
     assert plain.model_.near is None
 
 
 @pytest.mark.parametrize("more", [{"horizon": 3, "window": 2}, {"horizon": 1, "window": 2}, {"horizon": 2}])
-def test_intervals_go_with_windows_and_several_steps_ahead(rolls, more):
+def test_neighbours_go_with_windows_and_several_steps_ahead(rolls, more):
     m = an.Forecaster(output="binary", **{**TINY, **more}).fit(rolls)
     assert m.predict(torch.zeros(4, 88).numpy()).shape == (more["horizon"], 88)
 
 
 @pytest.mark.parametrize("more", [{"apart": True}, {"normalize": "last"}, {"horizon": 0}])
-def test_intervals_need_the_last_values_as_they_are(more):
-    asked = {**TINY, "window": 4, "intervals": 3, **more}
-    with pytest.raises(SettingsError, match="intervals = 3 tells targets from the last values around them"):
+def test_neighbours_need_the_last_values_as_they_are(more):
+    asked = {**TINY, "window": 4, "neighbours": 3, **more}
+    with pytest.raises(SettingsError, match="neighbours = 3 tells targets from the last values around them"):
         an.Forecaster(**asked)
 
 

@@ -145,7 +145,7 @@ class Forecaster(nn.Module):
     ``known`` are the places among the features of the columns known in advance; the reader then takes one feature
     more, 1 in the steps to come. ``apart``: one network, used for each target by itself with the other columns beside it
     (channel independence: Nie et al. 2023), instead of one state for all. ``patch`` steps make one place of the reader.
-    ``intervals``: `Neighbours` of this reach also tell each target from the last values of the targets around it. ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
+    ``neighbours``: `Neighbours` of this reach also tell each target from the last values of the targets around it. ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
     The buffer ``errors`` ``(101, H, targets)`` holds quantiles of |error| on dev data, in the units of the targets.
     """
 
@@ -163,13 +163,13 @@ class Forecaster(nn.Module):
         patch: int = 1,
         dropout: float = 0.0,
         joint: int = 0,
-        intervals: int = 0,
+        neighbours: int = 0,
     ):
         super().__init__()
         if known and horizon % patch:
             raise ValueError(f"Forecaster: patches of {patch} do not make a horizon of {horizon}")
-        if (joint or intervals) and (apart or normalize != "none"):
-            raise ValueError("Forecaster: joint and intervals exclude apart and normalize")
+        if (joint or neighbours) and (apart or normalize != "none"):
+            raise ValueError("Forecaster: joint and neighbours exclude apart and normalize")
         self.reader = reader
         self.targets, self.horizon, self.apart, self.patch = targets, horizon, apart, patch
         self.known = list(known)
@@ -178,7 +178,7 @@ class Forecaster(nn.Module):
         self.width_out = 1 if apart else targets
         told = patch if known else horizon
         self.head = nn.Linear(reader.width, told * self.width_out)
-        self.near = Neighbours(reader.width, targets, intervals, steps=told) if intervals else None
+        self.near = Neighbours(reader.width, targets, neighbours, steps=told) if neighbours else None
         self.shift = nn.Linear(reader.width, told * joint) if joint else None
         self.joint = NADE(targets, joint) if joint else None
         self.register_buffer("errors", torch.zeros(LEVELS, horizon, targets))

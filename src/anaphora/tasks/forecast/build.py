@@ -46,7 +46,7 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
         patch=s.patch,
         dropout=s.dropout,
         joint=s.joint,
-        intervals=reach_of(s, columns),
+        neighbours=reach_of(s, columns),
     )
 
 
@@ -57,9 +57,9 @@ def is_roll(s: ForecasterSettings, columns: Columns) -> bool:
 
 def reach_of(s: ForecasterSettings, columns: Columns) -> int:
     """How far away a column may be that others are told from; 0 = none is."""
-    if s.intervals < 0:
+    if s.neighbours < 0:
         return OCTAVE if is_roll(s, columns) and not s.apart else 0
-    return min(s.intervals, max(len(columns.targets) - 1, 1))
+    return min(s.neighbours, max(len(columns.targets) - 1, 1))
 
 
 def _reader(s: ForecasterSettings, inputs: int) -> Reader:

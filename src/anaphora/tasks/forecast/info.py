@@ -67,7 +67,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         "columns before it (NADE, Larochelle 2011), such as 128; 0 = they are independent given the steps before. Chords come as wholes "
         "then, and `nll` is that of the whole step.",
     )
-    intervals: int = Field(
+    neighbours: int = Field(
         -1,
         ge=-1,
         le=87,
@@ -177,9 +177,9 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
                 return f"{key} needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
         if self.joint and self.output != "binary":
             return f"joint = {self.joint} is for 0s and 1s (output = 'binary'), not for output = '{self.output}'"
-        if self.intervals > 0 and (self.apart or self.normalize != "none" or not self.horizon):
+        if self.neighbours > 0 and (self.apart or self.normalize != "none" or not self.horizon):
             key = "apart = true" if self.apart else "horizon = 0" if not self.horizon else f"normalize = '{self.normalize}'"
-            return f"intervals = {self.intervals} tells targets from the last values around them, which {key} excludes: leave one out"
+            return f"neighbours = {self.neighbours} tells targets from the last values around them, which {key} excludes: leave one out"
         if self.joint and self.apart:
             return f"joint = {self.joint} lets targets depend on each other, but apart = true forecasts each by itself: leave one out"
         if self.output != "continuous" and self.normalize != "none":
@@ -219,7 +219,7 @@ class ForecastOptions(Settings):
 _ALWAYS: Uses = ("horizon", "window", "targets", "known", "output", "period", "metric", "valid_examples")
 _NETWORK: Uses = (
     *(*_ALWAYS, TrainingSettings, StackSettings),
-    *("loss", "normalize", "apart", "patch", "transpose", "joint", "intervals"),
+    *("loss", "normalize", "apart", "patch", "transpose", "joint", "neighbours"),
 )
 _RECURRENT: Uses = (*_NETWORK, RecurrentSettings)
 _STEPS = {
