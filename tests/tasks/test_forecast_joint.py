@@ -46,9 +46,9 @@ def test_what_comes_together_is_learned_together(trained):
 def test_nll_is_that_of_whole_steps(trained):
     """Against the loop over the targets, written out for every window."""
     data, total, count = pairs(30, seed=3), 0.0, 0
-    chain, model = chain_of(trained.model_), trained.model_
+    chain, model, read = chain_of(trained.model_), trained.model_, trained.columns_.standardised(data)
     for end in range(4, len(data)):
-        x = torch.from_numpy(data[end - 4 : end]).float()[None]
+        x = torch.from_numpy(read[end - 4 : end]).float()[None]
         with torch.no_grad():
             bias, hidden = (part[0, 0, 0].double().numpy() for part in model.parts(x, torch.zeros(1, 1, 1, 0)))
         for i, value in enumerate(data[end]):
