@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from anaphora.data.series_arrays import ROLL_COLUMNS
@@ -20,6 +21,8 @@ from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.tasks.parts import encoder_layer, make_positions, make_reader
 
 OCTAVE = 12
+RAREST = 1e-3
+"""The least rate that a forecaster begins with."""
 
 
 def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> nn.Module:
@@ -36,7 +39,7 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
         )
     known = [targets + columns.others.index(name) for name in columns.known] if s.horizon else []
     each = ((features - targets + 1 if s.apart else features) + bool(known)) * s.patch
-    return Forecaster(
+    model = Forecaster(
         _reader(s, each),
         targets=targets,
         horizon=max(s.horizon, 1),
@@ -48,6 +51,19 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
         joint=s.joint,
         neighbours=reach_of(s, columns),
     )
+    if s.output != "continuous":
+        begin_at(model.head, columns, apart=s.apart)
+    return model
+
+
+@torch.no_grad()
+def begin_at(head: nn.Linear, columns: Columns, *, apart: bool = False) -> None:
+    """Let a head of 0s and 1s or of counts begin at how often or how many there are: a bias of −5 is many steps away from 0."""
+    usual = torch.tensor(columns.usual).clamp(min=RAREST)
+    start = usual.log() if columns.output == "count" else torch.logit(usual, RAREST)
+    if apart:  # one head for all targets
+        start = start.mean(keepdim=True)
+    head.bias.view(-1, len(start)).copy_(start)
 
 
 def is_roll(s: ForecasterSettings, columns: Columns) -> bool:
