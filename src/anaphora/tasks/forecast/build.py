@@ -62,7 +62,7 @@ def begin_at(head: nn.Linear, columns: Columns, *, apart: bool = False) -> None:
     usual = torch.tensor(columns.usual).clamp(min=RAREST)
     start = usual.log() if columns.output == "count" else torch.logit(usual, RAREST)
     if apart:  # one head for all targets
-        start = start.mean(keepdim=True)
+        start = start.mean(0, keepdim=True)
     head.bias.view(-1, len(start)).copy_(start)
 
 
