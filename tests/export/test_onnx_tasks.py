@@ -389,7 +389,16 @@ def test_forecasters(name: str, tmp_path: Path) -> None:
 def test_chords(asked: dict[str, Any], tmp_path: Path) -> None:
     """Keys that depend on each other and are told by intervals: rates, and chords drawn by the same seed."""
     chords = (np.random.default_rng(4).random((40, 12)) < 0.2).astype(float)
-    s = {**BASE, "output": "binary", "horizon": 1, "window": 6, "hidden": 8, "joint": 5, "neighbours": 3, **asked}
+    s = {
+        **BASE,
+        "output": "binary",
+        "horizon": 1,
+        "window": 6,
+        "hidden": 8,
+        "joint": 5,
+        "neighbours": 3,
+        **asked,
+    }
     m = stirred(an.Forecaster("lstm", **s).fit(chords, valid=chords))
     runner = exported(m, tmp_path)
     for given in (chords, [chords, chords[:20]]):
@@ -408,9 +417,8 @@ def test_a_damaged_chain_is_refused(tmp_path: Path) -> None:
     described.write_text(json.dumps(document))
     from anaphora.runtime import load
 
-    with pytest.raises(an.AnaphoraError, match="cannot be used .*; export the run again"):
+    with pytest.raises(an.AnaphoraError, match=r"cannot be used .*; export the run again"):
         load(described.parent)
-
 
 
 # ------------------------------------------------------------------ eight bits, folders, imports

@@ -65,7 +65,9 @@ def test_gradients():
 
 def test_any_leading_axes_and_none_at_all():
     nade, _, _ = made()
-    found = nade(torch.zeros(2, 3, 1, 5).double(), torch.ones(2, 3, 1, 4).double(), torch.ones(2, 3, 1, 5).double())
+    found = nade(
+        torch.zeros(2, 3, 1, 5).double(), torch.ones(2, 3, 1, 4).double(), torch.ones(2, 3, 1, 5).double()
+    )
     assert found.shape == (2, 3, 1, 5)
     empty = nade(torch.zeros(0, 5).double(), torch.zeros(0, 4).double(), torch.zeros(0, 5).double())
     assert empty.shape == (0, 5)

@@ -50,7 +50,9 @@ def test_nll_is_that_of_whole_steps(trained):
     for end in range(4, len(data)):
         x = torch.from_numpy(read[end - 4 : end]).float()[None]
         with torch.no_grad():
-            bias, hidden = (part[0, 0, 0].double().numpy() for part in model.parts(x, torch.zeros(1, 1, 1, 0)))
+            bias, hidden = (
+                part[0, 0, 0].double().numpy() for part in model.parts(x, torch.zeros(1, 1, 1, 0))
+            )
         for i, value in enumerate(data[end]):
             p = 1 / (1 + np.exp(-(bias[i] + chain.outward[i] @ np.maximum(hidden, 0))))
             total -= np.log(p if value else 1 - p)
@@ -98,7 +100,9 @@ def test_several_steps_ahead_and_columns_known_in_advance():
     data = np.concatenate([pairs(120), np.tile([0.0, 1.0], 60)[:, None]], axis=1)
     columns = dict(zip("abcd", data.T, strict=True))
     m = an.Forecaster(joint=4, **{**TINY, "horizon": 2, "steps": 3, "known": "d"}).fit(columns, valid=columns)
-    ahead = {name: np.concatenate([v, [0.0, 1.0] if name == "d" else [np.nan] * 2]) for name, v in columns.items()}
+    ahead = {
+        name: np.concatenate([v, [0.0, 1.0] if name == "d" else [np.nan] * 2]) for name, v in columns.items()
+    }
     assert m.predict(ahead).shape == (2, 3)
     assert m.model_.joint.inward.shape == (3, 4)
 
@@ -106,8 +110,14 @@ def test_several_steps_ahead_and_columns_known_in_advance():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"output": "continuous"}, r"joint = 8 is for 0s and 1s \(output = 'binary'\), not for output = 'continuous'"),
-        ({"apart": True}, "joint = 8 lets targets depend on each other, but apart = true forecasts each by itself"),
+        (
+            {"output": "continuous"},
+            r"joint = 8 is for 0s and 1s \(output = 'binary'\), not for output = 'continuous'",
+        ),
+        (
+            {"apart": True},
+            "joint = 8 lets targets depend on each other, but apart = true forecasts each by itself",
+        ),
     ],
 )
 def test_what_contradicts_it_is_refused(asked, said):

@@ -85,7 +85,7 @@ def test_the_same_seed_moves_alike(rolls, tmp_path):
     assert found[0] == found[1]
 
 
-def test_a_roll_is_told_by_intervals_and_other_columns_are_not(rolls, tmp_path):
+def test_rolls_have_neighbours_and_other_columns_have_none(rolls, tmp_path):
     known = an.Forecaster(output="binary", **TINY).fit(rolls).model_
     assert known.near.reach == 12
     assert known.near.weights.weight.abs().sum() > 0  # it learned
@@ -105,7 +105,9 @@ def test_neighbours_go_with_windows_and_several_steps_ahead(rolls, more):
 @pytest.mark.parametrize("more", [{"apart": True}, {"normalize": "last"}, {"horizon": 0}])
 def test_neighbours_need_the_last_values_as_they_are(more):
     asked = {**TINY, "window": 4, "neighbours": 3, **more}
-    with pytest.raises(SettingsError, match="neighbours = 3 tells targets from the last values around them"):
+    with pytest.raises(
+        SettingsError, match="neighbours = 3 predicts targets from the last values around them"
+    ):
         an.Forecaster(**asked)
 
 

@@ -165,9 +165,7 @@ def in_units(mean: Floats, columns: Columns) -> Floats:
     return columns.restored(mean) if columns.output == "continuous" else mean
 
 
-def _taken(
-    out: Floats, columns: Columns, draw: np.random.Generator | None, chain: Chain | None
-) -> Floats:
+def _taken(out: Floats, columns: Columns, draw: np.random.Generator | None, chain: Chain | None) -> Floats:
     """Expected values (steps, targets) of outputs, or what ``draw`` makes of them."""
     if chain is not None:
         if draw is None:

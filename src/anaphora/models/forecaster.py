@@ -145,7 +145,7 @@ class Forecaster(nn.Module):
     ``known`` are the places among the features of the columns known in advance; the reader then takes one feature
     more, 1 in the steps to come. ``apart``: one network, used for each target by itself with the other columns beside it
     (channel independence: Nie et al. 2023), instead of one state for all. ``patch`` steps make one place of the reader.
-    ``neighbours``: `Neighbours` of this reach also tell each target from the last values of the targets around it. ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
+    ``neighbours``: `Neighbours` of this reach also predict each target from the last values of the targets around it. ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
     The buffer ``errors`` ``(101, H, targets)`` holds quantiles of |error| on dev data, in the units of the targets.
     """
 
@@ -198,9 +198,7 @@ class Forecaster(nn.Module):
         logits: Tensor = self.joint(out, shift, torch.zeros_like(out) if values is None else values)
         return logits
 
-    def parts(
-        self, x: Tensor, future: Tensor, lengths: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+    def parts(self, x: Tensor, future: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """What `forward` gives without ``joint``, and with it the biases b and c ``(batch, P, H, joint)`` of its `NADE`."""
         places = future.shape[1]
         own = x[..., : self.targets]

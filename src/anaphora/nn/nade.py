@@ -48,7 +48,9 @@ class NADE(nn.Module):
         so_far = values.cumsum(-1)
         most = int(so_far[..., -1].max()) if values.numel() else 0
         ranks = torch.arange(most + 1, device=values.device).unsqueeze(-1)
-        first = values.unsqueeze(-2) * (so_far.unsqueeze(-2) <= ranks)  # (…, k + 1, n): the first 0, 1 … k ones
+        first = values.unsqueeze(-2) * (
+            so_far.unsqueeze(-2) <= ranks
+        )  # (…, k + 1, n): the first 0, 1 … k ones
         hidden = torch.relu(shift.unsqueeze(-2) + first @ self.inward)
         each = hidden @ self.outward.t()  # (…, k + 1, n)
         before = (so_far - values).long().unsqueeze(-2)

@@ -22,7 +22,7 @@ class Neighbours(nn.Module):
         width: of the state s.
         columns: how many there are.
         reach: how far away a column may be, in columns.
-        steps: how many o are told from one state, each by filters of its own.
+        steps: how many o follow from one state, each by filters of its own.
         filters: how many there are for each step.
 
     >>> near = an.nn.Neighbours(width=6, columns=5, reach=2)

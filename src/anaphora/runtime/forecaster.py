@@ -68,9 +68,7 @@ class Forecaster:
         self, data: SeriesData, horizon: int, interval: float, draw: np.random.Generator | None
     ) -> list[Any]:
         if not self._horizon:
-            means = along(
-                self._outputs, data, self.columns, window=self._window, chain=self._chain
-            )
+            means = along(self._outputs, data, self.columns, window=self._window, chain=self._chain)
         else:
             asked = horizon or self._horizon
             paths = paths_of(data, self.columns, least=self._window, horizon=asked)

@@ -18,7 +18,12 @@ from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 FORMAT = 1
 _RENAMED = {"hold_out": "holdout"}
 """Settings that runs of earlier versions have under another name."""
-_FIXED_THEN: dict[str, Any] = {"embedding_scale": True, "balance_spans": False, "r_drop": 0.0, "neighbours": 0}
+_FIXED_THEN: dict[str, Any] = {
+    "embedding_scale": True,
+    "balance_spans": False,
+    "r_drop": 0.0,
+    "neighbours": 0,
+}
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 
 

@@ -802,7 +802,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     joint: int
     """With output = binary: units through which the 0s and 1s of a step depend on each other, each on those in the columns before it (NADE, Larochelle 2011), such as 128; 0 = they are independent given the steps before. Chords come as wholes then, and `nll` is that of the whole step. Default: 0."""
     neighbours: int
-    """Also tell each target from the targets at most so many columns away in the last step, by weights that the network gives for each distance, the same for all columns: voices move by intervals, whatever the key. For columns in an order, such as keys; 0 = off, -1 = 12, an octave, for piano rolls, else 0. Default: -1."""
+    """Also predict each target from the targets at most so many columns away in the last step, by weights that the network gives for each distance, the same for all columns: voices move by intervals, whatever the key. For columns in an order, such as keys; 0 = off, -1 = 12, an octave, for piano rolls, else 0. Default: -1."""
     transpose: int
     """Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 2 for piano rolls, else 0. Default: -1."""
     normalize: Literal["none", "last", "window"]

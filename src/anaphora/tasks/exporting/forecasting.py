@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
+from anaphora.models.forecaster import Forecaster
 from anaphora.models.forecaster_classical import Ancestor
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
@@ -26,8 +27,10 @@ class _Ahead(nn.Module):
         places = x.shape[1] if self.dense else 1
         future = rest.pop(0) if self.known else x.new_zeros(x.shape[0], places, self.horizon, 0)
         lengths = rest.pop(0) if self.dense else None
-        if getattr(self.model, "joint", None) is not None:
-            return torch.cat(self.model.parts(x, future, lengths), -1)
+        if isinstance(self.model, Forecaster) and self.model.joint is not None:
+            out, shift = self.model.parts(x, future, lengths)
+            assert shift is not None
+            return torch.cat([out, shift], -1)
         found: Tensor = self.model(x, future, lengths)
         return found
 

@@ -72,7 +72,7 @@ def is_roll(s: ForecasterSettings, columns: Columns) -> bool:
 
 
 def reach_of(s: ForecasterSettings, columns: Columns) -> int:
-    """How far away a column may be that others are told from; 0 = none is."""
+    """How many columns away the values may be that a target is also predicted from; 0 = none are."""
     if s.neighbours < 0:
         return OCTAVE if is_roll(s, columns) and not s.apart else 0
     return min(s.neighbours, max(len(columns.targets) - 1, 1))

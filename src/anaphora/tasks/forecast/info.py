@@ -71,7 +71,7 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         -1,
         ge=-1,
         le=87,
-        description="Also tell each target from the targets at most so many columns away in the last step, by weights that the network "
+        description="Also predict each target from the targets at most so many columns away in the last step, by weights that the network "
         "gives for each distance, the same for all columns: voices move by intervals, whatever the key. For columns in an order, such as "
         "keys; 0 = off, -1 = 12, an octave, for piano rolls, else 0.",
     )
@@ -176,10 +176,18 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
             if dense and value != usual:
                 return f"{key} needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
         if self.joint and self.output != "binary":
-            return f"joint = {self.joint} is for 0s and 1s (output = 'binary'), not for output = '{self.output}'"
+            return (
+                f"joint = {self.joint} is for 0s and 1s (output = 'binary'), not for output = '{self.output}'"
+            )
         if self.neighbours > 0 and (self.apart or self.normalize != "none" or not self.horizon):
-            key = "apart = true" if self.apart else "horizon = 0" if not self.horizon else f"normalize = '{self.normalize}'"
-            return f"neighbours = {self.neighbours} tells targets from the last values around them, which {key} excludes: leave one out"
+            key = (
+                "apart = true"
+                if self.apart
+                else "horizon = 0"
+                if not self.horizon
+                else f"normalize = '{self.normalize}'"
+            )
+            return f"neighbours = {self.neighbours} predicts targets from the last values around them, which {key} excludes: leave one out"
         if self.joint and self.apart:
             return f"joint = {self.joint} lets targets depend on each other, but apart = true forecasts each by itself: leave one out"
         if self.output != "continuous" and self.normalize != "none":

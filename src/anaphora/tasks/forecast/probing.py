@@ -101,9 +101,7 @@ def forecast_arrays(m: Forecaster, given: Any, values: Any) -> dict[str, Array]:
         return {}
     found = m.predict(given, interval=0.0 if columns.output == "binary" else 0.95)
     found = found[0] if isinstance(found, list) else found
-    mean, low, high = (
-        (found.mean, found.low, found.high) if isinstance(found, Prediction) else (found,) * 3
-    )
+    mean, low, high = (found.mean, found.low, found.high) if isinstance(found, Prediction) else (found,) * 3
     past = np.asarray(values, np.float64)[-SHOWN:, columns.places(columns.targets)]
     return {
         "history": Array(("frame", "output"), past),

@@ -22,7 +22,11 @@ Found = tuple[Floats, WindowBatch]
 
 @torch.no_grad()
 def outputs(
-    model: Any, windows: Windows, chosen: Sequence[int], *, by: Callable[[Any, WindowBatch], Floats] | None = None
+    model: Any,
+    windows: Windows,
+    chosen: Sequence[int],
+    *,
+    by: Callable[[Any, WindowBatch], Floats] | None = None,
 ) -> Iterator[Found]:
     """The outputs (rows, P, H, targets) for the examples ``chosen``, batch by batch, of `run` or what is given as ``by``."""
     if isinstance(model, Ancestor):
