@@ -385,7 +385,7 @@ def test_forecasters(name: str, tmp_path: Path) -> None:
         assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("asked", [{"window": 0}, {"window": 6, "horizon": 2}, {"joint": 0}], ids=str)
+@pytest.mark.parametrize("asked", [{"window": 0}, {"window": 6, "horizon": 2}, {"nade": 0}], ids=str)
 def test_chords(asked: dict[str, Any], tmp_path: Path) -> None:
     """Keys that depend on each other and are told by intervals: rates, and chords drawn by the same seed."""
     chords = (np.random.default_rng(4).random((40, 12)) < 0.2).astype(float)
@@ -395,7 +395,7 @@ def test_chords(asked: dict[str, Any], tmp_path: Path) -> None:
         "horizon": 1,
         "window": 6,
         "hidden": 8,
-        "joint": 5,
+        "nade": 5,
         "neighbours": 3,
         **asked,
     }
@@ -409,7 +409,7 @@ def test_chords(asked: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_damaged_chain_is_refused(tmp_path: Path) -> None:
     chords = (np.random.default_rng(4).random((40, 3)) < 0.5).astype(float)
-    s = {**BASE, "output": "binary", "horizon": 1, "window": 6, "hidden": 8, "joint": 2}
+    s = {**BASE, "output": "binary", "horizon": 1, "window": 6, "hidden": 8, "nade": 2}
     exported(an.Forecaster("lstm", **s).fit(chords, valid=chords), tmp_path)
     (described,) = (path for path in tmp_path.rglob("*.json") if '"chain"' in path.read_text())
     document = json.loads(described.read_text())

@@ -30,6 +30,11 @@ def point(out: NDArray[Any], output: str) -> NDArray[Any]:
     return np.exp(np.minimum(out, LARGEST)) if output == "count" else out
 
 
+def expected(out: NDArray[Any], columns: Columns, chain: Chain | None) -> NDArray[Any]:
+    """The same where targets may depend on each other: outputs are then the parts of their ``chain``."""
+    return point(out, columns.output) if chain is None else chain.rates(out)
+
+
 def observed(series: Series, columns: Columns, horizon: int) -> int:
     """How many steps of a series are history. With known columns the last rows, in which nothing else stands, are the
     steps to forecast, and there must be ``horizon`` of them."""
@@ -167,11 +172,9 @@ def in_units(mean: Floats, columns: Columns) -> Floats:
 
 def _taken(out: Floats, columns: Columns, draw: np.random.Generator | None, chain: Chain | None) -> Floats:
     """Expected values (steps, targets) of outputs, or what ``draw`` makes of them."""
-    if chain is not None:
-        if draw is None:
-            return chain.rates(out)
+    if chain is not None and draw is not None:
         return chain.drawn(out, draw.random((*out.shape[:-1], len(columns.targets))))
-    mean = point(out, columns.output)
+    mean = expected(out, columns, chain)
     if draw is None or columns.output == "continuous":
         return mean
     if columns.output == "binary":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 DRAWS = 256
 """Draws of a step from which its rates are estimated."""
-_AT_ONCE = 1 << 22  # numbers of the hidden layer
+_AT_ONCE = 1 << 18  # numbers of the hidden layer
 
 
 @dataclass(frozen=True)

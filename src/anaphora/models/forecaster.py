@@ -145,7 +145,8 @@ class Forecaster(nn.Module):
     ``known`` are the places among the features of the columns known in advance; the reader then takes one feature
     more, 1 in the steps to come. ``apart``: one network, used for each target by itself with the other columns beside it
     (channel independence: Nie et al. 2023), instead of one state for all. ``patch`` steps make one place of the reader.
-    ``neighbours``: `Neighbours` of this reach also predict each target from the last values of the targets around it. ``joint``: targets are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
+    ``neighbours``: `Neighbours` of this reach also predict each target from the last values of the targets around it. ``nade``: targets
+    are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
     The buffer ``errors`` ``(101, H, targets)`` holds quantiles of |error| on dev data, in the units of the targets.
     """
 
@@ -162,14 +163,14 @@ class Forecaster(nn.Module):
         apart: bool = False,
         patch: int = 1,
         dropout: float = 0.0,
-        joint: int = 0,
+        nade: int = 0,
         neighbours: int = 0,
     ):
         super().__init__()
         if known and horizon % patch:
             raise ValueError(f"Forecaster: patches of {patch} do not make a horizon of {horizon}")
-        if (joint or neighbours) and (apart or normalize != "none"):
-            raise ValueError("Forecaster: joint and neighbours exclude apart and normalize")
+        if (nade or neighbours) and (apart or normalize != "none"):
+            raise ValueError("Forecaster: nade and neighbours exclude apart and normalize")
         self.reader = reader
         self.targets, self.horizon, self.apart, self.patch = targets, horizon, apart, patch
         self.known = list(known)
@@ -179,8 +180,8 @@ class Forecaster(nn.Module):
         told = patch if known else horizon
         self.head = nn.Linear(reader.width, told * self.width_out)
         self.near = Neighbours(reader.width, targets, neighbours, steps=told) if neighbours else None
-        self.shift = nn.Linear(reader.width, told * joint) if joint else None
-        self.joint = NADE(targets, joint) if joint else None
+        self.shift = nn.Linear(reader.width, told * nade) if nade else None
+        self.nade = NADE(targets, nade) if nade else None
         self.register_buffer("errors", torch.zeros(LEVELS, horizon, targets))
 
     def forward(
@@ -188,18 +189,18 @@ class Forecaster(nn.Module):
     ) -> Tensor:
         """x ``(batch, T, features)``, future ``(batch, P, H, known)`` → ``(batch, P, H, targets)``.
 
-        P = 1: outputs after the last step of each row, all rows T long. P = T: outputs after every step. With ``joint`` each
+        P = 1: outputs after the last step of each row, all rows T long. P = T: outputs after every step. With ``nade`` each
         output is a logit given the targets before it in the same step of ``values`` ``(batch, P, H, targets)``; without
         ``values`` given that these are 0.
         """
         out, shift = self.parts(x, future, lengths)
-        if self.joint is None or shift is None:
+        if self.nade is None or shift is None:
             return out
-        logits: Tensor = self.joint(out, shift, torch.zeros_like(out) if values is None else values)
+        logits: Tensor = self.nade(out, shift, torch.zeros_like(out) if values is None else values)
         return logits
 
     def parts(self, x: Tensor, future: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """What `forward` gives without ``joint``, and with it the biases b and c ``(batch, P, H, joint)`` of its `NADE`."""
+        """What `forward` gives without ``nade``, and with it the biases b and c ``(batch, P, H, nade)`` of its `NADE`."""
         places = future.shape[1]
         own = x[..., : self.targets]
         level, spread = self.normalization.level(own)
@@ -224,9 +225,9 @@ class Forecaster(nn.Module):
             out = out.reshape(-1, self.targets, *out.shape[1:3]).permute(0, 2, 3, 1)
         if self.normalization.kind != "none":
             out = out * spread.unsqueeze(-2) + level.unsqueeze(1)
-        if self.joint is None or self.shift is None:
+        if self.nade is None or self.shift is None:
             return out, None
-        return out, self._steps(self.shift(states), self.joint.inward.shape[1])
+        return out, self._steps(self.shift(states), self.nade.inward.shape[1])
 
     def _steps(self, heads: Tensor, width: int) -> Tensor:
         """Outputs of a linear map of the states → ``(rows, P, H, width)``."""

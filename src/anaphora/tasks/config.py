@@ -23,6 +23,7 @@ _FIXED_THEN: dict[str, Any] = {
     "balance_spans": False,
     "r_drop": 0.0,
     "neighbours": 0,
+    "nade": 0,
 }
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 

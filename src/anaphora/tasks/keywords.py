@@ -799,8 +799,8 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Columns whose future is known in advance (a calendar, a plan, a control), separated by commas. Default: ''."""
     output: Literal["continuous", "count", "binary"]
     """What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), such as the notes of a piano roll. Default: 'continuous'."""
-    joint: int
-    """With output = binary: units through which the 0s and 1s of a step depend on each other, each on those in the columns before it (NADE, Larochelle 2011), such as 128; 0 = they are independent given the steps before. Chords come as wholes then, and `nll` is that of the whole step. Default: 0."""
+    nade: int
+    """Units through which the 0s and 1s of a step depend on each other, each on those in the columns before it (NADE, Larochelle 2011): notes come as chords, and −log p is that of the whole step. Needs output = binary; 0 = targets are independent given the steps before, -1 = 128 for piano rolls, else 0. Default: -1."""
     neighbours: int
     """Also predict each target from the targets at most so many columns away in the last step, by weights that the network gives for each distance, the same for all columns: voices move by intervals, whatever the key. For columns in an order, such as keys; 0 = off, -1 = 12, an octave, for piano rolls, else 0. Default: -1."""
     transpose: int

@@ -27,7 +27,7 @@ class _Ahead(nn.Module):
         places = x.shape[1] if self.dense else 1
         future = rest.pop(0) if self.known else x.new_zeros(x.shape[0], places, self.horizon, 0)
         lengths = rest.pop(0) if self.dense else None
-        if isinstance(self.model, Forecaster) and self.model.joint is not None:
+        if isinstance(self.model, Forecaster) and self.model.nade is not None:
             out, shift = self.model.parts(x, future, lengths)
             assert shift is not None
             return torch.cat([out, shift], -1)

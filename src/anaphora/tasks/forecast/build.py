@@ -17,10 +17,11 @@ from anaphora.models.forecaster import (
     WindowReader,
 )
 from anaphora.nn import DilatedStack, transformer
+from anaphora.settings.own import Part
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.tasks.parts import encoder_layer, make_positions, make_reader
 
-OCTAVE = 12
+OCTAVE, CHORDS = 12, 128  # `neighbours` and `nade` of piano rolls
 RAREST = 1e-3
 """The least rate that a forecaster begins with."""
 
@@ -48,7 +49,7 @@ def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> 
         apart=s.apart,
         patch=s.patch,
         dropout=s.dropout,
-        joint=s.joint,
+        nade=units_of(s, columns),
         neighbours=reach_of(s, columns),
     )
     if s.output != "continuous":
@@ -76,6 +77,13 @@ def reach_of(s: ForecasterSettings, columns: Columns) -> int:
     if s.neighbours < 0:
         return OCTAVE if is_roll(s, columns) and not s.apart else 0
     return min(s.neighbours, max(len(columns.targets) - 1, 1))
+
+
+def units_of(s: ForecasterSettings, columns: Columns) -> int:
+    """Units through which the targets of a step depend on each other; 0 = they do not."""
+    if isinstance(s.model, Part):  # a network of the user's own
+        return 0
+    return (CHORDS if is_roll(s, columns) and not s.apart else 0) if s.nade < 0 else s.nade
 
 
 def _reader(s: ForecasterSettings, inputs: int) -> Reader:

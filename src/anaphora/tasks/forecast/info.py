@@ -59,13 +59,13 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
         description="What targets are: numbers (squared or absolute error), counts (Poisson), or 0 and 1 (Bernoulli), "
         "such as the notes of a piano roll.",
     )
-    joint: int = Field(
-        0,
-        ge=0,
+    nade: int = Field(
+        -1,
+        ge=-1,
         le=4096,
-        description="With output = binary: units through which the 0s and 1s of a step depend on each other, each on those in the "
-        "columns before it (NADE, Larochelle 2011), such as 128; 0 = they are independent given the steps before. Chords come as wholes "
-        "then, and `nll` is that of the whole step.",
+        description="Units through which the 0s and 1s of a step depend on each other, each on those in the columns before it (NADE, "
+        "Larochelle 2011): notes come as chords, and −log p is that of the whole step. Needs output = binary; 0 = targets are independent given "
+        "the steps before, -1 = 128 for piano rolls, else 0.",
     )
     neighbours: int = Field(
         -1,
@@ -175,9 +175,9 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
             value = getattr(self, key)
             if dense and value != usual:
                 return f"{key} needs a window of fixed length before a horizon, not window = 0 or horizon = 0"
-        if self.joint and self.output != "binary":
+        if self.nade > 0 and self.output != "binary":
             return (
-                f"joint = {self.joint} is for 0s and 1s (output = 'binary'), not for output = '{self.output}'"
+                f"nade = {self.nade} is for 0s and 1s (output = 'binary'), not for output = '{self.output}'"
             )
         if self.neighbours > 0 and (self.apart or self.normalize != "none" or not self.horizon):
             key = (
@@ -188,8 +188,8 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
                 else f"normalize = '{self.normalize}'"
             )
             return f"neighbours = {self.neighbours} predicts targets from the last values around them, which {key} excludes: leave one out"
-        if self.joint and self.apart:
-            return f"joint = {self.joint} lets targets depend on each other, but apart = true forecasts each by itself: leave one out"
+        if self.nade > 0 and self.apart:
+            return f"nade = {self.nade} lets targets depend on each other, but apart = true forecasts each by itself: leave one out"
         if self.output != "continuous" and self.normalize != "none":
             return f"normalize = '{self.normalize}' is for continuous targets, not output = '{self.output}'"
         if self.window % self.patch:
@@ -227,7 +227,7 @@ class ForecastOptions(Settings):
 _ALWAYS: Uses = ("horizon", "window", "targets", "known", "output", "period", "metric", "valid_examples")
 _NETWORK: Uses = (
     *(*_ALWAYS, TrainingSettings, StackSettings),
-    *("loss", "normalize", "apart", "patch", "transpose", "joint", "neighbours"),
+    *("loss", "normalize", "apart", "patch", "transpose", "nade", "neighbours"),
 )
 _RECURRENT: Uses = (*_NETWORK, RecurrentSettings)
 _STEPS = {

@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anaphora.data.series_ahead import LARGEST
+from anaphora.data.series_ahead import LARGEST, expected
+from anaphora.data.series_joint import Chain
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import SettingsError
 from anaphora.models.forecaster import LEVELS
-from anaphora.tasks.forecast.build import is_roll
-from anaphora.tasks.forecast.inference.running import Found, outputs, point
+from anaphora.tasks.forecast.build import is_roll, units_of
+from anaphora.tasks.forecast.inference.running import Found, chain_of, outputs, point, run_unseen
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
@@ -45,6 +46,7 @@ class ForecastObjective:
         self._dev, self._chosen = dev, dev.spread(settings.valid_examples)
         self._shown = samples
         self._transposed = transposed(settings, columns)
+        self._chained = units_of(settings, columns) > 0
 
     def loss(self, model: Any, batch: WindowBatch) -> LossSum:
         t = batch.tensors(next(model.parameters()).device)
@@ -52,7 +54,7 @@ class ForecastObjective:
         if self._transposed:
             keys = torch.randint(-self._transposed, self._transposed + 1, (len(batch),), device="cpu")
             x, y = (moved(one, keys.to(one.device)) for one in (x, y))
-        given = (y,) if self.settings.joint else ()
+        given = (y,) if self._chained else ()
         out = model(x, t.future, t.lengths, *given).float()
         each = value_losses(out, y, self.columns.output, self._loss)
         total = each.masked_fill(~t.real, 0.0).sum()
@@ -64,7 +66,12 @@ class ForecastObjective:
     def evaluate(self, model: Any) -> dict[str, float]:
         found = list(outputs(model, self._dev, self._chosen))
         measures = dev_measures(found, self.columns, self._loss)
-        measures |= own_measures(self.settings, *truth_and_forecasts(found, self.columns), measures)
+        if self.settings.metrics:
+            chain = chain_of(model)
+            if chain is not None:  # forecasts must not see the truth
+                unseen = list(outputs(model, self._dev, self._chosen, by=run_unseen))
+            answers = truth_and_forecasts(found if chain is None else unseen, self.columns, chain)
+            measures |= own_measures(self.settings, *answers, measures)
         model.errors.copy_(torch.from_numpy(error_quantiles(found, self.columns)))
         return measures
 
@@ -73,7 +80,7 @@ class ForecastObjective:
         """Evenly spread dev windows: the end of what was read, what followed, and what was forecast."""
         chosen = self._dev.spread(self._shown)
         rows = []
-        for out, batch in outputs(model, self._dev, chosen):
+        for out, batch in outputs(model, self._dev, chosen, by=run_unseen):
             for row in range(len(batch)):
                 last = -1 if batch.lengths is None else int(batch.lengths[row]) // 2
                 read = batch.x[row, :last] if batch.lengths is not None else batch.x[row]
@@ -81,7 +88,7 @@ class ForecastObjective:
                     {
                         "source": _written(read[-8:, 0]),
                         "reference": self._words(batch.y[row, last]),
-                        "output": self._words(point(out[row, last], self.columns.output)),
+                        "output": self._words(expected(out[row, last], self.columns, chain_of(model))),
                     }
                 )
         return rows
@@ -146,11 +153,13 @@ def dev_measures(found: Sequence[Found], columns: Columns, loss: str | ItemLoss)
     return measures
 
 
-def truth_and_forecasts(found: Sequence[Found], columns: Columns) -> tuple[Floats, Floats]:
+def truth_and_forecasts(
+    found: Sequence[Found], columns: Columns, chain: Chain | None = None
+) -> tuple[Floats, Floats]:
     """What came and what was forecast, value by value, ``(n,)`` each; values in standardised units."""
     real = [~np.isnan(batch.y) for _, batch in found]
     truth = [batch.y[which] for (_, batch), which in zip(found, real, strict=True)]
-    forecast = [point(out, columns.output)[which] for (out, _), which in zip(found, real, strict=True)]
+    forecast = [expected(out, columns, chain)[which] for (out, _), which in zip(found, real, strict=True)]
     return np.concatenate(truth, dtype=np.float64), np.concatenate(forecast, dtype=np.float64)
 
 

@@ -15,7 +15,7 @@ from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster_classical import Ancestor
 from anaphora.nn import NADE
 
-__all__ = ["Found", "chain_of", "joint", "outputs", "point", "run", "run_unseen"]
+__all__ = ["Found", "chain_of", "nade_of", "outputs", "point", "run", "run_unseen"]
 Floats = NDArray[np.float64]
 Found = tuple[Floats, WindowBatch]
 
@@ -41,7 +41,7 @@ def outputs(
 def run(model: Any, batch: WindowBatch) -> Floats:
     """A network's outputs for one batch; those of joint targets are logits given the true values of the targets before."""
     t = batch.tensors(next(model.parameters()).device)
-    given = () if joint(model) is None else (t.y,)
+    given = () if nade_of(model) is None else (t.y,)
     out: Floats = model(t.x, t.future, t.lengths, *given).double().cpu().numpy()
     return out
 
@@ -49,22 +49,22 @@ def run(model: Any, batch: WindowBatch) -> Floats:
 @torch.no_grad()
 def run_unseen(model: Any, batch: WindowBatch) -> Floats:
     """The outputs of one batch whose targets are not known: where they are joint, the parts of their `Chain`."""
-    if joint(model) is None:
+    if nade_of(model) is None:
         return run(model, batch)
     t = batch.tensors(next(model.parameters()).device)
     out: Floats = torch.cat(model.parts(t.x, t.future, t.lengths), -1).double().cpu().numpy()
     return out
 
 
-def joint(model: Any) -> NADE | None:
+def nade_of(model: Any) -> NADE | None:
     """What lets the targets of a network depend on each other; None if they do not."""
-    found = getattr(model, "joint", None)
+    found = getattr(model, "nade", None)
     return found if isinstance(found, NADE) else None
 
 
 def chain_of(model: Any) -> Chain | None:
     """The same for drawing, as arrays."""
-    nade = joint(model)
+    nade = nade_of(model)
     if nade is None:
         return None
     inward, outward = (w.detach().double().cpu().numpy() for w in (nade.inward, nade.outward))

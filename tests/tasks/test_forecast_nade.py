@@ -1,6 +1,8 @@
-"""0s and 1s of one step that depend on each other (joint): learned, judged, drawn, looked into and exported."""
+"""0s and 1s of one step that depend on each other (nade): learned, judged, drawn, looked into and exported."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ def pairs(steps: int = 400, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def trained() -> an.Forecaster:
-    return an.Forecaster(joint=8, **TINY).fit(pairs(), valid=pairs(100, seed=1))
+    return an.Forecaster(nade=8, **TINY).fit(pairs(), valid=pairs(100, seed=1))
 
 
 def test_what_comes_together_is_learned_together(trained):
@@ -75,7 +77,7 @@ def test_steps_are_drawn_as_wholes_and_rates_are_those_of_single_targets(trained
 def test_aligned_targets_do_not_see_themselves():
     data = np.concatenate([pairs(200), pairs(200, seed=9)[:, :1]], axis=1)
     columns = dict(zip("abcd", data.T, strict=True))
-    m = an.Forecaster(joint=8, **{**TINY, "horizon": 0, "window": 0, "steps": 60, "targets": "a,b,c"})
+    m = an.Forecaster(nade=8, **{**TINY, "horizon": 0, "window": 0, "steps": 60, "targets": "a,b,c"})
     m.fit(columns, valid=columns)
     blank = {name: values if name == "d" else np.zeros_like(values) for name, values in columns.items()}
     assert np.array_equal(m.predict(columns), m.predict(blank))
@@ -86,7 +88,7 @@ def test_a_run_keeps_it(trained, tmp_path):
     trained.save(tmp_path / "run")
     again = an.load(tmp_path / "run")
     assert np.array_equal(again.predict(pairs(20)), trained.predict(pairs(20)))
-    assert again.settings_.joint == 8
+    assert again.settings_.nade == 8
 
 
 def test_it_can_be_looked_into(trained):
@@ -99,12 +101,12 @@ def test_it_can_be_looked_into(trained):
 def test_several_steps_ahead_and_columns_known_in_advance():
     data = np.concatenate([pairs(120), np.tile([0.0, 1.0], 60)[:, None]], axis=1)
     columns = dict(zip("abcd", data.T, strict=True))
-    m = an.Forecaster(joint=4, **{**TINY, "horizon": 2, "steps": 3, "known": "d"}).fit(columns, valid=columns)
+    m = an.Forecaster(nade=4, **{**TINY, "horizon": 2, "steps": 3, "known": "d"}).fit(columns, valid=columns)
     ahead = {
         name: np.concatenate([v, [0.0, 1.0] if name == "d" else [np.nan] * 2]) for name, v in columns.items()
     }
     assert m.predict(ahead).shape == (2, 3)
-    assert m.model_.joint.inward.shape == (3, 4)
+    assert m.model_.nade.inward.shape == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +114,33 @@ def test_several_steps_ahead_and_columns_known_in_advance():
     [
         (
             {"output": "continuous"},
-            r"joint = 8 is for 0s and 1s \(output = 'binary'\), not for output = 'continuous'",
+            r"nade = 8 is for 0s and 1s \(output = 'binary'\), not for output = 'continuous'",
         ),
         (
             {"apart": True},
-            "joint = 8 lets targets depend on each other, but apart = true forecasts each by itself",
+            "nade = 8 lets targets depend on each other, but apart = true forecasts each by itself",
         ),
     ],
 )
 def test_what_contradicts_it_is_refused(asked, said):
     with pytest.raises(SettingsError, match=said):
-        an.Forecaster(joint=8, **{**TINY, **asked}).fit(pairs())
+        an.Forecaster(nade=8, **{**TINY, **asked}).fit(pairs())
+
+
+def away(truth, answers):
+    return float(np.abs(truth - answers).mean())
+
+
+def test_own_measures_get_forecasts_that_have_not_seen_the_truth():
+    m = an.Forecaster(nade=8, metrics={"away": away}, **TINY).fit(pairs(), valid=pairs(100, seed=1))
+    assert m.result_.metrics["loss"] < 1.0  # the second target follows from the first …
+    assert m.result_.metrics["away"] > 0.4  # … but neither is foreseen
+
+
+def test_rolls_have_it_by_default_and_other_columns_do_not(tmp_path):
+    asked = {**TINY, "hidden": 4, "window": 0, "steps": 2}
+    pieces = [[[60, 64], [62], [64, 67], [65], [60]], [[21, 108], [21], [108], [50], [51]]]
+    (tmp_path / "rolls.json").write_text(json.dumps({"train": pieces, "valid": pieces, "test": pieces}))
+    assert an.Forecaster(**asked).fit(tmp_path / "rolls.json").model_.nade.inward.shape == (88, 128)
+    assert an.Forecaster(nade=0, **asked).fit(tmp_path / "rolls.json").model_.nade is None
+    assert an.Forecaster(**asked).fit(pairs(40), valid=pairs(20)).model_.nade is None
