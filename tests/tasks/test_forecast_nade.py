@@ -10,6 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.errors import SettingsError
+from anaphora.tasks.config import read_config
 from anaphora.tasks.forecast.inference.running import chain_of
 
 TINY = {
@@ -144,3 +145,17 @@ def test_rolls_have_it_by_default_and_other_columns_do_not(tmp_path):
     assert an.Forecaster(**asked).fit(tmp_path / "rolls.json").model_.nade.inward.shape == (88, 128)
     assert an.Forecaster(nade=0, **asked).fit(tmp_path / "rolls.json").model_.nade is None
     assert an.Forecaster(**asked).fit(pairs(40), valid=pairs(20)).model_.nade is None
+
+
+def test_runs_from_before_it_keep_their_network(tmp_path):
+    asked = {**TINY, "hidden": 4, "window": 0, "steps": 2, "nade": 0, "neighbours": 0}
+    pieces = [[[60, 64], [62], [64, 67], [65], [60]], [[21, 108], [21], [108], [50], [51]]]
+    (tmp_path / "rolls.json").write_text(json.dumps({"train": pieces, "valid": pieces, "test": pieces}))
+    m = an.Forecaster(**asked).fit(tmp_path / "rolls.json")
+    m.save(tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["settings"].pop("nade"), config["settings"].pop("neighbours")) == (0, 0)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    old = read_config(tmp_path / "old").settings
+    assert (old.nade, old.neighbours) == (0, 0)
