@@ -22,8 +22,8 @@ from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
 DIRECT = ("var", "kalman")
 ROLLS: Mapping[str, Any] = {
     "hidden": 256,
-    "dropout": 0.2,
-    "lr": 6e-3,
+    "dropout": 0.3,
+    "lr": 0.01,
     "clip": 10.0,
     "ema": 0.99,
     "batch_tokens": 1024,
