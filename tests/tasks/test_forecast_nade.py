@@ -159,3 +159,14 @@ def test_runs_from_before_it_keep_their_network(tmp_path):
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
     old = read_config(tmp_path / "old").settings
     assert (old.nade, old.neighbours) == (0, 0)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp", "rnn", "gru", "conv", "transformer", "mingru"])
+def test_every_network_takes_rolls(model, tmp_path):
+    asked = {"output": "binary", "horizon": 1, "window": 2, "steps": 2, "device": "cpu", "threads": 1}
+    sizes = {"normalize": "none"} if model == "linear" else {"hidden": 8, "layers": 1}
+    pieces = [[[60, 64], [62], [64, 67], [65], [60]], [[21, 108], [21], [108], [50], [51]]]
+    (tmp_path / "rolls.json").write_text(json.dumps({"train": pieces, "valid": pieces, "test": pieces}))
+    m = an.Forecaster(model, **asked, **sizes).fit(tmp_path / "rolls.json")
+    assert (getattr(m.model_, "nade", None) is None) == (model == "linear")
+    assert np.isfinite(m.score(tmp_path / "rolls.json")["nll"])

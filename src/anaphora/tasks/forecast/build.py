@@ -81,7 +81,7 @@ def reach_of(s: ForecasterSettings, columns: Columns) -> int:
 
 def units_of(s: ForecasterSettings, columns: Columns) -> int:
     """Units through which the targets of a step depend on each other; 0 = they do not."""
-    if isinstance(s.model, Part):  # a network of the user's own
+    if isinstance(s.model, Part) or s.model == "linear":  # no state of ours that could shift them
         return 0
     return (CHORDS if is_roll(s, columns) and not s.apart else 0) if s.nade < 0 else s.nade
 
