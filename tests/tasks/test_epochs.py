@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,9 +12,13 @@ import torch
 
 import anaphora as an
 from anaphora.data.pooled import HeldBatches
+from anaphora.data.sources.report import reported
 from anaphora.data.text_stream import StreamBatches, WindowBatches
 from anaphora.errors import SettingsError
 from anaphora.settings import TrainingSettings
+from anaphora.tasks.info import TaskInfo
+from anaphora.tasks.registry import TASKS, resolve
+from anaphora.tasks.verify import verify_run
 from anaphora.training.epochs import counted
 
 DATA = [("a b", "x"), ("b a", "y"), ("a", "x"), ("b", "y")] * 5
@@ -109,16 +113,96 @@ def test_the_command_refuses_both_and_plans_with_epochs() -> None:
     assert 2 * plan["steps"] - 1 <= longer["steps"] <= 2 * plan["steps"]
 
 
-def test_presets_of_texts_and_series_train_for_epochs_and_stop_early() -> None:
+@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+def test_presets_train_for_epochs_and_stop_early(task: TaskInfo) -> None:
     """Steps that suit one corpus are too few or too many for another; steps that are given are all trained."""
-    for kind in (an.LanguageModel, an.Forecaster):
-        usual, asked, longer = kind().settings_, kind(steps=7).settings_, kind(epochs=3).settings_
+    for name, preset in task.presets.items():
+        if preset.direct:
+            continue
+        usual, asked, longer = (
+            cast(TrainingSettings, resolve(task, {"model": name, **given}))
+            for given in ({}, {"steps": 7}, {"epochs": 3})
+        )
         assert usual.epochs > 1
-        assert usual.patience > 0
-        assert usual.valid_every == 0
-        assert (asked.steps, asked.epochs, asked.patience) == (7, 0, 0)
-        assert asked.valid_every > 0
-        assert (longer.epochs, longer.max_steps) == (3, 0)
+        assert 0 < usual.min_steps < usual.max_steps
+        assert 0 < usual.patience < 20
+        if name != "awd-lstm":
+            assert usual.valid_every == 0
+            assert asked.valid_every > 0
+        assert (asked.steps, asked.epochs, asked.min_steps, asked.max_steps) == (7, 0, 0, 0)
+        assert (longer.epochs, longer.min_steps, longer.max_steps) == (3, 0, 0)
+
+
+def test_steps_that_are_given_have_the_patience_of_the_defaults() -> None:
+    for kind in (an.LanguageModel, an.Forecaster, an.Translator, an.Tagger):
+        assert kind(steps=7).settings_.patience == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "preset", "data", "expected"),
+    [
+        (an.Translator, "lstm-attention", "numbers", 6000),
+        (an.Translator, "transformer", "commands", 6000),
+        (an.Translator, "rnn", "numbers", 4000),
+        (an.Tagger, "bilstm", "names", 1000),
+        (an.Classifier, "bow", "reviews", 1000),
+        (an.Embedder, "bow", "numbers", 2000),
+        (an.Transcriber, "bilstm-ctc", "tones", 900),
+    ],
+)
+def test_embedded_corpora_are_trained_on_for_the_steps_of_the_preset(
+    task: Any, preset: str, data: str, expected: int
+) -> None:
+    """They are generated, so that a pass over them means nothing; that is reported."""
+    said: list[str] = []
+    m = task(preset)
+    with reported(said.append):
+        plan = m.plan(data)
+    s = m.settings_
+    assert (plan["steps"], s.steps, s.epochs, s.max_steps) == (expected, expected, 0, 0)
+    assert s.valid_every > 0
+    assert any(line.startswith("assumed, for an embedded corpus: steps=") for line in said)
+    asked = task(preset, epochs=2)
+    asked.plan(data)
+    assert asked.settings_.epochs == 2
+
+
+def test_a_corpus_that_was_written_to_a_file_is_counted_in_passes(tmp_path: Path) -> None:
+    rows = [(f"n{i % 7} n{i % 5} n{i % 3}", f"m{i % 7}") for i in range(300)]
+    (tmp_path / "train.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    m = an.Translator()
+    assert m.plan(str(tmp_path / "train.tsv"))["steps"] == m.settings_.min_steps == 1000
+    assert m.settings_.epochs == 47
+
+
+def test_a_warm_up_is_at_most_a_quarter_of_the_steps_that_were_counted(tmp_path: Path) -> None:
+    batches = StreamBatches(np.arange(50), rows=3, steps=4, seed=1)
+    assert counted(TrainingSettings(epochs=1, min_steps=100, warmup=80), batches).warmup == 25
+    assert counted(TrainingSettings(epochs=1, min_steps=100, warmup=20), batches).warmup == 20
+    assert counted(TrainingSettings(steps=100, warmup=80), batches).warmup == 80
+    said: list[str] = []
+    with reported(said.append):
+        m = an.Classifier("lstm", epochs=2, **TINY).fit(DATA, valid=DATA, out=tmp_path / "run")
+    assert m.settings_.warmup == m.settings_.steps // 4
+    assert f"assumed, for {m.settings_.steps} steps: warmup={m.settings_.warmup}" in said
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
+    assert stored["warmup"] == m.settings_.warmup
+
+
+def test_a_run_of_epochs_is_whole(tmp_path: Path) -> None:
+    an.Classifier("lstm", epochs=2, **TINY).fit(DATA, valid=DATA, out=tmp_path / "run")
+    assert all(one.fine for one in verify_run(tmp_path / "run"))
+
+
+def test_an_interrupted_run_of_a_budget_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    bounds = {"epochs": 2, "min_steps": 40, "max_steps": 60, "patience": 10, "warmup": 30, "keep": 9}
+    small = {**TINY, **bounds, "valid_every": 0, "save_every": 8, "ema": 0.9}
+    whole = an.Classifier("lstm", **small).fit(DATA, valid=DATA, out=tmp_path / "whole")
+    an.Classifier("lstm", **small).fit(DATA, valid=DATA, out=tmp_path / "cut")
+    back = an.Classifier.resume(tmp_path / "cut", checkpoint=16)
+    assert back.settings_ == whole.settings_
+    for key, value in whole.model_.state_dict().items():
+        assert torch.equal(value, back.model_.state_dict()[key])
 
 
 def test_epochs_are_counted_between_bounds() -> None:

@@ -115,17 +115,20 @@ def test_taggers_of_many_words_are_wider_and_examples_are_left_alone():
         said = []
         m = an.Tagger("bilstm", characters="none")
         with reported(said.append):
-            m.plan(tagged(count, long))
+            steps = m.plan(tagged(count, long))["steps"]
         s = m.settings_
-        found[count] = (s.hidden, s.dropout, s.steps, s.batch_tokens, bool(said))
+        found[count] = (s.hidden, s.dropout, s.epochs, steps, s.batch_tokens, bool(said))
     assert found == {
-        100: (128, 0.4, 1000, 1024, False),
-        600: (128, 0.5, 1000, 1024, True),
-        1300: (200, 0.5, 2000, 2048, True),
+        100: (128, 0.4, 16, 1000, 1024, False),
+        600: (128, 0.5, 16, 1000, 1024, True),
+        1300: (200, 0.5, 20, 2000, 2048, True),
     }
     m = an.Tagger("bilstm", characters="none", hidden=7, epochs=2)
     m.plan(tagged(1300, 100))
-    assert (m.settings_.hidden, m.settings_.epochs, m.settings_.steps) == (7, 2, 1000)
+    assert (m.settings_.hidden, m.settings_.epochs, m.settings_.min_steps) == (7, 2, 0)
+    m = an.Tagger("bilstm", characters="none", steps=7)
+    m.plan(tagged(1300, 100))
+    assert (m.settings_.steps, m.settings_.epochs, m.settings_.min_steps) == (7, 0, 0)
     for other in (an.Tagger("conv", characters="none"), an.Tagger("bilstm", characters="none")):
         other.plan("names" if other.settings_.model == "bilstm" else tagged(600))
         assert other.settings_.dropout == 0.4

@@ -8,7 +8,15 @@ import pytest
 
 import anaphora as an
 from anaphora.data.sources.source import MemorySource
-from anaphora.tasks.suiting.translate import LEAST, OF_SYMBOLS, suit_pairs
+from anaphora.tasks.suiting.translate import (
+    FEW,
+    FEW_SENTENCES,
+    LEAST,
+    MANY,
+    OF_SYMBOLS,
+    PASSES_OF_SYMBOLS,
+    suit_pairs,
+)
 
 DRAW = random.Random(3)
 
@@ -29,7 +37,8 @@ def sentence() -> str:
     return " ".join(word() for _ in range(6))
 
 
-LETTERS = OF_SYMBOLS["transformer"]
+LETTERS = OF_SYMBOLS["transformer"] | PASSES_OF_SYMBOLS
+SHORT = {"batch_tokens": 1024}
 KINDS = {
     "inflection": (
         lambda: (f"{word()} {DRAW.choice(('V;PST', 'N;PL', 'V;PRS;3;SG'))}", word()),
@@ -38,7 +47,7 @@ KINDS = {
     "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False} | LETTERS),
     "sound to spelling": (lambda: (phones(), word()), {"target_tokens": "char", "joint": False} | LETTERS),
     "symbols": (lambda: (phones(), phones()), LETTERS),
-    "sentences": (lambda: (sentence(), sentence()), {}),
+    "sentences": (lambda: (sentence(), sentence()), FEW_SENTENCES),
     "words into sentences": (lambda: (word(), sentence()), {}),
     "symbols into sentences": (lambda: (phones(), sentence()), {}),
 }
@@ -50,7 +59,7 @@ def test_what_a_symbol_is_follows_from_the_pairs(kind):
     m = an.Translator(model="transformer")
     before = m.settings_
     suit_pairs(m, source_of([draw() for _ in range(LEAST)]))
-    assert m.settings_ == before.model_copy(update=expected)
+    assert m.settings_ == before.model_copy(update=SHORT | expected)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +69,13 @@ def test_what_the_user_gives_is_kept(given):
     m = an.Translator(model="transformer", **given)
     before = m.settings_
     suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST)]))
-    assert m.settings_ == before
+    assert m.settings_ == before.model_copy(update=SHORT)
 
 
 def test_settings_of_the_user_stay_beside_those_for_symbols():
     m = an.Translator(model="transformer", dropout=0.4, epochs=3)
     suit_pairs(m, source_of([(phones(), phones()) for _ in range(LEAST)]))
-    assert (m.settings_.dropout, m.settings_.epochs, m.settings_.steps) == (0.4, 3, 4500)
+    assert (m.settings_.dropout, m.settings_.epochs, m.settings_.min_steps) == (0.4, 3, 0)
     assert m.settings_.r_drop == 0
 
 
@@ -74,7 +83,22 @@ def test_what_suits_a_transformer_is_not_given_to_others():
     m = an.Translator(model="lstm-attention")
     before = m.settings_
     suit_pairs(m, source_of([(phones(), phones()) for _ in range(LEAST)]))
-    assert m.settings_ == before
+    assert m.settings_ == before.model_copy(update=SHORT | PASSES_OF_SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    ("count", "batch", "most"), [(FEW, 1024, 12_000), (FEW + 1, 4096, 12_000), (MANY, 4096, 24_000)]
+)
+def test_batches_and_length_follow_from_the_number_of_pairs(count, batch, most, monkeypatch):
+    data = source_of([(sentence(), sentence()) for _ in range(LEAST)])
+    monkeypatch.setattr(type(data), "__len__", lambda _: count)
+    monkeypatch.setattr(data, "read", lambda _: [(sentence(), sentence()) for _ in range(LEAST)])
+    m = an.Translator()
+    suit_pairs(m, data)
+    assert (m.settings_.batch_tokens, m.settings_.max_steps) == (batch, most)
+    m = an.Translator(batch_tokens=500, steps=9)
+    suit_pairs(m, data)
+    assert (m.settings_.batch_tokens, m.settings_.steps, m.settings_.max_steps) == (500, 9, 0)
 
 
 def test_few_pairs_choose_nothing():

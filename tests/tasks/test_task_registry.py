@@ -138,7 +138,9 @@ def test_params_make_the_same_estimator_again(model):
     second = an.Translator(**first.get_params())
     assert second.get_params() == first.get_params()
     assert second.settings_ == first.settings_
-    assert meaningful(TRANSLATE, first.settings_) == first.get_params()
+    assert meaningful(TRANSLATE, first.settings_) == {**first.get_params(), "steps": first.settings_.steps}
+    fixed = an.Translator(model=model, steps=9)
+    assert an.Translator(**fixed.get_params()).settings_ == fixed.settings_
 
 
 @pytest.mark.parametrize("model", TRANSLATE.presets)

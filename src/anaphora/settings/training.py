@@ -26,8 +26,8 @@ class TrainingSettings(Settings):
         0,
         ge=0,
         allow_inf_nan=False,
-        description="Passes over the training data to train for, instead of `steps`, which are then counted from the data; "
-        "0 = as `steps` says.",
+        description="Passes over the training data to train for, instead of `steps`, which are then counted from the data, between "
+        "`min_steps` and `max_steps`; 0 = as `steps` says. A preset's bounds do not apply to `epochs` that you give.",
     )
     min_steps: int = Field(0, ge=0, description="Fewest steps that `epochs` may come to.")
     max_steps: int = Field(0, ge=0, description="Most steps that `epochs` may come to; 0 = no limit.")
@@ -71,7 +71,11 @@ class TrainingSettings(Settings):
         "(halved when the dev metric stops improving); one-cycle (up, then down); wsd (warm-up, stable, and down to 0 over "
         "the last fifth). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr.",
     )
-    warmup: int = Field(0, ge=0, description="Steps over which lr rises from 0 to its peak.")
+    warmup: int = Field(
+        0,
+        ge=0,
+        description="Steps over which lr rises from 0 to its peak; where `epochs` says how long to train, at most a quarter of the steps.",
+    )
     clip: float = Field(
         1.0,
         ge=0,

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from anaphora.data.sources.report import say
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
@@ -31,6 +32,7 @@ from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_
 from anaphora.tasks.seeds import begin as begin_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import as_told
+from anaphora.tasks.suiting.budget import suit_corpus
 from anaphora.tasks.teaching import has_teachers, take_over, taught
 from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
@@ -131,7 +133,9 @@ class Estimator(Intervening, Predicting):
         """Symbols and labels of the data, or those of the teachers that the settings name."""
         if has_teachers(self):
             take_over(self)
+            suit_corpus(self, data)
         else:
+            suit_corpus(self, data)
             self._learn(data)
 
     def _check_fields(self, fields: Mapping[str, Any]) -> None:
@@ -335,6 +339,8 @@ class Estimator(Intervening, Predicting):
         settings = counted(self.settings_, batches)
         if settings == before:
             return objective, batches
+        if settings.warmup != before.warmup:
+            say(f"assumed, for {settings.steps:,} steps: warmup={settings.warmup}")
         self.settings_ = settings
         if not run.has_checkpoints():
             config = read_config(run.path)

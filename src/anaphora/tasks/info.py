@@ -43,6 +43,17 @@ class Preset:
         return [group for group in self.uses if not isinstance(group, str)]
 
 
+def budget(epochs: float, least: int, most: int, patience: int = 10) -> dict[str, Any]:
+    """``epochs`` passes, in ``least`` to ``most`` steps; ended after ``patience`` of 20 evaluations without a better dev metric."""
+    return {
+        "epochs": epochs,
+        "min_steps": least,
+        "max_steps": most,
+        "patience": patience,
+        "valid_every": 0,
+    }
+
+
 _LINEAR: dict[str, tuple[Mapping[str, Any], str]] = {
     "mingru": (
         {"cell": "mingru", "blocks": True},
@@ -105,6 +116,8 @@ class TaskInfo:
     """A file name that data of this task might have."""
     next_steps: tuple[tuple[str, str], ...] = (("Use it:", "predict {run} FILE"),)
     """What to do with a trained run: a word, and the command after ``anaphora``."""
+    counts_corpora: bool = False
+    """Whether presets with a budget count passes over embedded corpora too, instead of training the ``steps`` of their defaults."""
 
     def used(self, preset: str) -> dict[str, FieldInfo]:
         """The settings that mean something to a preset, in the order of the settings; to an own model all may."""

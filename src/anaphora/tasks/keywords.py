@@ -61,7 +61,7 @@ class TrainingKeywords(TypedDict, total=False):
     steps: int
     """Number of optimizer steps to train for. Default: 4000."""
     epochs: float
-    """Passes over the training data to train for, instead of `steps`, which are then counted from the data; 0 = as `steps` says. Default: 0."""
+    """Passes over the training data to train for, instead of `steps`, which are then counted from the data, between `min_steps` and `max_steps`; 0 = as `steps` says. A preset's bounds do not apply to `epochs` that you give. Default: 0."""
     min_steps: int
     """Fewest steps that `epochs` may come to. Default: 0."""
     max_steps: int
@@ -83,7 +83,7 @@ class TrainingKeywords(TypedDict, total=False):
     schedule: Literal["constant", "noam", "cosine", "plateau", "one-cycle", "wsd"] | Callable[..., Any]
     """How lr moves: constant; noam (inverse square root); cosine down to 1 % at `steps`; plateau (halved when the dev metric stops improving); one-cycle (up, then down); wsd (warm-up, stable, and down to 0 over the last fifth). All but one-cycle first rise linearly over `warmup` steps. Or your own: a function of (step, steps) that gives the factor of lr. Default: 'cosine'."""
     warmup: int
-    """Steps over which lr rises from 0 to its peak. Default: 0."""
+    """Steps over which lr rises from 0 to its peak; where `epochs` says how long to train, at most a quarter of the steps. Default: 0."""
     clip: float
     """Gradients longer than this (true global L2 norm) are scaled back to it, direction kept; 0 = off. Default: 1.0."""
     clip_by: Literal["global", "group"]

@@ -57,8 +57,12 @@ class Parameters(Task):
         return TASKS[cls.command]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every setting that means something to the preset, with its value, as scikit-learn's tools expect."""
-        return meaningful(self.task(), self.settings_)
+        """Every setting that means something to the preset, with its value, as scikit-learn's tools expect.
+
+        Where ``epochs`` say how long to train, ``steps`` are left out: they are counted from the data.
+        """
+        values = meaningful(self.task(), self.settings_)
+        return {key: value for key, value in values.items() if key != "steps" or not values.get("epochs")}
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings; the preset's defaults apply again where nothing was given."""

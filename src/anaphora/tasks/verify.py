@@ -65,6 +65,6 @@ def _tried(name: str, check: Callable[[], str]) -> Finding:
 
 def _learnt(run: RunFolder) -> str:
     config = read_config(run.path)
-    empty = estimator(config.task.command)(**meaningful(config.task, config.settings))
+    empty = estimator(config.task.command).again(meaningful(config.task, config.settings))
     empty._read_learnt(run)
     return ", ".join(f"{name} {count:,}" for name, count in empty._vocabulary().items())

@@ -15,17 +15,22 @@ def counted(settings: S, batches: Batches) -> S:
     """The settings with the steps that their epochs take, and those between evaluations where ``valid_every`` is 0.
 
     Schedules need the number of steps from the beginning, so the batches of the first epoch are counted and those of the
-    others taken to be as many.
+    others taken to be as many. A warm-up then takes at most a quarter of the steps.
     """
-    steps = settings.steps
+    steps, warmup = settings.steps, settings.warmup
     if settings.epochs:
         steps = max(1, settings.min_steps, math.ceil(settings.epochs * batches.per_epoch() - 1e-9))
         steps = min(steps, settings.max_steps or steps)
+        warmup = min(warmup, int(steps * _WARMUP))
     every = settings.valid_every or min(_RAREST, math.ceil(steps / _EVALUATIONS))
-    if (steps, every) == (settings.steps, settings.valid_every):
+    update = {"steps": steps, "valid_every": every, "warmup": warmup}
+    if all(getattr(settings, key) == value for key, value in update.items()):
         return settings
-    return settings.model_copy(update={"steps": steps, "valid_every": every})
+    return settings.model_copy(update=update)
 
 
+_WARMUP = (
+    0.25  # of the steps at most: a warm-up that suits thousands of steps would be most of a short training
+)
 _EVALUATIONS = 20  # in a training, where `valid_every` leaves it open
 _RAREST = 1000  # steps between them at most

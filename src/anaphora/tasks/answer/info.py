@@ -22,7 +22,7 @@ from anaphora.settings import (
     TuningSettings,
 )
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
 
 
 class AnswererSettings(
@@ -112,6 +112,7 @@ _TRAINED: dict[str, Any] = {
     "dropout": 0.0,
     "ema": 0.99,
 }
+_BUDGET = budget(14.0, 3000, 20_000)
 
 _PRESETS = (
     Preset(
@@ -119,6 +120,7 @@ _PRESETS = (
         "LSTM over the question in both directions, which looks at several places of the picture side by side.",
         _TRAINED,
         (*_ALWAYS, *_RECURRENT, PictureSettings, "looks", InitSettings, TuningSettings),
+        budget=_BUDGET,
     ),
     Preset(
         "transformer",
@@ -126,6 +128,7 @@ _PRESETS = (
         {key: value for key, value in _TRAINED.items() if key != "embedding"}
         | {"layers": 2, "feedforward": 192, "lr": 1e-3},
         (*_ALWAYS, TransformerSettings, PictureSettings, InitSettings, TuningSettings),
+        budget=_BUDGET,
     ),
     Preset(
         "question-only",
@@ -133,6 +136,7 @@ _PRESETS = (
         {key: value for key, value in _TRAINED.items() if key not in PictureSettings.model_fields}
         | {"steps": 600, "valid_every": 100},
         (*_ALWAYS, *_RECURRENT),
+        budget=budget(3.0, 600, 6000),
     ),
 )
 

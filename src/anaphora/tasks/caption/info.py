@@ -24,7 +24,7 @@ from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
 from anaphora.settings.text import BadInput
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
 
 _MOST_WORDS = "Most symbols in a caption."
 
@@ -112,18 +112,21 @@ _COMMON = {
     "length_penalty": 0.0,
 }
 _RECURRENT = _COMMON | {"channels": 16}
+_BUDGET = budget(14.0, 1500, 12_000)
 _PRESETS = (
     Preset(
         "lstm",
         "One vector of the whole picture enters every step of an LSTM (cell=elman: h=tanh(W_xh x+W_hh h+W_ih v)).",
         _RECURRENT,
         tuple(one for one in _RECURRENT_USES if one != "coverage"),
+        budget=_BUDGET,
     ),
     Preset(
         "lstm-attention",
         "Before each word an LSTM looks at the places of a grid and takes their weighted mean (soft; Xu 2015).",
         _RECURRENT | {"attention": "additive"},
         (*_RECURRENT_USES, AttentionSettings),
+        budget=_BUDGET,
     ),
     Preset(
         "lstm-hard",
@@ -134,12 +137,14 @@ _PRESETS = (
             AttentionSettings,
             "soft_share",
         ),
+        budget=_BUDGET,
     ),
     Preset(
         "transformer",
         "Patches of the picture in, words out, attention only (Vaswani 2017, Dosovitskiy 2021).",
         _COMMON | {"layers": 3, "feedforward": 512, "lr": 1e-3, "warmup": 400, "steps": 4000},
         (*_ALWAYS, TransformerSettings),
+        budget=budget(36.0, 4000, 12_000),
     ),
 )
 

@@ -27,7 +27,7 @@ from anaphora.settings.looking import LookingSettings
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn
-from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
 
 PICTURES = ("glimpse", "draw", "grid-lstm", "vit")
 """Presets that look at pictures; the others read sequences."""
@@ -259,6 +259,13 @@ def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
 _LOOKED = {**_without(_TRAINED, "embedding"), "scan": "picture", "scale": "all", "valid_every": 100}
 
 
+def _budget(least: int) -> dict[str, Any]:
+    """At least so many steps, as few texts need; three passes where they are more."""
+    return budget(3.0, least, 6000)
+
+
+_BUDGET = _budget(1000)
+
 _PRESETS = (
     Preset(
         "ngrams",
@@ -297,46 +304,54 @@ _PRESETS = (
             *(*_LEARNT, RegularSettings, "embedding", "word_dropout", "vocab_size", "lowercase"),
             *("word_ngrams", "char_ngrams", "min_count"),
         ),
+        budget=_budget(500),
     ),
     Preset(
         "bow",
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
         (*_READING, EmbeddingSettings),
+        budget=_BUDGET,
     ),
     Preset(
         "conv",
         "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
         {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
         (*_READING, StackSettings, EmbeddingSettings, "kernel", "pooling"),
+        budget=_BUDGET,
     ),
     Preset(
         "rnn",
         "Plain recurrent network (Elman); forgets what lies more than some ten steps back.",
         {**_TRAINED, "cell": "elman", "bidirectional": False, "dropout": 0.2},
         _RECURRENT,
+        budget=_BUDGET,
     ),
     Preset(
         "lstm",
         "LSTM that reads to the end and answers from its last state.",
         {**_TRAINED, "cell": "lstm", "bidirectional": False, "dropout": 0.2},
         _RECURRENT,
+        budget=_BUDGET,
     ),
     Preset(
         "gru",
         "GRU that reads to the end and answers from its last state.",
         {**_TRAINED, "cell": "gru", "bidirectional": False, "dropout": 0.2},
         _RECURRENT,
+        budget=_BUDGET,
     ),
     Preset(
         "bilstm",
         "LSTM in both directions, the largest value of each unit over time (Conneau 2017).",
         {**_TRAINED, "cell": "lstm", "bidirectional": True, "pooling": "max", "dropout": 0.4},
         _RECURRENT,
+        budget=_BUDGET,
     ),
     *linear_presets(
         {**_TRAINED, "layers": 2, "bidirectional": True, "pooling": "mean", "dropout": 0.2, "lr": 1e-3},
         (*_READING, StackSettings, EmbeddingSettings, DirectionSettings, FrameSettings, "pooling"),
+        _BUDGET,
     ),
     Preset(
         "transformer",
@@ -363,24 +378,28 @@ _PRESETS = (
             "mix",
             TuningSettings,
         ),
+        budget=_BUDGET,
     ),
     Preset(
         "glimpse",
         "Pictures: an LSTM that sees little at a time and decides where to look next, learned by trial (Mnih 2014).",
         {**_LOOKED, "patch": 8, "dropout": 0.3, "steps": 2000},
         (*_LEARNT, "hidden", "patch", "glimpses", "scales", "wander"),
+        budget=_budget(2000),
     ),
     Preset(
         "draw",
         "Pictures: an LSTM that moves and zooms a grid of Gaussian filters, learned by gradients (Gregor 2015).",
         {**_LOOKED, "patch": 12, "dropout": 0.2, "steps": 1500},
         (*_LEARNT, "hidden", "patch", "glimpses"),
+        budget=_budget(1500),
     ),
     Preset(
         "grid-lstm",
         "Pictures: a two-dimensional LSTM that reads squares of pixels from every corner (Graves 2009).",
         {**_LOOKED, "patch": 4, "hidden": 48, "pooling": "mean", "dropout": 0.2, "steps": 1500},
         (*_LEARNT, StackSettings, "patch", "directions", "pooling"),
+        budget=_budget(1500),
     ),
     Preset(
         "vit",
@@ -402,6 +421,7 @@ _PRESETS = (
             *(*_LEARNT, StackSettings, TransformerSettings),
             *("patch", "pooling", "class_tokens", "norm_eps", "two_scores", "init", TuningSettings),
         ),
+        budget=_budget(1500),
     ),
 )
 

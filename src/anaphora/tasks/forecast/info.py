@@ -17,7 +17,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
 
 DIRECT = ("var", "kalman")
 ROLLS: Mapping[str, Any] = {
@@ -239,7 +239,7 @@ _STEPS = {
     "clip": 1.0,
     "precision": "fp32",  # values have more digits than bf16
 }
-_BUDGET = {"epochs": 60.0, "min_steps": 300, "max_steps": 2000, "patience": 5, "valid_every": 0}
+_BUDGET = budget(60.0, 300, 2000, patience=5)
 _QUICK = {**_STEPS, "hidden": 64, "layers": 1, "dropout": 0.0}
 
 _PRESETS = (
@@ -325,5 +325,6 @@ FORECAST = TaskInfo(
     predicting=ForecastOptions,
     fields=("time_field",),
     example="train.csv",
+    counts_corpora=True,
     next_steps=(("Use it:", "predict {run} FILE"), ("Measure it:", "score {run} FILE")),
 )

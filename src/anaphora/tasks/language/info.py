@@ -22,7 +22,7 @@ from anaphora.settings.language import (
     large_lstm_budget,
 )
 from anaphora.settings.teaching import TeacherSettings
-from anaphora.tasks.info import Preset, TaskInfo, Uses, linear_presets
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
 
 # bidirectional is refused by every preset, with a reason of its own
 _ALWAYS: Uses = ("tokens", "tokenizer", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
@@ -60,7 +60,7 @@ _RECURRENT = {
 
 def _budget(most: int) -> dict[str, Any]:
     """Twenty passes over a small text, ``most`` steps of a large one; ended early where the dev loss does not fall any more."""
-    return {"epochs": 20.0, "min_steps": 300, "max_steps": most, "patience": 5, "valid_every": 0}
+    return budget(20.0, 300, most, patience=5)
 
 
 _PRESETS = (
@@ -178,6 +178,7 @@ LANGUAGE = TaskInfo(
     scoring=ScoreOptions,
     fields=("source_field",),
     example="train.txt",
+    counts_corpora=True,
     next_steps=(
         ("New text:", "sample {run} --prompt '…'"),
         ("How probable lines are:", "predict {run} FILE"),

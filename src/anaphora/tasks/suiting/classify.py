@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anaphora.tasks.suiting.sizing import assume
+from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
     from anaphora.data.sources.source import Source
@@ -16,8 +16,8 @@ FEW = 20_000
 """Up to so many texts a network overfits: chosen on five corpora of 1 000 to 7 000 texts."""
 _WORDS = {"tokens": "word", "vocab_size": 20_000, "dropout": 0.5}
 SMALL: dict[str, dict[str, Any]] = {
-    "bow": {**_WORDS, "word_dropout": 0.3, "steps": 600},
-    "conv": {**_WORDS, "word_dropout": 0.2, "r_drop": 1.0, "steps": 400},
+    "bow": {**_WORDS, "word_dropout": 0.3, "min_steps": 600},
+    "conv": {**_WORDS, "word_dropout": 0.2, "r_drop": 1.0, "min_steps": 400},
     **{name: {**_WORDS, "word_dropout": 0.2} for name in ("rnn", "lstm", "gru", "bilstm")},
 }
 
@@ -28,8 +28,11 @@ def suit_texts(m: Classifier, data: Source) -> None:
     Of few texts most pieces of words are met too seldom to learn what they mean, and words are learned by heart: the symbols are then words,
     and more of them and of the network is dropped. Embedded corpora and tokenizers of the user's own are left alone.
     """
-    facts = data.describe()
-    embedded = facts.get("of", facts)["kind"] == "corpus"
-    if embedded or not LEAST <= len(data) <= FEW or m.settings_.tokenizer != "auto" or "tokens" in m._given:
+    if (
+        embedded(data.describe())
+        or not LEAST <= len(data) <= FEW
+        or m.settings_.tokenizer != "auto"
+        or "tokens" in m._given
+    ):
         return
     assume(m, SMALL.get(m.settings_.model, {}), f"{len(data):,} training texts")

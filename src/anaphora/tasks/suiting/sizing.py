@@ -13,11 +13,19 @@ from anaphora.data.sources.report import say
 if TYPE_CHECKING:
     from anaphora.tasks.estimator import Estimator
 
+LENGTH = frozenset({"steps", "epochs", "min_steps", "max_steps"})
+"""Settings that say how long to train: a user who gives ``steps`` or ``epochs`` has chosen all of them."""
+
+
+def embedded(facts: Mapping[str, Any]) -> bool:
+    """Whether data that describe themselves by ``facts`` are, or were held out of, an embedded corpus."""
+    whole = facts.get("of", facts)
+    return "corpus" in (whole.get("kind"), whole.get("form"))
+
 
 def assume(m: Estimator, chosen: Mapping[str, Any], why: str) -> None:
     """Give ``m`` the settings ``chosen`` that its preset uses and the user has not given, and report them with the reason ``why``."""
-    given = set(m._given) | ({"steps"} if "epochs" in m._given else set())
-    given |= {"epochs"} if "steps" in m._given else set()
+    given = set(m._given) | (LENGTH if {"steps", "epochs"} & m._given.keys() else set())
     used = m.task().used(m.settings_.model)
     changes = {
         key: value

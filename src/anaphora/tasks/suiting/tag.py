@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anaphora.tasks.suiting.sizing import assume
+from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
     from anaphora.tasks.tag.estimator import Tagger
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 LEAST = 500
 """Fewer sentences are an example, not data to choose by."""
 MANY = 120_000
-"""Words from which on a wider network pays, and larger batches reach as many epochs in twice the steps."""
-FEW_WORDS = {"dropout": 0.5, "valid_every": 100}
+"""Words from which on a wider network pays, in larger batches and more of them."""
+FEW_WORDS = {"dropout": 0.5}
 MANY_WORDS = {
     "dropout": 0.5,
     "hidden": 200,
     "batch_tokens": 2048,
-    "steps": 2000,
-    "valid_every": 500,
-    "save_every": 500,
+    "epochs": 20.0,
+    "min_steps": 2000,
+    "max_steps": 6000,
 }
 PRESETS = ("lstm", "bilstm", "bilstm-crf")
 
@@ -31,8 +31,7 @@ def suit_sentences(m: Tagger, facts: Mapping[str, Any], sentences: Sequence[Sequ
 
     ``facts`` are what the data say of themselves; embedded corpora are left alone.
     """
-    embedded = facts.get("of", facts)["kind"] == "corpus"
-    if embedded or len(sentences) < LEAST or m.settings_.model not in PRESETS:
+    if embedded(facts) or len(sentences) < LEAST or m.settings_.model not in PRESETS:
         return
     words = sum(map(len, sentences))
     assume(m, MANY_WORDS if words >= MANY else FEW_WORDS, f"{words:,} training words")

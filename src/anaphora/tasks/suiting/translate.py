@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anaphora.tasks.plan import LOOK
-from anaphora.tasks.suiting.sizing import assume
+from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
     from anaphora.data.sources.source import Source
@@ -23,29 +23,43 @@ CLOSED = 0.02
 _SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "joint", "vocab_size")
 
 
-OF_SYMBOLS: dict[str, dict[str, Any]] = {
-    "transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2, "steps": 6000}
-}
+FEW = 5000
+"""Up to so many pairs a batch is smaller, so that a pass has more steps, and pieces of words are shorter, so that each is met often enough."""
+MANY = 300_000
+"""Pairs from which on a training is longer, or it would end after a pass or two."""
+OF_SYMBOLS: dict[str, dict[str, Any]] = {"transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2}}
 """By preset, for outputs of letters, phones or actions: to be right in every symbol takes more steps than a good sentence does,
 and noise in the inputs and R-Drop make it slower still."""
+PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 1500, "max_steps": 6000}
+"""How long every preset trains for such outputs."""
+STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
+"""The same for embedded corpora, by preset, where it is more than for sentences."""
+FEW_SENTENCES: dict[str, Any] = {"vocab_size": 1000}
 
 
 def suit_pairs(m: Translator, data: Source) -> None:
-    """Choose what a symbol is, and how long to train, by the pairs, where the user has given neither.
+    """Choose what a symbol is, how large batches are and how long to train, by the pairs, where the user has not.
 
     Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
     into pieces of which nothing is known. Single words are therefore read letter by letter; embedded corpora are left as they are.
     """
-    s, facts = m.settings_, data.describe()
+    s, generated = m.settings_, embedded(data.describe())
     if len(data) < LEAST or s.teacher:
         return
     rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
     reads, writes = (_side([row[i] for row in rows]) for i in (0, 1))
-    embedded = facts.get("of", facts)["kind"] == "corpus"
-    if not embedded and not s.bpe_dropout and not any(key in m._given for key in _SAID):
+    own = s.bpe_dropout or any(key in m._given for key in _SAID)
+    if not generated and not own:
         assume(m, _tokens(reads, writes), "single words, which are read by their letters")
-    if writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens):
-        assume(m, OF_SYMBOLS.get(s.model, {}), "outputs of letters or of a fixed set of symbols")
+    letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
+    if letters:
+        length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS
+        assume(m, OF_SYMBOLS.get(s.model, {}) | length, "outputs of letters or of a fixed set of symbols")
+    if not generated:
+        sentences = reads == writes == "sentences" and not own
+        few = {"batch_tokens": 1024} | (FEW_SENTENCES if sentences else {})
+        chosen = few if len(data) <= FEW else {"max_steps": 24_000} if len(data) >= MANY else {}
+        assume(m, chosen, f"{len(data):,} training pairs")
 
 
 def _tokens(reads: str, writes: str) -> dict[str, Any]:

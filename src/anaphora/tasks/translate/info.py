@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,7 +28,7 @@ from anaphora.settings.search import LanguageChoice, OwnSearchSettings, SeveralO
 from anaphora.settings.seq2seq_variants import PairVariantSettings
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn, SidesSettings
-from anaphora.tasks.info import Preset, TaskInfo, Uses
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
 
 
 class TranslatorSettings(
@@ -100,18 +100,26 @@ _ALWAYS: Uses = (
 _RECURRENT: Uses = (*_ALWAYS, EmbeddingSettings, RecurrentSettings, DirectionSettings, "reverse_source")
 _ATTENDING: Uses = (AttentionSettings, "coverage")
 
+
+def _budget(epochs: float) -> dict[str, Any]:
+    """As many passes as Multi30k needs, of 29 000 pairs; very few pairs are read more often, and very many less often."""
+    return budget(epochs, 1000, 12_000)
+
+
 _PRESETS = (
     Preset(
         "rnn",
         "Plain recurrent encoder and decoder (Elman); everything passes through one state.",
         {"cell": "elman", "bidirectional": False, "layers": 1},
         _RECURRENT,
+        budget=_budget(32.0),
     ),
     Preset(
         "lstm",
         "Two-layer LSTM encoder and decoder, state handed over (Sutskever 2014); try reverse_source=true.",
         {"cell": "lstm", "bidirectional": False, "layers": 2},
         _RECURRENT,
+        budget=_budget(32.0),
     ),
     Preset(
         "lstm-attention",
@@ -130,6 +138,7 @@ _PRESETS = (
             "keep_best": 3,
         },
         (*_RECURRENT, *_ATTENDING, "input_feeding"),
+        budget=_budget(47.0),
     ),
     Preset(
         "gru-attention",
@@ -144,6 +153,7 @@ _PRESETS = (
             "keep_best": 3,
         },
         (*_RECURRENT, *_ATTENDING),
+        budget=_budget(32.0),
     ),
     Preset(
         "transformer",
@@ -164,6 +174,7 @@ _PRESETS = (
             "keep_best": 3,
         },
         (*_ALWAYS, TransformerSettings, VariantSettings, PairVariantSettings, "input_dropout", "coverage"),
+        budget=_budget(34.0),
     ),
 )
 
