@@ -59,6 +59,8 @@ METRICS = {
     "embed": "mrr",
     "caption": "bleu",
 }
+INSTEAD = {"f1": "accuracy", "bleu": "chrf"}
+"""Tags that mark no spans have no F1, and references of fewer than four words no BLEU."""
 LESS_IS_BETTER = ("wer", "cer", "ter", "perplexity", "nll", "loss", "mse", "mae", "bits")
 ORDER = 7  # seed of the order in which rows are dealt to the parts
 
@@ -152,8 +154,7 @@ def judge(trial: Trial) -> dict[str, Any]:
             )
         model.fit(data, verbose=False)
         measures = model.score(held)
-        # Tags that mark no spans have no F1.
-        name = "accuracy" if trial.task == "tag" and "f1" not in measures else trial.metric
+        name = trial.metric if trial.metric in measures else INSTEAD.get(trial.metric, trial.metric)
         found: dict[str, Any] = {
             "score": float(measures[name]),
             "metric": name,

@@ -147,3 +147,35 @@ def test_what_goes_wrong_is_logged_and_a_bad_plan_is_refused(recipes, plan, tmp_
         recipes.read_plan(plan)
     with pytest.raises(SystemExit):
         recipes.main([str(tmp_path / "none.toml")])
+
+
+@pytest.mark.parametrize("metric", ["", "bleu", "exact_match", "chrf"])
+def test_pairs_are_dealt_to_parts_and_judged_as_translations(recipes, tmp_path, monkeypatch, metric):
+    """Of two parallel files both sides stay together; what has no BLEU is judged by chrF."""
+    import anaphora as an
+
+    words = [(f"a{i} b{i}", f"x{i} y{i} z{i} w{i}" if metric == "bleu" else f"x{i}") for i in range(30)]
+    for name, side in (("train.en", 0), ("train.de", 1)):
+        (tmp_path / name).write_text("".join(f"{row[side]}\n" for row in words), encoding="utf-8")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'task = "translate"\nseeds = [1]\nfolds = 3\n'
+        + (f'metric = "{metric}"\n' if metric else "")
+        + '[common]\nmodel = "gru-attention"\nhidden = 4\nembedding = 4\ntokens = "word"\nsteps = 1\nbeam = 1\n'
+        + "[variants.base]\n[variants.other]\nlr = 0.01\n"
+        + f'[corpora]\nsmall = {{ data = ["{tmp_path}/train.en", "{tmp_path}/train.de"], rows = 24 }}\n',
+        encoding="utf-8",
+    )
+    seen = []
+    fit, score = an.Translator.fit, an.Translator.score
+    monkeypatch.setattr(an.Translator, "fit", lambda m, rows, **k: (seen.append(rows), fit(m, rows, **k))[1])
+    monkeypatch.setattr(an.Translator, "score", lambda m, rows: (seen.append(rows), score(m, rows))[1])
+    trials = recipes.read_plan(plan)
+    found = recipes.judge(trials[0])
+    assert found["metric"] == {"": "chrf"}.get(metric, metric)
+    assert 0 <= found["score"] <= 100
+    assert found["steps"] == 1
+    learnt, judged = (set(map(tuple, rows)) for rows in seen)
+    assert (len(learnt), len(judged)) == (16, 8)
+    assert not learnt & judged
+    assert learnt | judged <= set(words)

@@ -102,7 +102,25 @@ def test_the_command_notes_the_better_choice(tmp_path, monkeypatch, capsys):
     assert "Note: the preset ngrams reaches accuracy" in said
     assert "--model ngrams is the better choice." in said
     assert main.run([*order, "-o", "again", "--json"]) == 0
-    assert "better choice" in json.loads(capsys.readouterr().out)["advice"]
+    told = json.loads(capsys.readouterr().out)
+    assert "better choice" in told["advice"]
+    assert (told["assumed"]["tokens"], told["assumed"]["dropout"]) == ("word", 0.5)
+    assert not {"steps", "embedding", "min_steps"} & told["assumed"].keys()
+
+
+def test_a_dry_run_shows_what_is_assumed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in phrases(300)))
+    order = ["train", "classify", "train.tsv", "--model", "bow", "--set", "embedding=4", "--dry-run"]
+    assert main.run([*order, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["settings"]["tokens"] == told["assumed"]["tokens"] == "word"
+    assert (told["settings"]["steps"], told["settings"]["min_steps"]) == (600, 600)
+    assert main.run(order) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["+", "tokens", "word"] in lines
+    assert ["*", "embedding", "4"] in lines
+    assert ["steps", "600"] in lines
 
 
 def tagged(count, long=4):

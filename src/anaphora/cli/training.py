@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,24 @@ def train(
         if first_process() and begun_runs:
             say(f"Go on with it:  {command_name()} resume {shlex.quote(out)}")
         raise
-    return report(model, out, seconds=time.monotonic() - begun, as_json=as_json, new=True)
+    seconds, chosen = time.monotonic() - begun, assumed(model, request)
+    return report(model, out, seconds=seconds, as_json=as_json, chosen=chosen)
 
 
-def report(model: Any, run: str, *, seconds: float, as_json: bool, new: bool = False) -> str:
-    """Say what training came to: the measures as a result, what to do next as talk; of a ``new`` run also what the task advises."""
+def assumed(model: Any, request: Request) -> dict[str, Any]:
+    """The settings that follow from the data: those of ``model`` that differ from what was asked for and from the preset's."""
+    before, now = request.settings.model_dump(), model.settings_.model_dump()
+    return {key: value for key, value in now.items() if key not in request.given and value != before[key]}
+
+
+def report(
+    model: Any, run: str, *, seconds: float, as_json: bool, chosen: Mapping[str, Any] | None = None
+) -> str:
+    """Say what training came to: the measures as a result, what to do next as talk.
+
+    Of a new run, whose settings ``chosen`` follow from the data, also what the task advises.
+    """
+    new = chosen is not None
     if hasattr(model, "seeds_"):
         return _report_seeds(model, run, seconds=seconds, as_json=as_json)
     ended = model.result_
@@ -78,6 +91,7 @@ def report(model: Any, run: str, *, seconds: float, as_json: bool, new: bool = F
                 "best_step": ended.best_step,
                 "metrics": ended.metrics,
                 "seconds": round(seconds, 2),
+                **({"assumed": dict(chosen)} if chosen else {}),
                 **({"advice": advice} if advice else {}),
             }
         )
@@ -167,18 +181,20 @@ def plan(request: Request, *, force: bool, as_json: bool) -> None:
     model = estimator(request.task.command)(**request.given)
     with reported(say):
         planned: dict[str, Any] = model.plan(request.data, request.valid, **request.fields)
-    settings = request.settings.model_dump()
+    settings, chosen = model.settings_.model_dump(), assumed(model, request)
+    if settings.get("epochs"):
+        settings["steps"] = planned.get("steps", settings["steps"])
     if as_json:
-        emit({"task": request.task.command, "out": request.out, "settings": settings, **planned})
+        what = {"settings": settings, "assumed": chosen}
+        emit({"task": request.task.command, "out": request.out, **what, **planned})
         return
     result(heading(f"{request.task.name}: what would be trained"))
     rows = [(key, _rows(planned.pop(key))) for key in ("train", "valid") if key in planned]
     result(table(rows + [(key.replace("_", " "), _shown(value)) for key, value in planned.items()]))
     result()
-    result(heading("Settings") + faint("  (* given by you)"))
-    result(
-        table([(f"{'*' if key in request.given else ' '} {key}", number(v)) for key, v in settings.items()])
-    )
+    result(heading("Settings") + faint("  (* given by you, + assumed for these data)"))
+    marks = dict.fromkeys(request.given, "*") | dict.fromkeys(chosen, "+")
+    result(table([(f"{marks.get(key, ' ')} {key}", number(v)) for key, v in settings.items()]))
     say("Nothing was trained: this was a dry run.")
 
 

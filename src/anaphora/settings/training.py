@@ -21,7 +21,12 @@ NT_ASGD = 5
 
 
 class TrainingSettings(Settings):
-    steps: int = Field(4000, ge=1, description="Number of optimizer steps to train for.")
+    steps: int = Field(
+        4000,
+        ge=1,
+        description="Number of optimizer steps to train for. Where it is not given, presets count it from their `epochs`; the default is "
+        "that of models of your own. Embedded corpora have a number of their own by preset, which is reported.",
+    )
     epochs: float = Field(
         0,
         ge=0,

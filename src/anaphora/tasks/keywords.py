@@ -59,7 +59,7 @@ class TrainingKeywords(TypedDict, total=False):
     seed: int
     """Everything random (weights, order, dropout, sampling) follows from it. Default: 1."""
     steps: int
-    """Number of optimizer steps to train for. Default: 4000."""
+    """Number of optimizer steps to train for. Where it is not given, presets count it from their `epochs`; the default is that of models of your own. Embedded corpora have a number of their own by preset, which is reported. Default: 4000."""
     epochs: float
     """Passes over the training data to train for, instead of `steps`, which are then counted from the data, between `min_steps` and `max_steps`; 0 = as `steps` says. A preset's bounds do not apply to `epochs` that you give. Default: 0."""
     min_steps: int
