@@ -14,7 +14,7 @@ from anaphora.cli import main
 from anaphora.cli.request import read_request
 from anaphora.cli.training import duration, free_name, report
 from anaphora.errors import SettingsError
-from anaphora.tasks.registry import TASKS
+from anaphora.tasks.registry import TASKS, resolve
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ class FakeEstimator:
 
     def __init__(self, **settings):
         FakeEstimator.asked = {"settings": settings}
-        self.settings_ = SimpleNamespace(model=settings.get("model", "lstm-attention"))
+        self.settings_ = resolve(TASKS["translate"], settings)
 
     def _advice(self, run):
         return ""
@@ -160,7 +160,7 @@ def test_a_dry_run_trains_nothing(fake, capsys):
     assert main.run(["train", "translate", "train.tsv", "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["parameters"] == 12345
-    assert document["settings"]["steps"] == 6000
+    assert (document["settings"]["steps"], document["settings"]["epochs"]) == (20, 47)
 
 
 def test_every_mistake_of_a_run_file_is_told_with_its_line(here, capsys):

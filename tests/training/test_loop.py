@@ -129,6 +129,28 @@ def test_the_best_weights_are_kept_and_patience_ends(tmp_path):
     assert again.run() == replace(result, trained=False)  # patience stays exhausted
 
 
+@pytest.mark.parametrize(
+    ("values", "losses", "steps"),
+    [
+        (
+            [0.0, 0.0, 0.0, 0.0, 0.0, 0.7, 0.6],
+            [9, 8, 7, 6, 5, 4, 3],
+            18,
+        ),  # nothing is right yet, but it learns
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 0.7, 0.6], [9, 8, 9, 10, 11, 12, 13], 10),  # it only gets worse
+        ([0.1, 0.5, 0.5, 0.5, 0.5, 0.7, 0.6], [9, 8, 7, 6, 5, 4, 3], 10),  # the metric had moved
+    ],
+)
+def test_patience_waits_for_a_metric_that_has_not_moved_yet(tmp_path, values, losses, steps):
+    """Such as a word error of 100 % before the first words come out: the loss says whether something is learned."""
+    (tmp_path / "run").mkdir()
+    objective = Scripted([*values, *[0.6] * 9])
+    objective.evaluate = lambda _: {"score": objective.values.pop(0), "loss": losses.pop(0) if losses else 3}
+    trainer = toy_trainer(tmp_path / "run", objective=objective, patience=3, valid_every=2, save_every=100)
+    result = trainer.run()
+    assert (result.stopped, result.steps) == ("patience", steps)
+
+
 def test_smaller_may_be_better_and_nan_never_is(tmp_path):
     (tmp_path / "run").mkdir()
     objective = Scripted([float("nan"), 5.0, 3.0, float("nan"), 4.0], greater=False)

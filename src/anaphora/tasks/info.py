@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -51,6 +51,14 @@ def budget(epochs: float, least: int, most: int, patience: int = 10) -> dict[str
         "max_steps": most,
         "patience": patience,
         "valid_every": 0,
+    }
+
+
+def budgeted(presets: Iterable[Preset], usual: Mapping[str, Any]) -> dict[str, Preset]:
+    """The presets by name; those that train by steps and have no budget of their own get the ``usual`` one."""
+    return {
+        preset.name: preset if preset.direct or preset.budget else replace(preset, budget=usual)
+        for preset in presets
     }
 
 

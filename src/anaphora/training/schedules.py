@@ -88,18 +88,20 @@ class Progress:
 
     halvings: int = 0
     waited: int = 0  # evaluations since the last improvement or halving
-    since_best: int = 0  # evaluations since the last improvement
+    since_best: int = (
+        0  # evaluations since the last improvement, without those that learned something all the same
+    )
     values: list[float | None] = field(default_factory=list)
     """The dev metrics so far, with the sign with which less is better; None: it was not finite."""
 
-    def evaluated(self, improved: bool, value: float = math.nan) -> None:
-        """Take note of one evaluation, with its dev metric."""
+    def evaluated(self, improved: bool, value: float = math.nan, *, learning: bool = False) -> None:
+        """Take note of one evaluation, with its dev metric; ``learning``: that is no better, but patience goes on."""
         self.values.append(value if math.isfinite(value) else None)
         if improved:
             self.waited = self.since_best = 0
             return
         self.waited += 1
-        self.since_best += 1
+        self.since_best += not learning
         if self.waited >= PATIENCE:
             self.halvings += 1
             self.waited = 0

@@ -22,7 +22,7 @@ from anaphora.settings import (
     TuningSettings,
 )
 from anaphora.settings.own import Own, OwnMetric
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted
 
 
 class AnswererSettings(
@@ -112,7 +112,6 @@ _TRAINED: dict[str, Any] = {
     "dropout": 0.0,
     "ema": 0.99,
 }
-_BUDGET = budget(14.0, 3000, 20_000)
 
 _PRESETS = (
     Preset(
@@ -120,7 +119,6 @@ _PRESETS = (
         "LSTM over the question in both directions, which looks at several places of the picture side by side.",
         _TRAINED,
         (*_ALWAYS, *_RECURRENT, PictureSettings, "looks", InitSettings, TuningSettings),
-        budget=_BUDGET,
     ),
     Preset(
         "transformer",
@@ -128,7 +126,6 @@ _PRESETS = (
         {key: value for key, value in _TRAINED.items() if key != "embedding"}
         | {"layers": 2, "feedforward": 192, "lr": 1e-3},
         (*_ALWAYS, TransformerSettings, PictureSettings, InitSettings, TuningSettings),
-        budget=_BUDGET,
     ),
     Preset(
         "question-only",
@@ -147,7 +144,7 @@ ANSWER = TaskInfo(
     data_help="TSV path⇥question⇥answer (and perhaps the kind of question), paths from the folder of the list; an embedded "
     "corpus; or triples (path or array, question, answer)",
     settings=AnswererSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, budget(14.0, 3000, 20_000)),
     default_preset="lstm-attention",
     home="anaphora.tasks.answer.estimator",
     predicting=AnswerOptions,

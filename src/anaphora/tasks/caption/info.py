@@ -24,7 +24,7 @@ from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.search import OwnSearchSettings, SeveralOutputs, search_problem
 from anaphora.settings.text import BadInput
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted
 
 _MOST_WORDS = "Most symbols in a caption."
 
@@ -112,21 +112,18 @@ _COMMON = {
     "length_penalty": 0.0,
 }
 _RECURRENT = _COMMON | {"channels": 16}
-_BUDGET = budget(14.0, 1500, 12_000)
 _PRESETS = (
     Preset(
         "lstm",
         "One vector of the whole picture enters every step of an LSTM (cell=elman: h=tanh(W_xh x+W_hh h+W_ih v)).",
         _RECURRENT,
         tuple(one for one in _RECURRENT_USES if one != "coverage"),
-        budget=_BUDGET,
     ),
     Preset(
         "lstm-attention",
         "Before each word an LSTM looks at the places of a grid and takes their weighted mean (soft; Xu 2015).",
         _RECURRENT | {"attention": "additive"},
         (*_RECURRENT_USES, AttentionSettings),
-        budget=_BUDGET,
     ),
     Preset(
         "lstm-hard",
@@ -137,7 +134,6 @@ _PRESETS = (
             AttentionSettings,
             "soft_share",
         ),
-        budget=_BUDGET,
     ),
     Preset(
         "transformer",
@@ -154,7 +150,7 @@ CAPTION = TaskInfo(
     summary="a picture into a sentence about it",
     data_help="TSV path⇥caption (further captions in columns or rows), an embedded corpus, or (picture, captions) pairs",
     settings=CaptionerSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, budget(14.0, 1500, 12_000)),
     default_preset="lstm-attention",
     home="anaphora.tasks.caption.estimator",
     predicting=CaptionOptions,

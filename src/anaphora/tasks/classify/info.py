@@ -27,7 +27,7 @@ from anaphora.settings.looking import LookingSettings
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted, linear_presets
 
 PICTURES = ("glimpse", "draw", "grid-lstm", "vit")
 """Presets that look at pictures; the others read sequences."""
@@ -264,8 +264,6 @@ def _budget(least: int) -> dict[str, Any]:
     return budget(3.0, least, 6000)
 
 
-_BUDGET = _budget(1000)
-
 _PRESETS = (
     Preset(
         "ngrams",
@@ -311,47 +309,40 @@ _PRESETS = (
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_without(_TRAINED, "hidden"), "dropout": 0.3, "lr": 5e-3},
         (*_READING, EmbeddingSettings),
-        budget=_BUDGET,
     ),
     Preset(
         "conv",
         "Windows of 3, 4 and 5 symbols, the strongest answer of each filter counts (Kim 2014); more layers are dilated.",
         {**_TRAINED, "pooling": "max", "hidden": 100, "dropout": 0.4},
         (*_READING, StackSettings, EmbeddingSettings, "kernel", "pooling"),
-        budget=_BUDGET,
     ),
     Preset(
         "rnn",
         "Plain recurrent network (Elman); forgets what lies more than some ten steps back.",
         {**_TRAINED, "cell": "elman", "bidirectional": False, "dropout": 0.2},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     Preset(
         "lstm",
         "LSTM that reads to the end and answers from its last state.",
         {**_TRAINED, "cell": "lstm", "bidirectional": False, "dropout": 0.2},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     Preset(
         "gru",
         "GRU that reads to the end and answers from its last state.",
         {**_TRAINED, "cell": "gru", "bidirectional": False, "dropout": 0.2},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     Preset(
         "bilstm",
         "LSTM in both directions, the largest value of each unit over time (Conneau 2017).",
         {**_TRAINED, "cell": "lstm", "bidirectional": True, "pooling": "max", "dropout": 0.4},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     *linear_presets(
         {**_TRAINED, "layers": 2, "bidirectional": True, "pooling": "mean", "dropout": 0.2, "lr": 1e-3},
         (*_READING, StackSettings, EmbeddingSettings, DirectionSettings, FrameSettings, "pooling"),
-        _BUDGET,
     ),
     Preset(
         "transformer",
@@ -378,7 +369,6 @@ _PRESETS = (
             "mix",
             TuningSettings,
         ),
-        budget=_BUDGET,
     ),
     Preset(
         "glimpse",
@@ -432,7 +422,7 @@ CLASSIFY = TaskInfo(
     data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, "
     "a list or folders of .npy/.csv files or pictures, two IDX files",
     settings=ClassifierSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, _budget(1000)),
     default_preset="lstm",
     home="anaphora.tasks.classify.estimator",
     predicting=ClassifyOptions,

@@ -23,7 +23,7 @@ from anaphora.settings.frames import FrameSettings
 from anaphora.settings.likeness import LikenessSettings, PooledSettings, Positives
 from anaphora.settings.own import Own
 from anaphora.settings.text import InputColumn
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted
 
 
 class ReadSettings(EncoderSettings, LikenessSettings, TextSettings, FrameSettings, PooledSettings):
@@ -45,7 +45,6 @@ class EmbedOptions(InputColumn):
 _READING: Uses = (TrainingSettings, LikenessSettings, EncoderSettings, TextSettings, "dropout", "scale")
 _PACE = {"steps": 2000, "valid_every": 100, "patience": 10, "save_every": 250, "warmup": 100}
 _TRAINED: dict[str, Any] = {**_PACE, "batch_tokens": 4096, "lr": 2e-3, "ema": 0.99, "dropout": 0.1}
-_BUDGET = budget(5.0, 2000, 10_000)
 _RECURRENT: Uses = (StackSettings, EmbeddingSettings, RecurrentSettings, DirectionSettings)
 _PRESETS = (
     Preset(
@@ -53,21 +52,18 @@ _PRESETS = (
         "Mean of the embeddings and a linear layer: fast, and blind to order.",
         {**_TRAINED, "embedding": 256, "lr": 5e-3},
         (*_READING, EmbeddingSettings),
-        budget=_BUDGET,
     ),
     Preset(
         "bilstm",
         "LSTM in both directions, the largest value of each unit over time (Conneau 2017).",
         {**_TRAINED, "cell": "lstm", "bidirectional": True, "hidden": 128, "embedding": 128},
         (*_READING, *_RECURRENT, FrameSettings, "pooling"),
-        budget=_BUDGET,
     ),
     Preset(
         "transformer",
         "Self-attention only, mean of the states (Reimers 2019); without pairs it is SimCSE (Gao 2021).",
         {**_TRAINED, "hidden": 128, "layers": 2, "feedforward": 512, "pooling": "mean", "lr": 1e-3},
         (*_READING, StackSettings, TransformerSettings, VariantSettings, FrameSettings, "pooling"),
-        budget=_BUDGET,
     ),
 )
 
@@ -78,7 +74,7 @@ EMBED = TaskInfo(
     data_help="TSV/CSV/JSONL with two texts that are alike, texts with labels, or one text a line; vectors: .npz with X (and "
     "y), .npy, folders by label; an embedded corpus, or pairs",
     settings=EmbedderSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, budget(5.0, 2000, 10_000)),
     default_preset="bilstm",
     home="anaphora.tasks.embed.estimator",
     predicting=EmbedOptions,

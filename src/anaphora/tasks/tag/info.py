@@ -24,7 +24,7 @@ from anaphora.settings.encoder import EncoderSettings
 from anaphora.settings.frames import FrameSettings
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.settings.teaching import TeacherSettings
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted, linear_presets
 
 
 class FrameTargetSettings(Settings):
@@ -209,7 +209,6 @@ _TRAINED = {
     "ema": 0.995,
     "valid_every": 200,
 }
-_BUDGET = budget(16.0, 1000, 2000)
 _PRESETS = (
     Preset(
         "hmm",
@@ -223,40 +222,34 @@ _PRESETS = (
         "Feed-forward network on a window of words or frames: no memory beyond it (Collobert 2011).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
         (*_LEARNT, FrameSettings, EmbeddingSettings, "kernel"),
-        budget=_BUDGET,
     ),
     Preset(
         "conv",
         "Convolutions around each word or frame, dilated ones above them: a wide but fixed view.",
         {"hidden": 128, "embedding": 100, **_TRAINED, "layers": 3},
         (*_LEARNT, FrameSettings, EmbeddingSettings, "kernel"),
-        budget=_BUDGET,
     ),
     Preset(
         "lstm",
         "LSTM from left to right: a tag as soon as its word or frame is read, without what follows.",
         {"hidden": 128, "embedding": 100, **_TRAINED, "bidirectional": False},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     Preset(
         "bilstm",
         "Bidirectional LSTM over words and their characters; each word tagged by itself (Ling 2015).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     Preset(
         "bilstm-crf",
         "The same under a CRF, which scores whole sequences of tags (Huang 2015, Lample 2016).",
         {"hidden": 128, "embedding": 100, **_TRAINED},
         _RECURRENT,
-        budget=_BUDGET,
     ),
     *linear_presets(
         {"hidden": 128, "embedding": 100, **_TRAINED, "layers": 2, "dropout": 0.2, "lr": 1e-3},
         (*_BEGUN, FrameSettings, EmbeddingSettings, DirectionSettings),
-        _BUDGET,
     ),
     Preset(
         "transformer",
@@ -272,7 +265,6 @@ _PRESETS = (
             "warmup": 200,
         },
         (*_BEGUN, FrameSettings, TransformerSettings, VariantSettings, "causal"),
-        budget=_BUDGET,
     ),
 )
 
@@ -283,7 +275,7 @@ TAG = TaskInfo(
     data_help="CoNLL columns (word first, tag last), CoNLL-U, TSV words⇥tags, an embedded corpus, or (words, tags); frames: "
     ".npz with X and y, a list or folder of files, or pairs of an array and its labels",
     settings=TaggerSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, budget(16.0, 1000, 2000)),
     default_preset="bilstm-crf",
     home="anaphora.tasks.tag.estimator",
     predicting=TagOptions,

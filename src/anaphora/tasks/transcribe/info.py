@@ -28,7 +28,7 @@ from anaphora.settings.seq2seq import ForcingSettings, SmoothingSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.settings.text import BadInput
 from anaphora.settings.wave import WaveSettings
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted
 
 
 class TranscribeOptions(SeveralOutputs, BadInput):
@@ -272,7 +272,6 @@ _FEW_VOICES: dict[str, Any] = {
     "dropout": 0.3,
 }
 _DECODING: dict[str, Any] = {**_TRAINED, "cell": "gru", "embedding": 64, "subsample": 4}
-_BUDGET = budget(6.0, 900, 12_000)
 
 _PRESETS = (
     Preset(
@@ -280,42 +279,36 @@ _PRESETS = (
         "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
         {**_TRAINED, "cell": "lstm"},
         (*_ALWAYS, *_RECURRENT, "consistency", InitSettings, TuningSettings),  # init names another preset
-        budget=_BUDGET,
     ),
     Preset(
         "mfcc-ctc",
         "bilstm-ctc for speech of few speakers: cepstra, which leave the pitch out, varied as if others spoke through other microphones.",
         {**_TRAINED, **_FEW_VOICES, "cell": "lstm"},
         (*_ALWAYS, *_RECURRENT, "consistency"),
-        budget=_BUDGET,
     ),
     Preset(
         "lstm-ctc",
         "LSTM that reads forwards alone and hears sound as it arrives, a distribution over symbols and blank at every frame.",
         {**_TRAINED, **_ARRIVING},
         (*_ALWAYS, *_RECURRENT, "consistency"),
-        budget=_BUDGET,
     ),
     Preset(
         "transducer",
         "What an LSTM hears as it arrives joins what another has written (RNN-T, Graves 2012); CTC on the encoder while training.",
         {**_TRAINED, **_ARRIVING, "subsample": 4, "embedding": 64},
         (*_ALWAYS, *_RECURRENT, EmbeddingSettings, "ctc_weight"),
-        budget=_BUDGET,
     ),
     Preset(
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
         (*_ALWAYS, "consistency", "kernel"),
-        budget=_BUDGET,
     ),
     Preset(
         "transformer-ctc",
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
         (*_ALWAYS, TransformerSettings, "consistency"),
-        budget=_BUDGET,
     ),
     Preset(
         "conformer-ctc",
@@ -332,7 +325,6 @@ _PRESETS = (
             "warmup": 200,
         },
         (*_ALWAYS, "heads", "feedforward", "activation", "kernel", "chunk", "left", "consistency"),
-        budget=_BUDGET,
     ),
     Preset(
         "wav2vec2",
@@ -362,7 +354,6 @@ _PRESETS = (
             *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
             *(TransformerSettings, WaveSettings, "norm_eps", "embedding_norm", InitSettings, TuningSettings),
         ),
-        budget=_BUDGET,
     ),
     Preset(
         "whisper",
@@ -391,21 +382,18 @@ _PRESETS = (
             *(TransformerSettings, PromptSettings, "order_weight", "label_smoothing"),
             *(InitSettings, TuningSettings),
         ),
-        budget=_BUDGET,
     ),
     Preset(
         "attention",
         "Listen, attend and spell: a decoder that writes symbol by symbol and looks where to listen (Chan 2016).",
         _DECODING,
         _WRITING,
-        budget=_BUDGET,
     ),
     Preset(
         "joint",
         "The same with CTC on the encoder, which keeps sound and text in step (Kim 2017).",
         _DECODING,
         (*_WRITING, "ctc_weight"),
-        budget=_BUDGET,
     ),
 )
 
@@ -416,7 +404,7 @@ TRANSCRIBE = TaskInfo(
     data_help="TSV path⇥transcript (WAV, FLAC, OGG, or frames as .npy or .csv), an embedded corpus, or pairs of a file or "
     "an array and its text",
     settings=TranscriberSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, budget(6.0, 900, 12_000)),
     default_preset="bilstm-ctc",
     home="anaphora.tasks.transcribe.estimator",
     predicting=TranscribeOptions,

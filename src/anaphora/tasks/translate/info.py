@@ -28,7 +28,7 @@ from anaphora.settings.search import LanguageChoice, OwnSearchSettings, SeveralO
 from anaphora.settings.seq2seq_variants import PairVariantSettings
 from anaphora.settings.teaching import TeacherSettings
 from anaphora.settings.text import InputColumn, SidesSettings
-from anaphora.tasks.info import Preset, TaskInfo, Uses, budget
+from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, budgeted
 
 
 class TranslatorSettings(
@@ -112,14 +112,12 @@ _PRESETS = (
         "Plain recurrent encoder and decoder (Elman); everything passes through one state.",
         {"cell": "elman", "bidirectional": False, "layers": 1},
         _RECURRENT,
-        budget=_budget(32.0),
     ),
     Preset(
         "lstm",
         "Two-layer LSTM encoder and decoder, state handed over (Sutskever 2014); try reverse_source=true.",
         {"cell": "lstm", "bidirectional": False, "layers": 2},
         _RECURRENT,
-        budget=_budget(32.0),
     ),
     Preset(
         "lstm-attention",
@@ -153,7 +151,6 @@ _PRESETS = (
             "keep_best": 3,
         },
         (*_RECURRENT, *_ATTENDING),
-        budget=_budget(32.0),
     ),
     Preset(
         "transformer",
@@ -184,7 +181,7 @@ TRANSLATE = TaskInfo(
     summary="a sequence into another of any length: translation, summaries, spelling to sound, dates to ISO",
     data_help="TSV source⇥target, two parallel files, CSV/JSONL with named fields, an embedded corpus, or pairs",
     settings=TranslatorSettings,
-    presets={preset.name: preset for preset in _PRESETS},
+    presets=budgeted(_PRESETS, _budget(32.0)),
     default_preset="lstm-attention",
     home="anaphora.tasks.translate.estimator",
     predicting=TranslateOptions,
