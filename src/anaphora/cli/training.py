@@ -60,7 +60,7 @@ def train(
 
 
 def assumed(model: Any, request: Request) -> dict[str, Any]:
-    """The settings that follow from the data: those of ``model`` that differ from what was asked for and from the preset's."""
+    """The settings that follow from the data: those of ``model`` that were not given and differ from the preset's."""
     before, now = request.settings.model_dump(), model.settings_.model_dump()
     return {key: value for key, value in now.items() if key not in request.given and value != before[key]}
 

@@ -140,7 +140,7 @@ class Learner:
         best, sign = self.standing.best, 1 if self.objective.greater_is_better else -1
         if best is None or value != best["value"] or self.progress.values[0] != -sign * value:
             return False
-        return metrics.get("loss", math.inf) < best["metrics"].get("loss", -math.inf)
+        return bool(metrics.get("loss", math.inf) < best["metrics"].get("loss", -math.inf))
 
     def facts(self, chosen: Literal["best", "last"]) -> dict[str, Any]:
         """What the present (averaged) weights say of themselves as the run's ``model.safetensors``."""
