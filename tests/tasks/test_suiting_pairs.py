@@ -15,6 +15,7 @@ from anaphora.tasks.suiting.translate import (
     MANY,
     OF_SYMBOLS,
     PASSES_OF_SYMBOLS,
+    SOME,
     suit_pairs,
 )
 
@@ -87,7 +88,13 @@ def test_what_suits_a_transformer_is_not_given_to_others():
 
 
 @pytest.mark.parametrize(
-    ("count", "batch", "most"), [(FEW, 1024, 12_000), (FEW + 1, 4096, 12_000), (MANY, 4096, 24_000)]
+    ("count", "batch", "most"),
+    [
+        (FEW, 1024, 12_000),
+        (FEW + 1, 2048, 12_000),
+        (SOME + 1, 4096, 12_000),
+        (MANY, 4096, 24_000),
+    ],
 )
 def test_batches_and_length_follow_from_the_number_of_pairs(count, batch, most, monkeypatch):
     data = source_of([(sentence(), sentence()) for _ in range(LEAST)])

@@ -138,7 +138,7 @@ class Learner:
     def _learning(self, value: float, metrics: Mapping[str, float]) -> bool:
         """Whether the loss falls while the metric has stayed what it first was, such as a word error of 100 % before the first words."""
         best, sign = self.standing.best, 1 if self.objective.greater_is_better else -1
-        if best is None or value != best["value"] or self.progress.values[0] != -sign * value:
+        if best is None or value != best["value"] or self.progress.values[:1] != [-sign * value]:
             return False
         return bool(metrics.get("loss", math.inf) < best["metrics"].get("loss", -math.inf))
 

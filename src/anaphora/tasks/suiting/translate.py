@@ -25,6 +25,8 @@ _SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokeni
 
 FEW = 5000
 """Up to so many pairs a batch is smaller, so that a pass has more steps, and pieces of words are shorter, so that each is met often enough."""
+SOME = 15_000
+"""Up to so many sentences a batch is smaller than that of Multi30k, which has twice as many."""
 MANY = 300_000
 """Pairs from which on a training is longer, or it would end after a pass or two."""
 OF_SYMBOLS: dict[str, dict[str, Any]] = {"transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2}}
@@ -34,7 +36,10 @@ PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 1500, "max_st
 """How long every preset trains for such outputs."""
 STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
 """The same for embedded corpora, by preset, where it is more than for sentences."""
-FEW_SENTENCES: dict[str, Any] = {"vocab_size": 1000}
+FEW_PAIRS: dict[str, Any] = {"batch_tokens": 1024}
+FEW_SENTENCES: dict[str, Any] = FEW_PAIRS | {"vocab_size": 1000}
+SOME_SENTENCES: dict[str, Any] = {"batch_tokens": 2048}
+MANY_PAIRS: dict[str, Any] = {"max_steps": 24_000}
 
 
 def suit_pairs(m: Translator, data: Source) -> None:
@@ -48,7 +53,7 @@ def suit_pairs(m: Translator, data: Source) -> None:
         return
     rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
     reads, writes = (_side([row[i] for row in rows]) for i in (0, 1))
-    own = s.bpe_dropout or any(key in m._given for key in _SAID)
+    own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
     if not generated and not own:
         assume(m, _tokens(reads, writes), "single words, which are read by their letters")
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
@@ -56,10 +61,16 @@ def suit_pairs(m: Translator, data: Source) -> None:
         length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS
         assume(m, OF_SYMBOLS.get(s.model, {}) | length, "outputs of letters or of a fixed set of symbols")
     if not generated:
-        sentences = reads == writes == "sentences" and not own
-        few = {"batch_tokens": 1024} | (FEW_SENTENCES if sentences else {})
-        chosen = few if len(data) <= FEW else {"max_steps": 24_000} if len(data) >= MANY else {}
-        assume(m, chosen, f"{len(data):,} training pairs")
+        assume(m, _sized(len(data), letters, own or reads != "sentences"), f"{len(data):,} training pairs")
+
+
+def _sized(pairs: int, letters: bool, own: bool) -> dict[str, Any]:
+    """What follows from the number of pairs; ``own``: what a symbol is has been chosen by other means."""
+    if pairs <= FEW:
+        return FEW_PAIRS if letters or own else FEW_SENTENCES
+    if pairs >= MANY:
+        return MANY_PAIRS
+    return SOME_SENTENCES if pairs <= SOME and not letters else {}
 
 
 def _tokens(reads: str, writes: str) -> dict[str, Any]:
