@@ -159,8 +159,7 @@ class TrainingSettings(Settings):
     patience: int = Field(
         0,
         ge=0,
-        description="Stop after this many evaluations without a better dev metric; 0 = never stop early. While the metric stays "
-        "what it first was, those with a lower dev loss are not counted.",
+        description="Stop after this many evaluations with neither a better dev metric nor a lower dev loss; 0 = never stop early.",
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",

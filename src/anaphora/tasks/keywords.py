@@ -113,7 +113,7 @@ class TrainingKeywords(TypedDict, total=False):
     film: int
     """MiB that small snapshots of the weights at evaluations may take (at most 24 of them, in half precision): the studio and `an.load(RUN, frame=STEP)` follow the training with them. Those of models of which fewer than 3 fit are not taken; 0 = none. Default: 32."""
     patience: int
-    """Stop after this many evaluations without a better dev metric; 0 = never stop early. While the metric stays what it first was, those with a lower dev loss are not counted. Default: 0."""
+    """Stop after this many evaluations with neither a better dev metric nor a lower dev loss; 0 = never stop early. Default: 0."""
     on_nan: Literal["stop", "skip"]
     """When loss or gradient is not finite: stop with a report, or skip that batch (at most 10 in a row). Default: 'stop'."""
     precision: Literal["auto", "fp32", "bf16", "fp16"]

@@ -115,7 +115,7 @@ class Learner:
             return False
         best = self._better(value)
         sign = 1 if self.objective.greater_is_better else -1
-        self.progress.evaluated(best, -sign * value, learning=self._learning(value, metrics))
+        self.progress.evaluated(best, -sign * value, metrics.get("loss", math.nan))
         if self.average:
             self.average.evaluated(self.progress.values)
         if best:
@@ -134,13 +134,6 @@ class Learner:
             return True
         sign = 1 if self.objective.greater_is_better else -1
         return bool(sign * value > sign * float(self.standing.best["value"]))
-
-    def _learning(self, value: float, metrics: Mapping[str, float]) -> bool:
-        """Whether the loss falls while the metric has stayed what it first was, such as a word error of 100 % before the first words."""
-        best, sign = self.standing.best, 1 if self.objective.greater_is_better else -1
-        if best is None or value != best["value"] or self.progress.values[:1] != [-sign * value]:
-            return False
-        return bool(metrics.get("loss", math.inf) < best["metrics"].get("loss", -math.inf))
 
     def facts(self, chosen: Literal["best", "last"]) -> dict[str, Any]:
         """What the present (averaged) weights say of themselves as the run's ``model.safetensors``."""

@@ -88,15 +88,21 @@ class Progress:
 
     halvings: int = 0
     waited: int = 0  # evaluations since the last improvement or halving
-    since_best: int = (
-        0  # evaluations since the last improvement, without those that learned something all the same
-    )
+    since_best: int = 0  # evaluations since the last improvement at which the loss did not fall either
+    lowest: float | None = None  # the lowest dev loss
     values: list[float | None] = field(default_factory=list)
     """The dev metrics so far, with the sign with which less is better; None: it was not finite."""
 
-    def evaluated(self, improved: bool, value: float = math.nan, *, learning: bool = False) -> None:
-        """Take note of one evaluation, with its dev metric; ``learning``: that is no better, but patience goes on."""
+    def evaluated(self, improved: bool, value: float = math.nan, loss: float = math.nan) -> None:
+        """Take note of one evaluation, with its dev metric and its dev loss.
+
+        While the loss still falls, patience does not run out: early in a training a metric may stand still, such as a word error of
+        100 % before the first words come out, or be worse than that of the commonest output.
+        """
         self.values.append(value if math.isfinite(value) else None)
+        learning = math.isfinite(loss) and (self.lowest is None or loss < self.lowest)
+        if learning:
+            self.lowest = loss
         if improved:
             self.waited = self.since_best = 0
             return

@@ -89,6 +89,7 @@ class Progress(Exact):
     halvings: Count
     waited: Count
     since_best: Count
+    lowest: FiniteFloat | None = None
     values: list[FiniteFloat | None] = []
 
 
