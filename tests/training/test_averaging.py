@@ -63,9 +63,10 @@ def test_the_trigger_looks_back_over_the_metrics_before(values, begins):
 
 def test_progress_keeps_metrics_that_json_can_hold():
     progress = Progress()
-    progress.evaluated(True, 2.0)
-    progress.evaluated(False, float("nan"))
-    assert progress.state() == {"halvings": 0, "waited": 1, "since_best": 1, "values": [2.0, None]}
+    progress.evaluated(True, 2.0, 0.7)
+    progress.evaluated(False, float("nan"), float("nan"))
+    expected = {"halvings": 0, "waited": 1, "since_best": 1, "lowest": 0.7, "values": [2.0, None]}
+    assert progress.state() == expected
 
 
 def test_ntasgd_is_sgd_with_the_trigger():
