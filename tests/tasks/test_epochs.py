@@ -219,6 +219,14 @@ def test_epochs_are_counted_between_bounds() -> None:
     assert steps(steps=100) == (100, 5)
     assert steps(steps=100_000) == (100_000, 1000)
     assert counted(TrainingSettings(steps=9, valid_every=4), batches).valid_every == 4
+    assert counted(TrainingSettings(steps=100, valid_every=0), batches, evaluations=10).valid_every == 10
+
+
+def test_tasks_that_search_for_outputs_evaluate_half_as_often() -> None:
+    pairs = [(f"a{i} b", f"b a{i}") for i in range(40)]
+    m = an.Translator("lstm-attention", hidden=4, embedding=4, batch_tokens=64, min_steps=30, max_steps=30)
+    m.fit(pairs, verbose=False)
+    assert (m.settings_.steps, m.settings_.valid_every) == (30, 3)
 
 
 def test_a_run_of_a_preset_stops_when_the_dev_loss_rises(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class TrainingSettings(Settings):
     valid_every: int = Field(
         500,
         ge=0,
-        description="Steps between evaluations on the dev data; 0 = a twentieth of the training, at most 1000 steps.",
+        description="Steps between evaluations on the dev data; 0 = a twentieth of the training (a tenth in translate, transcribe and caption, which search for outputs), at most 1000 steps.",
     )
     save_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     save_in_background: bool = Field(

@@ -36,7 +36,7 @@ from anaphora.tasks.suiting.budget import suit_corpus
 from anaphora.tasks.teaching import has_teachers, take_over, taught
 from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
-from anaphora.training.epochs import counted
+from anaphora.training.epochs import EVALUATIONS, counted
 from anaphora.training.film import film_of
 from anaphora.training.launch import recall, remember
 from anaphora.training.loop import Trainer, TrainingResult
@@ -336,7 +336,8 @@ class Estimator(Intervening, Predicting):
         the data."""
         before = self.settings_
         objective, batches = self._objective_and_batches(data, dev)
-        settings = counted(self.settings_, batches)
+        often = getattr(objective, "evaluations", EVALUATIONS)
+        settings = counted(self.settings_, batches, evaluations=often)
         if settings == before:
             return objective, batches
         if settings.warmup != before.warmup:

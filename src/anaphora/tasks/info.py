@@ -44,7 +44,7 @@ class Preset:
 
 
 def budget(epochs: float, least: int, most: int, patience: int = 10) -> dict[str, Any]:
-    """``epochs`` passes, in ``least`` to ``most`` steps; ended after ``patience`` of 20 evaluations without progress."""
+    """``epochs`` passes, in ``least`` to ``most`` steps; ended after ``patience`` evaluations without progress."""
     return {
         "epochs": epochs,
         "min_steps": least,

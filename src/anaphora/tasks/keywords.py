@@ -99,7 +99,7 @@ class TrainingKeywords(TypedDict, total=False):
     callbacks: tuple[str, ...] | Mapping[str, Any] | Sequence[Any] | Callable[..., Any]
     """Your own objects that are called while training (see `an.Callback`), and may stop it. Default: ()."""
     valid_every: int
-    """Steps between evaluations on the dev data; 0 = a twentieth of the training, at most 1000 steps. Default: 500."""
+    """Steps between evaluations on the dev data; 0 = a twentieth of the training (a tenth in translate, transcribe and caption, which search for outputs), at most 1000 steps. Default: 500."""
     save_every: int
     """Steps between checkpoints. Default: 500."""
     save_in_background: bool

@@ -59,7 +59,8 @@ class Objective(Protocol):
     carries tensors from step to step also has ``state_dict()`` and ``load_state_dict(tensors)``; and where a run may go
     on with another number of processes, ``load_shares(tensors of all, indices, of)``: shards ``indices`` of ``of``; one
     whose loss depends on the step has ``begin_step(number)``, called before each loss of a step; one whose loss overwrites the
-    memory of the step before has ``captured = True``.
+    memory of the step before has ``captured = True``; one that searches for outputs, which takes long, has ``evaluations``, how often a training
+    measures where the settings leave it open.
     """
 
     @property

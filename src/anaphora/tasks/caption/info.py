@@ -140,7 +140,7 @@ _PRESETS = (
         "Patches of the picture in, words out, attention only (Vaswani 2017, Dosovitskiy 2021).",
         _COMMON | {"layers": 3, "feedforward": 512, "lr": 1e-3, "warmup": 400, "steps": 4000},
         (*_ALWAYS, TransformerSettings),
-        budget=budget(36.0, 4000, 12_000),
+        budget=budget(36.0, 4000, 12_000, patience=5),
     ),
 )
 
@@ -150,7 +150,7 @@ CAPTION = TaskInfo(
     summary="a picture into a sentence about it",
     data_help="TSV path⇥caption (further captions in columns or rows), an embedded corpus, or (picture, captions) pairs",
     settings=CaptionerSettings,
-    presets=budgeted(_PRESETS, budget(14.0, 1500, 12_000)),
+    presets=budgeted(_PRESETS, budget(14.0, 1500, 12_000, patience=5)),
     default_preset="lstm-attention",
     home="anaphora.tasks.caption.estimator",
     predicting=CaptionOptions,

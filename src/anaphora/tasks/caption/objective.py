@@ -124,6 +124,8 @@ class CaptionObjective:
     captions, CIDEr, BLEU and exact match.
     """
 
+    evaluations = 10  # searching takes long
+
     def __init__(
         self,
         settings: CaptionerSettings,

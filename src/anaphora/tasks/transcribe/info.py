@@ -404,7 +404,7 @@ TRANSCRIBE = TaskInfo(
     data_help="TSV path⇥transcript (WAV, FLAC, OGG, or frames as .npy or .csv), an embedded corpus, or pairs of a file or "
     "an array and its text",
     settings=TranscriberSettings,
-    presets=budgeted(_PRESETS, budget(6.0, 900, 12_000)),
+    presets=budgeted(_PRESETS, budget(6.0, 900, 12_000, patience=5)),
     default_preset="bilstm-ctc",
     home="anaphora.tasks.transcribe.estimator",
     predicting=TranscribeOptions,

@@ -81,6 +81,8 @@ class TranscriptionObjective:
 
     chance = None
 
+    evaluations = 10  # searching takes long
+
     def __init__(
         self,
         settings: TranscriberSettings,

@@ -103,7 +103,7 @@ _ATTENDING: Uses = (AttentionSettings, "coverage")
 
 def _budget(epochs: float) -> dict[str, Any]:
     """As many passes as Multi30k needs, of 29 000 pairs; very few pairs are read more often, and very many less often."""
-    return budget(epochs, 1000, 12_000)
+    return budget(epochs, 1000, 12_000, patience=5)
 
 
 _PRESETS = (

@@ -33,6 +33,8 @@ class TranslationObjective:
     The dev metrics are ``loss`` (per symbol, not smoothed) and, from greedy outputs, BLEU (where it is defined), chrF and exact match.
     """
 
+    evaluations = 10  # searching takes long
+
     def __init__(
         self,
         settings: TranslatorSettings,
