@@ -45,7 +45,9 @@ def corpus(recordings: Path, held_out: str) -> dict[str, Pairs]:
     return {**found, "singles": pairs(unseen), "padded": pairs(padded)}
 
 
-def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool, voices: int) -> dict[str, float]:
+def measure(
+    data: dict[str, Pairs], settings: dict[str, Any], details: bool, voices: int, adapt: int
+) -> dict[str, float]:
     began = time.perf_counter()
     model = an.Transcriber(**settings)
     with warnings.catch_warnings():
@@ -55,8 +57,10 @@ def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool, voi
     scores = {name: model.score(data[name], lexicon="train") for name in ("dev", "test", "singles", "padded")}
     heard = {}
     if voices > 1:
-        for name in ("test", "singles"):
-            heard[name] = model.score(data[name], lexicon="train", voices=voices)
+        heard["voices_strings"] = model.score(data["test"], lexicon="train", voices=voices)["wer"]
+        heard["voices_singles"] = model.score(data["singles"], lexicon="train", voices=voices)["exact_match"]
+    if adapt:
+        heard |= adapted(model, data, adapt)
     if details:
         print(
             {name: scores["test"][name] for name in ("substitutions", "insertions", "deletions", "errors")},
@@ -68,12 +72,21 @@ def measure(data: dict[str, Pairs], settings: dict[str, Any], details: bool, voi
         "padded_right": scores["padded"]["exact_match"],
         "dev_wrong": scores["dev"]["wer"],
         "seconds": seconds,
-        **(
-            {"voices_strings": heard["test"]["wer"], "voices_singles": heard["singles"]["exact_match"]}
-            if heard
-            else {}
-        ),
+        **heard,
     }
+
+
+def adapted(model: Any, data: dict[str, Pairs], rounds: int) -> dict[str, float]:
+    """Scores after the model has adapted to the strings, and to the single recordings, of the speaker held out, without their words."""
+    found = {}
+    for name in ("test", "singles"):
+        began = time.perf_counter()
+        other = model.adapt([sound for sound, _ in data[name]], rounds=rounds, lexicon="train")
+        seconds = time.perf_counter() - began
+        found[f"adapted_to_{name}_strings"] = other.score(data["test"], lexicon="train")["wer"]
+        found[f"adapted_to_{name}_singles"] = other.score(data["singles"], lexicon="train")["exact_match"]
+        found[f"adapted_to_{name}_seconds"] = seconds
+    return found
 
 
 def value(text: str) -> tuple[str, Any]:
@@ -92,12 +105,15 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
     parser.add_argument("--name", default="", help="what to call these settings in the lines")
     parser.add_argument("--voices", type=int, default=1, help="score with so many voices, too")
+    parser.add_argument(
+        "--adapt", type=int, default=0, help="adapt to the unlabelled recordings in so many rounds, too"
+    )
     parser.add_argument("--errors", action="store_true", help="print the commonest errors in strings, too")
     asked = parser.parse_args()
     for speaker in asked.held_out:
         data = corpus(asked.recordings, speaker)
         for seed in asked.seeds:
-            found = measure(data, {**dict(asked.set), "seed": seed}, asked.errors, asked.voices)
+            found = measure(data, {**dict(asked.set), "seed": seed}, asked.errors, asked.voices, asked.adapt)
             line = "  ".join(f"{key} {number:6.2f}" for key, number in found.items())
             print(f"{asked.name:12} {speaker:9} seed {seed}  {line}", flush=True)
 

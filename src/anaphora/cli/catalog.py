@@ -9,6 +9,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Continue a run that was stopped or killed.",
         "distill": "Train a model on what trained runs predict.",
         "synthesize": "Write pairs to train on with a trained translator.",
+        "adapt": "Adapt a transcriber to a voice, without transcripts.",
         "study": "Run an experiment of the lectures and plot it.",
     },
     "Use": {

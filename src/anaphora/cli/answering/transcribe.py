@@ -36,14 +36,15 @@ def answering(model: Transcriber, options: Mapping[str, Any]) -> Answer:
     def answer(asked: Asked) -> Iterator[Response]:
         for number, (file, several) in asked:
             try:
-                heard = model._hear(Path(file), number)
+                heard = model._hear(Path(file), number, chosen.voices)
             except DataError as error:
                 if chosen.bad_rows == "strict":
                     raise
                 yield Response(f"{file}\t", {"file": file, "output": None, "error": str(error)})
                 continue
             (found,) = model._transcribed(listening, [heard])
-            yield _response(file, found, len(heard) * model.settings_.hop, several=several)
+            frames = len(heard[0] if isinstance(heard, list) else heard)
+            yield _response(file, found, frames * model.settings_.hop, several=several)
 
     return answer
 

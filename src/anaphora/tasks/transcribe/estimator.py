@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
 from torch import Tensor
@@ -42,6 +42,8 @@ from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learn
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
 from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
+from anaphora.tasks.transcribe.inference.adapting import BALANCE, ROUNDS
+from anaphora.tasks.transcribe.inference.adapting_model import adapted
 from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
 from anaphora.tasks.transcribe.inference.listening import Listening
 from anaphora.tasks.transcribe.inference.reading import sources
@@ -86,6 +88,8 @@ class Transcriber(Estimator):
     tokenizer_: Tokenizer
     ear_: Ear
     words_: list[str]
+    counts_: Sequence[int] = ()
+    """How often each of ``words_`` stands in the training transcripts; empty where that is not known."""
     begun_parts = ("encoder.", "decoder.")
     _donor: Any = None
 
@@ -125,6 +129,7 @@ class Transcriber(Estimator):
             for word in self.tokenizer_.normalized(text).split():
                 counts[word] = counts.get(word, 0) + 1
         self.words_ = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
+        self.counts_ = [counts[word] for word in self.words_]
 
     def _begin(self) -> None:
         """Take over the sizes of the model that ``init`` names."""
@@ -254,6 +259,7 @@ class Transcriber(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
         ear = self.ear_
         learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
+        learnt["counts"] = list(self.counts_)
         if ear.usual is not None:
             learnt["usual"] = [ear.usual.mean.tolist(), ear.usual.deviation.tolist()]
         write_learnt(run, FORMAT, learnt)
@@ -273,6 +279,9 @@ class Transcriber(Estimator):
                 )
             self.ear_ = Ear(self.settings_, kind, rate, width, usual)
             self.words_ = checked(list[str], learnt["words"])
+            self.counts_ = checked(list[int], learnt.get("counts", []))
+            if self.counts_ and (len(self.counts_) != len(self.words_) or min(self.counts_) < 1):
+                raise ValueError("it does not say how often each word was said")
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
@@ -304,6 +313,21 @@ class Transcriber(Estimator):
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
         asked = self._options(options)
         return self._transcribed(self._listening(asked), self._all(inputs, asked.voices))
+
+    def adapt(self, inputs: Any, *, rounds: int = ROUNDS, balance: float = BALANCE, **options: Any) -> Self:
+        """A copy of this model that has adapted to a speaker or a microphone by recordings without transcripts, ``inputs`` as in
+        `predict`: dozens to hundreds of them, all of the same kind. The model itself stays as it is.
+
+            theo = m.adapt("recordings-of-theo", lexicon="train")
+            theo.predict(["new.wav"])
+
+        In each of the ``rounds`` it transcribes them and learns from the transcripts that it is surest of (`inference.adapting`).
+        ``balance``: how far words are drawn to how often training had them; 0 where these recordings have other words than
+        training, up to 1 where they have the same. ``options`` are those of `TranscribeOptions`: a lexicon helps much. Raises a
+        `SettingsError` for a model without CTC, a `DataError` where there is nothing to learn from.
+        """
+        other: Self = adapted(self, inputs, self._options(options), rounds=rounds, balance=balance)
+        return other
 
     def listening(self, rate: int, *, endpoint: float = 0.0, every: float = 0.0, **options: Any) -> Session:
         """Hear one recording as it arrives at ``rate`` samples a second: push its pieces, and ``finish``.
@@ -378,9 +402,17 @@ class Transcriber(Estimator):
         return x, dev.transcripts[number]
 
     def _all(self, inputs: Any, voices: int = 1) -> list[Any]:
+        return [self._voiced(item, voices) for item in self._items(inputs)]
+
+    def _items(self, inputs: Any, *, skip: bool = False) -> Iterator[Item]:
+        """The inputs, without those that cannot be read if ``skip``."""
         given = sources(inputs, self._trained_on) if isinstance(inputs, str | Path) else list(inputs)
-        items = (as_item(x, number, self.ear_.rate) for number, x in enumerate(given, start=1))
-        return [self._voiced(item, voices) for item in items]
+        for number, x in enumerate(given, start=1):
+            try:
+                yield as_item(x, number, self.ear_.rate)
+            except DataError:
+                if not skip:
+                    raise
 
     def _voiced(self, item: Item, voices: int) -> Any:
         """The frames of one input as the model reads them, or with several ``voices`` a list of them."""
@@ -392,9 +424,9 @@ class Transcriber(Estimator):
             raise SettingsError([f"voices = {voices} needs a preset with CTC; leave it out."])
         return [self.ear_.hear(item, float(tract)) for tract in np.linspace(0.85, 1.15, voices)]
 
-    def _hear(self, x: Any, number: int = 1) -> Any:
-        """The frames of one input as the model reads them."""
-        return self.ear_.hear(as_item(x, number, self.ear_.rate))
+    def _hear(self, x: Any, number: int = 1, voices: int = 1) -> Any:
+        """See `_voiced`."""
+        return self._voiced(as_item(x, number, self.ear_.rate), voices)
 
     @whatever_the_batch
     def _transcribed(self, listening: Listening, heard: list[Any]) -> list[list[Transcript]]:

@@ -63,11 +63,27 @@ def transcript(
         assert isinstance(model, Seq2Seq)
         marks = _by_attention(model, heard, h)
     words = []
-    for word, places in _grouped(h, tokenizer, marks, lexicon):
-        start, end = marks[places[0]].start, marks[places[-1]].end
-        sure = math.exp(sum(math.log(max(marks[i].confidence, 1e-30)) for i in places) / len(places))
+    for word, _, start, end, sure in _placed(h, tokenizer, marks, lexicon):
         words.append(Word(word, round(begin + start * seconds, 3), round(begin + end * seconds, 3), sure))
     return Transcript(text_of(h, tokenizer), words, h.score, h.log_prob)
+
+
+def placed_words(
+    heard: Heard, h: Hypothesis, tokenizer: Tokenizer, lexicon: Lexicon | None = None
+) -> list[tuple[str, list[int], int, int, float]]:
+    """The words of a hypothesis of CTC: each with the places of its symbols in the text, its first frame and the one after its last, and how sure
+    the model is."""
+    return _placed(h, tokenizer, _by_frames(heard, h), lexicon)
+
+
+def _placed(
+    h: Hypothesis, tokenizer: Tokenizer, marks: Sequence[_Mark], lexicon: Lexicon | None
+) -> list[tuple[str, list[int], int, int, float]]:
+    found = []
+    for word, places in _grouped(h, tokenizer, marks, lexicon):
+        sure = math.exp(sum(math.log(max(marks[i].confidence, 1e-30)) for i in places) / len(places))
+        found.append((word, places, marks[places[0]].start, marks[places[-1]].end, sure))
+    return found
 
 
 def text_of(h: Hypothesis, tokenizer: Tokenizer) -> str:
