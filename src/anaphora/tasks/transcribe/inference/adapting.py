@@ -3,11 +3,12 @@
 Speaker and microphone are the same in many recordings, so what is sure in some of them tells how the others sound. In each round
 
 1. every recording is searched for its likely texts h, log p(h | x);
-2. each word w gets a bonus b_w, by which it is heard about as often as the training transcripts have it:
+2. in the first two rounds, each word w gets a bonus b_w, by which it is heard about as often as the training transcripts have it:
 
        n_w(b) + s = (N q_w + s)^β (n_w(0) + s)^(1−β),    n_w(b) = Σ_x Σ_h p_b(h | x) · #_w(h),    p_b(h | x) ∝ p(h | x) exp Σ_{w in h} b_w
 
-   with N words in all, q_w the share of w in training, and s against chance where a word is rare;
+   with N words in all, q_w the share of w in training, and s against chance where a word is rare. It brings back words that are taken for
+   others; later rounds go without, so that words may be as frequent as they are in these recordings;
 3. of all that was heard as the same word, the share that the model is surest of is kept, or else a word that is often mistaken for
    another would never be. Recordings are cut into pieces: words in a row that are all kept;
 4. the weights move along the gradient of CTC for these pieces, varied as in training.
@@ -47,6 +48,8 @@ Numbers = NDArray[np.float64]
 ROUNDS, BALANCE = 6, 0.5
 STEPS, RATE, FRAMES = 40, 1e-3, 4000
 """Of a round: steps of Adam, how far each goes, and frames in each (padded)."""
+BALANCED = 2
+"""Rounds in which words have bonuses."""
 LIKELY = 32
 """Texts of a recording among which bonuses choose."""
 PASSES = 2
@@ -105,16 +108,16 @@ class Adaptation:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             for number in range(self.rounds):
-                pieces = self.pieces(model, heard)
+                pieces = self.pieces(model, heard, self.balance if number < BALANCED else 0.0)
                 if not pieces:
                     return
                 self._round(model, pieces, optimizer, random, number * STEPS)
 
-    def pieces(self, model: CTCModel, heard: Sequence[NDArray[np.float32]]) -> list[Piece]:
+    def pieces(self, model: CTCModel, heard: Sequence[NDArray[np.float32]], balance: float) -> list[Piece]:
         """What the model is sure of in all recordings, of which ``heard`` are the frames."""
         model.eval()
         found = frame_log_probs(model, heard)
-        best = self._texts(found)
+        best = self._texts(found, balance)
         said = [self._said(log_probs, h) for log_probs, h in zip(found, best, strict=True)]
         margin = max(1, round(MARGIN / (self.ear.settings.hop * factor_of(model))))
         pieces: list[Piece] = []
@@ -122,18 +125,18 @@ class Adaptation:
             pieces += cut(row, words, kept, best[row].tokens, margin)
         return pieces
 
-    def _texts(self, found: Sequence[torch.Tensor]) -> list[Hypothesis]:
+    def _texts(self, found: Sequence[torch.Tensor], balance: float) -> list[Hypothesis]:
         """The text of each recording, with the bonuses of words."""
         bonus: dict[str, float] = {}
         texts: list[Hypothesis] = []
-        for _ in range(PASSES if self.search.lexicon is not None and self.balance else 1):
+        for _ in range(PASSES if self.search.lexicon is not None and balance else 1):
             likely = [search_frames(one, self._searched(bonus)) for one in found]
             words = [[text_of(h, self.tokenizer).split() for h in of] for of in likely]
             plain = [
                 [h.score - sum(bonus.get(w, 0.0) for w in said) for h, said in zip(of, each, strict=True)]
                 for of, each in zip(likely, words, strict=True)
             ]
-            best, bonus = chosen(plain, words, self.usual, self.balance)
+            best, bonus = chosen(plain, words, self.usual, balance)
             texts = [of[b] for of, b in zip(likely, best, strict=True)]
         return texts
 

@@ -13,7 +13,7 @@ from anaphora.tasks.transcribe.inference.adapting import Adaptation
 from anaphora.tasks.transcribe.info import TranscribeOptions
 
 FEWEST = 2
-"""Recordings without which there is nothing that could be told from others."""
+"""Recordings that there must be at least."""
 
 
 def adapted(m: Any, inputs: Any, asked: TranscribeOptions, *, rounds: int, balance: float) -> Any:
