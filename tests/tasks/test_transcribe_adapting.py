@@ -141,9 +141,10 @@ def test_runs_of_before_do_not_know_how_often_words_were_said(model, tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [({"rounds": 0}, "at least 1"), ({"balance": 2.0}, "from 0 to 1")]
+    ("asked", "said"),
+    [({"rounds": 0}, "at least 1"), ({"balance": 2.0}, "from 0 to 1"), ({"search": len}, "leave search out")],
 )
-def test_rounds_and_balance_have_bounds(model, asked, said):
+def test_what_cannot_be_asked_for_is_named(model, asked, said):
     with pytest.raises(SettingsError, match=said):
         model.adapt(spoken(["a", "b"], 0.0, 1), **asked)
 

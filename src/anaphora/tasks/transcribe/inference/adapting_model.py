@@ -20,6 +20,8 @@ def adapted(m: Any, inputs: Any, asked: TranscribeOptions, *, rounds: int, balan
     """See `Transcriber.adapt`, of which ``m`` is one."""
     if not isinstance(m.model_, CTCModel):
         raise SettingsError([f"adapt needs a preset with CTC, not {m.settings_.model}; choose mfcc-ctc."])
+    if asked.search != "auto":
+        raise SettingsError(["adapt searches for many texts at once; leave search out."])
     if rounds < 1 or not 0 <= balance <= 1:
         raise SettingsError(
             [f"adapt needs at least 1 round and a balance from 0 to 1, not {rounds} and {balance:g}."]
