@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import torch
 
 import anaphora as an
+from anaphora.cli.main import run as anaphora
+from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.errors import SettingsError
 from anaphora.tasks.exporting.writing import transcriber_export
 from anaphora.tasks.transcribe.inference.listening import mean_of
@@ -61,6 +64,21 @@ def test_other_models_have_one_voice(given, said):
     model = an.Transcriber(**{**SMALL, **given}).fit(data, valid=data[:1])
     with pytest.raises(SettingsError, match=said):
         model.predict([data[0][0]], voices=3)
+
+
+def test_the_command_line_hears_several_voices_too(tmp_path, capsys):
+    data = rows()
+    model = an.Transcriber(model="bilstm-ctc", **SMALL).fit(data, valid=data[:1])
+    model.save(tmp_path / "run")
+    write_wav(tmp_path / "a.wav", data[0][0][0], RATE)
+    order = ["predict", str(tmp_path / "run"), str(tmp_path / "a.wav"), "--json"]
+    assert anaphora([*order, "--set", "voices=3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (three,) = model.predict([tmp_path / "a.wav"], voices=3, details=True)
+    assert found["outputs"][0]["score"] == pytest.approx(three.score, abs=1e-4)
+    assert found["seconds"] == pytest.approx(0.5, abs=0.05)
+    (one,) = model.predict([tmp_path / "a.wav"], details=True)
+    assert not math.isclose(one.score, three.score, abs_tol=1e-7)
 
 
 def test_hot_words_are_phrases_with_a_bonus_each():
