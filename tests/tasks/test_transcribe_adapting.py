@@ -120,7 +120,9 @@ def test_an_adapted_model_is_saved_as_a_run(model, tmp_path, capsys):
     assert anaphora(order) == 2
     assert "7.npy" in capsys.readouterr().err
     assert anaphora([*order, "--skip-bad"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"out": str(tmp_path / "new")}
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"out": str(tmp_path / "new")}
+    assert "round 1 of 1: learning from the surest" in printed.err
     other = an.load(tmp_path / "new")
     assert (other.words_, list(other.counts_)) == (model.words_, list(model.counts_))
     assert not torch.equal(
@@ -152,6 +154,11 @@ def test_what_cannot_be_asked_for_is_named(model, asked, said):
 def test_one_recording_is_too_few(model):
     with pytest.raises(DataError, match="1 recordings of at most 30 s are too few"):
         model.adapt(spoken(["a"], 0.0, 1))
+
+
+def test_silence_is_nothing_to_adapt_to(model):
+    with pytest.raises(DataError, match="No word was heard in the 3 recordings"):
+        model.adapt([np.zeros((9, 2), np.float32)] * 3)
 
 
 def test_a_decoder_does_not_adapt():

@@ -58,6 +58,7 @@ def command(
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.predicting import model_of, read_options
+    from anaphora.data.sources.report import reported
     from anaphora.data.streams import check_readable
     from anaphora.tasks.config import read_config
     from anaphora.training.run import RunFolder
@@ -73,7 +74,9 @@ def command(
 
     model = model_of(run, options)
     asked = {key: value for key, value in (("rounds", rounds), ("balance", balance)) if value is not None}
-    model.adapt(recordings, **asked, **options).save(out, force=force)
+    with reported(say):
+        adapted = model.adapt(recordings, **asked, **options)
+    adapted.save(out, force=force)
     if as_json:
         emit({"out": out})
         return

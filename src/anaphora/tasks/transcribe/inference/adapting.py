@@ -31,7 +31,9 @@ from anaphora.data.audio.frames import Ear
 from anaphora.data.audio.inputs import HeldFeatures, HeldSound, Item
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.sources.report import say
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError
 from anaphora.models.ctc import CTCModel
 from anaphora.search import Hypothesis, ctc_loss
 from anaphora.tasks.transcribe.inference.decoding import (
@@ -101,7 +103,7 @@ class Adaptation:
     seed: int = 1
 
     def learn(self, model: CTCModel) -> None:
-        """Move the weights of ``model``."""
+        """Move the weights of ``model``, and say what each round learns from. Raises a `DataError` where no word is heard."""
         random = np.random.RandomState(self.seed)
         heard = [self.ear.normalised(self.recordings.load(i)) for i in range(len(self.recordings))]
         optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=RATE)
@@ -110,7 +112,12 @@ class Adaptation:
             for number in range(self.rounds):
                 pieces = self.pieces(model, heard, self.balance if number < BALANCED else 0.0)
                 if not pieces:
-                    return
+                    raise DataError(
+                        f"No word was heard in the {len(heard)} recordings, so there is nothing to adapt to; give a lexicon, or train longer."
+                    )
+                say(
+                    f"round {number + 1} of {self.rounds}: learning from the surest {len(pieces):,} pieces of {len(heard):,} recordings"
+                )
                 self._round(model, pieces, optimizer, random, number * STEPS)
 
     def pieces(self, model: CTCModel, heard: Sequence[NDArray[np.float32]], balance: float) -> list[Piece]:
