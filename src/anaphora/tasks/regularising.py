@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import SettingsError
 from anaphora.models.classifier import SequenceClassifier
-from anaphora.tasks.classify.info import ClassifierSettings
+from anaphora.settings.classify import ClassifierSettings
 from anaphora.training.objective import LossSum
 
 Loss = Callable[[Tensor], LossSum]

@@ -29,7 +29,7 @@ from anaphora.nn.glimpse import Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import NoPositions
 from anaphora.nn.transformer import TransformerEncoder
-from anaphora.tasks.classify.info import ClassifierSettings
+from anaphora.settings.classify import ClassifierSettings
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.parts import (
     ENDS,

@@ -26,6 +26,7 @@ from anaphora.models.own import OwnScores
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
+from anaphora.settings.classify import PICTURES, ClassifierSettings, ClassifyOptions
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.begun.coverage import SAMPLE, warn_of_unknown
 from anaphora.tasks.classify.build import (
@@ -39,7 +40,6 @@ from anaphora.tasks.classify.build import (
     of_ngrams,
 )
 from anaphora.tasks.classify.inference import Classification
-from anaphora.tasks.classify.info import PICTURES, ClassifierSettings, ClassifyOptions
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
     best_measure,

@@ -22,7 +22,7 @@ from anaphora.models.looking import LookingClassifier
 from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
-from anaphora.tasks.classify.info import ClassifierSettings
+from anaphora.settings.classify import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
 from anaphora.tasks.judged import Judged
 from anaphora.tasks.reading import score_inputs
