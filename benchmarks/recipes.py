@@ -39,6 +39,7 @@ import os
 import random
 import statistics
 import sys
+import threading
 import time
 import tomllib
 from collections import defaultdict
@@ -166,6 +167,17 @@ def judge(trial: Trial) -> dict[str, Any]:
     return {**found, "seconds": round(time.monotonic() - begun, 1)}
 
 
+def end_with(parent: int) -> None:
+    """End this process when ``parent`` is gone: a plan that is killed leaves no training behind."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The trials of a log; a last line that was cut short is left out."""
     found = []
@@ -187,7 +199,12 @@ def run(trials: Sequence[Trial], log: Path, *, jobs: int, budget: float) -> None
         log.write_bytes(log.read_bytes() + b"\n")
     os.environ["OMP_NUM_THREADS"] = "1"
     with (
-        ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
+        ProcessPoolExecutor(
+            jobs,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=end_with,
+            initargs=(os.getpid(),),
+        ) as pool,
         log.open("a") as file,
     ):
         waiting = iter(left)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -179,3 +183,50 @@ def test_pairs_are_dealt_to_parts_and_judged_as_translations(recipes, tmp_path, 
     assert (len(learnt), len(judged)) == (16, 8)
     assert not learnt & judged
     assert learnt | judged <= set(words)
+
+
+PARENT = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing
+import recipes
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=recipes.end_with, initargs=(os.getpid(),)
+    ) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600).result()
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="a process whose parent is gone gets another one on POSIX alone"
+)
+def test_a_plan_that_is_killed_leaves_no_training_behind(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.format(folder=str(ROOT / "benchmarks")), encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        worker = int(parent.stdout.readline())
+        parent.kill()
+        parent.stdout.close()
+    for _ in range(600):  # the worker looks twice a second; a busy machine may take its time
+        if not _alive(worker):
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker went on")
+
+
+def _alive(process: int) -> bool:
+    """Whether it runs; one that has ended and that nothing waits for is a zombie, not alive."""
+    try:
+        os.kill(process, 0)
+        return not Path("/proc/self/stat").is_file() or _state(process) != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
