@@ -70,6 +70,19 @@ def test_what_was_given_stays_and_what_follows_from_it(on_a_gpu):
     assert not settings.embedding_scale
 
 
+def test_words_are_learned_with_weight_decay_which_sgd_would_multiply_by_its_lr(on_a_gpu):
+    by_adam, _ = suited(tokens="word")
+    assert (by_adam.optimizer, by_adam.weight_decay, by_adam.schedule) == ("adamw", 0.1, "one-cycle")
+    assert not by_adam.embedding_scale
+    by_ntasgd, _ = suited(tokens="word", optimizer="ntasgd")
+    assert by_ntasgd.weight_decay * by_ntasgd.lr < 1e-4
+    assert by_ntasgd.schedule == "constant"
+    by_sgd, _ = suited(tokens="word", optimizer="sgd")
+    assert by_sgd.weight_decay == 0
+    given, _ = suited(tokens="word", optimizer="sgd", weight_decay=1e-5)
+    assert given.weight_decay == 1e-5
+
+
 def test_words_of_a_long_text_are_estimated(monkeypatch):
     m = an.LanguageModel(tokens="word")
     train, _ = m._open([LINE * 400], [LINE], spill=None)

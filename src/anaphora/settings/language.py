@@ -133,12 +133,16 @@ _WORDS: Mapping[str, Any] = {
     "bptt": 70,
     "batch_tokens": 5600,
     "dropout": 0.25,
-    "input_dropout": 0.5,
+    "input_dropout": 0.6,
     "output_dropout": 0.4,
     "embedding_dropout": 0.1,
     "weight_dropout": 0.5,
+    "embedding_scale": False,
     "activation_penalty": 2.0,
     "temporal_penalty": 1.0,
+    "lr": 5e-3,
+    "weight_decay": 0.1,
+    "schedule": "one-cycle",
     "warmup": 200,
     "ema": 0.998,
     "save_every": 2000,
@@ -291,7 +295,9 @@ class LanguageSettings(
             found = {**large_lstm("word"), **budget, **found}
         optimizer = given.get("optimizer")
         if optimizer == "ntasgd":  # as published, for a loss in nats per symbol
-            found |= {"lr": 30.0, "clip": 0.25, "warmup": 0}
+            found |= {"lr": 30.0, "clip": 0.25, "warmup": 0, "weight_decay": 1.2e-6}
+        if optimizer == "sgd":  # which multiplies weight decay by its lr, thousands of times that of adamw
+            found["weight_decay"] = 0.0
         if optimizer in ("sgd", "ntasgd") and given.get("model") not in ("transformer", "masked"):
             found["embedding_scale"] = False
         return found
