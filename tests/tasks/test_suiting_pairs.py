@@ -43,8 +43,9 @@ SHORT = {"batch_tokens": 1024}
 KINDS = {
     "inflection": (
         lambda: (f"{word()} {DRAW.choice(('V;PST', 'N;PL', 'V;PRS;3;SG'))}", word()),
-        {"tokens": "char"} | LETTERS,
+        {"source_tokens": "char+tags", "target_tokens": "char", "joint": False} | LETTERS,
     ),
+    "spelling": (lambda: (word(), word()), {"tokens": "char"} | LETTERS),
     "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False} | LETTERS),
     "sound to spelling": (lambda: (phones(), word()), {"target_tokens": "char", "joint": False} | LETTERS),
     "symbols": (lambda: (phones(), phones()), LETTERS),
