@@ -17,7 +17,12 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_own import read_own_tokenizer
 from anaphora.errors import DataError
 
-ROWS = [("go", "went", "V;PST"), ("run up", "ran up", "V;PST"), ("nice", "nice", "ADJ"), ("go", "go", "V;NFIN")]
+ROWS = [
+    ("go", "went", "V;PST"),
+    ("run up", "ran up", "V;PST"),
+    ("nice", "nice", "ADJ"),
+    ("go", "go", "V;NFIN"),
+]
 PAIRS = [("go V;PST", "went"), ("run up V;PST", "ran up"), ("nice ADJ", "nice"), ("go V;NFIN", "go")]
 
 
@@ -41,7 +46,9 @@ def test_rows_of_unimorph_are_recognised_and_opened_again(tmp_path, order, sourc
 
 
 @pytest.mark.parametrize(
-    "third", ["CC-BY 2.0", "PST", "en;de", "V;PST;"], ids=["a licence", "single words", "small", "nothing after ;"]
+    "third",
+    ["CC-BY 2.0", "PST", "en;de", "V;PST;"],
+    ids=["a licence", "single words", "small", "nothing after ;"],
 )
 def test_other_third_columns_are_left_out(tmp_path, third):
     path = written(tmp_path / "a.tsv", [("go", "geh", third)] * 3)
@@ -51,7 +58,10 @@ def test_other_third_columns_are_left_out(tmp_path, third):
 def test_test_data_are_read_as_the_training_data_were(tmp_path):
     trained = open_source(written(tmp_path / "train.tsv", ROWS)).describe()
     path = written(tmp_path / "test.tsv", [("nice", "nicer", "CMPR"), ("go", "goes", "3SG")])
-    assert list(open_source(path, role="test", learnt=trained)) == [("nice CMPR", "nicer"), ("go 3SG", "goes")]
+    assert list(open_source(path, role="test", learnt=trained)) == [
+        ("nice CMPR", "nicer"),
+        ("go 3SG", "goes"),
+    ]
     assert list(open_source(path)) == [("nice", "nicer"), ("go", "goes")]
 
 
@@ -116,7 +126,10 @@ def test_each_tag_is_one_symbol_and_the_rest_is_letters():
     assert cut["nice ADJ"] == ["n", "i", "c", "e", ";ADJ"]
     assert tokenizer.encode("go;V;PST") == tokenizer.encode("  go \t V;PST ")
     assert tokenizer.pieces(tokenizer.encode("go V;FUT")) == ["g", "o", ";V", "<unk>"]
-    for again in (Tokenizer.from_json(tokenizer.to_json()), read_own_tokenizer(tokenizer.to_json(), "auto", trust=False)):
+    for again in (
+        Tokenizer.from_json(tokenizer.to_json()),
+        read_own_tokenizer(tokenizer.to_json(), "auto", trust=False),
+    ):
         assert (again.kind, again.spellings) == ("char+tags", tokenizer.spellings)
         assert again.encode("run up V;PST") == tokenizer.encode("run up V;PST")
 
@@ -126,7 +139,9 @@ def test_lower_case_folds_words_and_tags_alike():
     assert tokenizer.pieces(tokenizer.encode("go ADJ")) == ["g", "o", ";adj"]
 
 
-EVERY = Tokenizer.train(["".join(map(chr, range(32, 0x250))), "a b;A", "a;B;C"], kind="char+tags", vocab_size=2000)
+EVERY = Tokenizer.train(
+    ["".join(map(chr, range(32, 0x250))), "a b;A", "a;B;C"], kind="char+tags", vocab_size=2000
+)
 
 
 @given(st.text(alphabet="ab ;AB.1é\t\n", max_size=12))

@@ -41,7 +41,14 @@ def test_tags_are_symbols_without_a_setting_and_that_is_reported(run):
     m, _, said = run
     assert (m.settings_.source_tokens, m.settings_.target_tokens) == ("char+tags", "char")
     assert "assumed, for words with tags: source_tokens=char+tags, target_tokens=char" in said
-    assert m.tokenizer_.source.pieces(m.tokenizer_.sources(["rest V;PST"])[0]) == ["r", "e", "s", "t", ";V", ";PST"]
+    assert m.tokenizer_.source.pieces(m.tokenizer_.sources(["rest V;PST"])[0]) == [
+        "r",
+        "e",
+        "s",
+        "t",
+        ";V",
+        ";PST",
+    ]
     assert not any(piece.startswith(";") for piece in m.tokenizer_.target.spellings)
 
 
@@ -76,7 +83,9 @@ def test_an_exported_model_reads_tags_as_the_run_does(run, tmp_path):
 
 def test_what_the_user_says_of_symbols_stands(run):
     _, folder, _ = run
-    m = an.Translator(**TINY, steps=1, tokens="char").fit(folder / "train", valid=folder / "dev", verbose=False)
+    m = an.Translator(**TINY, steps=1, tokens="char").fit(
+        folder / "train", valid=folder / "dev", verbose=False
+    )
     assert len(m.tokenizer_.sources(["go V;PST"])[0]) == len("go V;PST")
     config = json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))
     assert config["data"]["train"]["source_field"] == "1+3"

@@ -51,7 +51,19 @@ _BREAK, _BEGUN, _LAST, _ONE, _WORD = " ?\n ?", "\n(?=[^\n])", r" \z", "(?m).", "
 # Tags of a word, "go V;PST": the space before them becomes a semicolon, and each is one symbol with the semicolon before it.
 _TAGS_FOLLOW, _TAG_OR_ONE = BEFORE.format(end=r"\z"), f"{TAG}|{_ONE}"
 PATTERNS = frozenset(
-    {_SPACE, _STRETCH, _RAW_STRETCH, _RAW_SPACE, _BREAK, _BEGUN, _LAST, _ONE, _WORD, _TAGS_FOLLOW, _TAG_OR_ONE}
+    {
+        _SPACE,
+        _STRETCH,
+        _RAW_STRETCH,
+        _RAW_SPACE,
+        _BREAK,
+        _BEGUN,
+        _LAST,
+        _ONE,
+        _WORD,
+        _TAGS_FOLLOW,
+        _TAG_OR_ONE,
+    }
 )
 """Every pattern of ours."""
 

@@ -15,6 +15,7 @@ from anaphora.data.files import CHUNK, TextFile, Verdict
 from anaphora.data.lines import scan
 from anaphora.data.sources.formats.json_lines import JsonLines
 from anaphora.data.sources.formats.tabs import TsvTable
+from anaphora.data.sources.report import say
 from anaphora.data.sources.roles import (
     KINDS,
     SOURCE,
@@ -25,7 +26,6 @@ from anaphora.data.sources.roles import (
     checked,
     choose_columns,
 )
-from anaphora.data.sources.report import say
 from anaphora.data.sources.source import Column, MemorySource, Source, Values
 from anaphora.data.sources.table import Hints, Table, TextTable
 from anaphora.data.spilling import written_whole
@@ -193,11 +193,7 @@ def _columns(
         names = [str(number + 1) for number in range(len(roles))]
         table.need(len(roles))
         return names, {"columns_left_out": max(table.width - len(roles), 0)}
-    if (
-        table.facts.get("header") is False
-        and len(roles) == 2
-        and not said
-    ):
+    if table.facts.get("header") is False and len(roles) == 2 and not said:
         given = {fields[0]: "1", fields[1]: table.names[-1]}
     names = choose_columns(table.name, table.names, roles, given, learnt)
     return names, {**table.facts, **dict(zip(fields, names, strict=True))}
@@ -211,7 +207,9 @@ def _tagged(table: TsvTable, learnt: Mapping[str, Any] | None) -> dict[str, str 
         return dict(trained)
     found = table.tagged()
     if found:
-        say(f"assumed, for words with forms and tags: {', '.join(f'{key}={one}' for key, one in found.items())}")
+        say(
+            f"assumed, for words with forms and tags: {', '.join(f'{key}={one}' for key, one in found.items())}"
+        )
     return dict(found)
 
 
