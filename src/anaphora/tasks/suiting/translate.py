@@ -21,7 +21,7 @@ OPEN = 0.2
 """Different words among all of a side, from which on most are met once or twice."""
 CLOSED = 0.02
 """The same of a side that is written with a fixed set of symbols with spaces between them, such as phones."""
-_SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "joint", "vocab_size")
+_SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "vocab_size")
 
 
 FEW = 5000
@@ -61,7 +61,7 @@ def suit_pairs(m: Translator, data: Source) -> None:
     own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
     if not generated and not own:
         why = "words with tags" if tagged else "single words, which are read by their letters"
-        assume(m, _tokens(reads, writes), why)
+        assume(m, _tokens(reads, writes, joint="joint" in m._given and s.joint), why)
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
     if letters:
         length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS
@@ -79,8 +79,10 @@ def _sized(pairs: int, letters: bool, own: bool) -> dict[str, Any]:
     return SOME_SENTENCES if pairs <= SOME and not letters else {}
 
 
-def _tokens(reads: str, writes: str) -> dict[str, Any]:
-    """What a symbol of each side is, where it is a letter."""
+def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
+    """What a symbol of each side is, where it is a letter; ``joint``: the user wants one vocabulary, which has one kind of symbol."""
+    if joint:
+        return {"tokens": "char"} if {reads, writes} <= {"words", "tagged"} else {}
     if reads == "tagged":
         return {"source_tokens": "char+tags", "target_tokens": "char", "joint": False}
     if reads == writes == "words":
