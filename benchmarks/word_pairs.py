@@ -4,7 +4,8 @@
     python benchmarks/word_pairs.py phones cmudict.dict [--held-out 6000] …
 
 Inflection: rows ``lemma⇥form⇥tags``, as a translator reads them; the dev rows choose the weights and are what is reported. Without dev rows, 1 500 of the
-training rows, drawn in one fixed order, are judged and 500 choose the weights: with these, settings are chosen. Phones: of all words, drawn likewise,
+training rows, drawn in one fixed order, are judged and 500 choose the weights: with these, settings are chosen. ``--others german-train-high``, for few training rows: 2 000 rows of
+that file that are not among them are judged, and 100 of them choose the weights. Phones: of all words, drawn likewise,
 ``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
 A line for each seed as soon as it is known, then the mean and standard deviation in percent.
 """
@@ -31,6 +32,17 @@ ORDER = 7  # seed of the order in which words are drawn
 def inflected(path: Path) -> Pairs:
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
     return [(f"{lemma} {tags}", form) for lemma, form, tags in rows]
+
+
+def few(train: Pairs, others: Pairs) -> tuple[Pairs, Pairs, Pairs]:
+    """Training, dev and judged pairs of few training rows: 2 000 ``others`` whose tags are known are judged."""
+    draw, seen = random.Random(ORDER), {source for source, _ in train}
+    known = {tag for source in seen for tag in source.rpartition(" ")[2].split(";")}
+    judged = [pair for pair in others if pair[0] not in seen]
+    draw.shuffle(judged)
+    judged = [pair for pair in judged if set(pair[0].rpartition(" ")[2].split(";")) <= known][:2000]
+    draw.shuffle(train)
+    return train[100:], train[:100], judged
 
 
 def pronounced(path: Path) -> dict[str, list[str]]:
@@ -63,6 +75,7 @@ def main() -> None:
     parser.add_argument("--model", default="lstm-attention")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--held-out", type=int, default=6000)
+    parser.add_argument("--others", type=Path, help="inflection: a larger file to draw judged rows from")
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     if len(given.files) > (2 if given.kind == "inflection" else 1):
@@ -71,6 +84,8 @@ def main() -> None:
         train = inflected(given.files[0])
         if len(given.files) == 2:
             dev = judged_pairs = inflected(given.files[1])
+        elif given.others:
+            train, dev, judged_pairs = few(train, inflected(given.others))
         else:
             random.Random(ORDER).shuffle(train)
             judged_pairs, dev = train[:JUDGED], train[JUDGED : JUDGED + CHOOSING]
