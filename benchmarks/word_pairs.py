@@ -1,10 +1,12 @@
 """Words letter by letter: inflection (sigmorphon 2017) and pronunciation (cmudict), with the defaults of a translator.
 
-    python benchmarks/word_pairs.py inflection german-train-high german-dev [--model lstm-attention] [--seeds 1 2 3] [--set NAME=VALUE …]
+    python benchmarks/word_pairs.py inflection german-train-high [german-dev] [--model lstm-attention] [--seeds 1 2 3] [--set NAME=VALUE …]
     python benchmarks/word_pairs.py phones cmudict.dict [--held-out 6000] …
 
-Inflection: rows ``lemma⇥form⇥tags`` become pairs of ``lemma tags`` and the form; the dev rows choose the weights and are what is reported. Phones: of all words, drawn in one fixed
-order, ``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
+Inflection: rows ``lemma⇥form⇥tags``, as a translator reads them; the dev rows choose the weights and are what is reported. Without dev rows, 1 500 of the
+training rows, drawn in one fixed order, are judged and 500 choose the weights: with these, settings are chosen. ``--others german-train-high``, for few training rows: 2 000 rows of
+that file that are not among them are judged, and 100 of them choose the weights. Phones: of all words, drawn likewise,
+``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
 A line for each seed as soon as it is known, then the mean and standard deviation in percent.
 """
 
@@ -23,12 +25,24 @@ from fsdd_holdout import value
 
 Pairs = list[tuple[str, str]]
 DEV = 1000
+JUDGED, CHOOSING = 1500, 500  # rows of inflection
 ORDER = 7  # seed of the order in which words are drawn
 
 
 def inflected(path: Path) -> Pairs:
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
     return [(f"{lemma} {tags}", form) for lemma, form, tags in rows]
+
+
+def few(train: Pairs, others: Pairs) -> tuple[Pairs, Pairs, Pairs]:
+    """Training, dev and judged pairs of few training rows: 2 000 ``others`` whose tags are known are judged."""
+    draw, seen = random.Random(ORDER), {source for source, _ in train}
+    known = {tag for source in seen for tag in source.rpartition(" ")[2].split(";")}
+    judged = [pair for pair in others if pair[0] not in seen]
+    draw.shuffle(judged)
+    judged = [pair for pair in judged if set(pair[0].rpartition(" ")[2].split(";")) <= known][:2000]
+    draw.shuffle(train)
+    return train[100:], train[:100], judged
 
 
 def pronounced(path: Path) -> dict[str, list[str]]:
@@ -61,13 +75,24 @@ def main() -> None:
     parser.add_argument("--model", default="lstm-attention")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--held-out", type=int, default=6000)
+    parser.add_argument("--others", type=Path, help="inflection: a larger file to draw judged rows from")
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
-    if len(given.files) != (2 if given.kind == "inflection" else 1):
-        parser.error("inflection needs a training file and a dev file; phones needs cmudict.dict")
+    if len(given.files) > (2 if given.kind == "inflection" else 1):
+        parser.error("inflection takes a training file and a dev file; phones takes cmudict.dict")
     if given.kind == "inflection":
-        train, dev = (inflected(path) for path in given.files)
-        truth = {source: [form for other, form in dev if other == source] for source, _ in dev}
+        train = inflected(given.files[0])
+        if len(given.files) == 2:
+            dev = judged_pairs = inflected(given.files[1])
+        elif given.others:
+            train, dev, judged_pairs = few(train, inflected(given.others))
+        else:
+            random.Random(ORDER).shuffle(train)
+            judged_pairs, dev = train[:JUDGED], train[JUDGED : JUDGED + CHOOSING]
+            train = train[JUDGED + CHOOSING :]
+        truth: dict[str, list[str]] = {}
+        for source, form in judged_pairs:
+            truth.setdefault(source, []).append(form)
     else:
         words = pronounced(given.files[0])
         train, dev, judged = split(words, given.held_out)

@@ -43,8 +43,9 @@ SHORT = {"batch_tokens": 1024}
 KINDS = {
     "inflection": (
         lambda: (f"{word()} {DRAW.choice(('V;PST', 'N;PL', 'V;PRS;3;SG'))}", word()),
-        {"tokens": "char"} | LETTERS,
+        {"source_tokens": "char+tags", "target_tokens": "char", "joint": False} | LETTERS,
     ),
+    "spelling": (lambda: (word(), word()), {"tokens": "char"} | LETTERS),
     "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False} | LETTERS),
     "sound to spelling": (lambda: (phones(), word()), {"target_tokens": "char", "joint": False} | LETTERS),
     "symbols": (lambda: (phones(), phones()), LETTERS),
@@ -64,13 +65,34 @@ def test_what_a_symbol_is_follows_from_the_pairs(kind):
 
 
 @pytest.mark.parametrize(
-    "given", [{"tokens": "bpe"}, {"vocab_size": 300}, {"joint": True}, {"bpe_dropout": 0.1}]
+    "given", [{"tokens": "bpe"}, {"vocab_size": 300}, {"tokens": "word"}, {"bpe_dropout": 0.1}]
 )
 def test_what_the_user_gives_is_kept(given):
     m = an.Translator(model="transformer", **given)
     before = m.settings_
     suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST)]))
     assert m.settings_ == before.model_copy(update=SHORT)
+
+
+@pytest.mark.parametrize("model", ["lstm-attention", "transformer"])
+@pytest.mark.parametrize("kind", ["spelling", "inflection"])
+def test_one_vocabulary_for_both_sides_is_one_of_letters(kind, model):
+    m = an.Translator(model=model, joint=True)
+    suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(LEAST)]))
+    assert (m.settings_.joint, m.settings_.tokens) == (True, "char")
+    assert (m.settings_.source_tokens, m.settings_.target_tokens) == ("", "")
+
+
+def test_one_vocabulary_of_letters_and_phones_is_left_to_the_user():
+    m = an.Translator(model="transformer", joint=True)
+    suit_pairs(m, source_of([(word(), phones()) for _ in range(LEAST)]))
+    assert (m.settings_.joint, m.settings_.tokens, m.settings_.source_tokens) == (True, "bpe", "")
+
+
+def test_sides_apart_are_letters_too():
+    m = an.Translator(model="transformer", joint=False)
+    suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST)]))
+    assert (m.settings_.joint, m.settings_.tokens) == (False, "char")
 
 
 def test_settings_of_the_user_stay_beside_those_for_symbols():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.roles import KINDS, Role, choose_columns, choose_input
+from anaphora.data.sources.roles import KINDS, Role, choose_columns, choose_input, with_parts
 from anaphora.data.sources.table import Hints, Record, Table, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
@@ -80,16 +80,16 @@ def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Table |
     if form is None or (form.name == "csv" and ending_of(source) != ".csv" and learnt.get("kind") != "csv"):
         return None
     trained = str(learnt.get("source_field") or "")
-    named = tuple(filter(None, (field or trained,)))
+    named = with_parts((field or trained,))
     if form.name != "tsv":
         return open_file(
             source, None, Hints(named if field or learnt.get("kind") == form.name else (), learnt=learnt)
         )
-    with_names = field if field and not field.isdecimal() else trained
-    if not with_names or with_names.isdecimal():
+    with_names = field if field and not _is_number(field) else trained
+    if not with_names or _is_number(with_names):
         return None
     try:
-        table = open_file(source, None, Hints((with_names,)))
+        table = open_file(source, None, Hints(with_parts((with_names,))))
     except DataError:
         if field:
             raise
@@ -100,7 +100,12 @@ def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Table |
 def _number(learnt: Mapping[str, Any]) -> str | None:
     """The number of the column that was the input, where columns had numbers."""
     trained = str(learnt.get("source_field") or "")
-    return trained if learnt.get("kind") == "tsv" and trained.isdecimal() else None
+    return trained if learnt.get("kind") == "tsv" and _is_number(trained) else None
+
+
+def _is_number(field: str) -> bool:
+    """Whether a column, or each of several (``1+3``), is given by its number."""
+    return field.replace("+", "").isdecimal()
 
 
 def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
@@ -112,7 +117,7 @@ def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
             reason, detail = record.problem
             raise DataError(f"{where}: {reason} ({detail}); correct the row.")
         try:
-            text = KINDS[kind](table.cell(record.values, name))
+            text = KINDS[kind](table.value(record.values, name))
         except LookupError:
             raise DataError(f"{where} has no field {name}; give every row the same fields.") from None
         except ValueError:
@@ -126,13 +131,12 @@ def _beside(table: Table, ahead: str, values: Any) -> Callable[[str], str]:
 
 
 def _lines(source: str, field: str | None, columns: bool, most: int) -> Iterator[list[Asked]]:
-    place = 0
-    if field is not None:
-        if not field.isdecimal() or not int(field):
-            raise DataError(
-                f"{source}: lines have no named columns, so none is {field}; give its number, from 1."
-            )
-        place, columns = int(field) - 1, True
+    chosen = [] if field is None else field.split("+")
+    if not all(one.isdecimal() and int(one) for one in chosen):
+        raise DataError(
+            f"{source}: lines have no named columns, so none is {field}; give its number, from 1."
+        )
+    places, columns = [int(one) - 1 for one in chosen], columns or bool(chosen)
     warned = number = 0
     for lines in line_batches(source, most):
         batch = []
@@ -146,13 +150,20 @@ def _lines(source: str, field: str | None, columns: bool, most: int) -> Iterator
                     "as the last",
                     stacklevel=2,
                 )
-            if place >= len(cells) and line.strip():
+            text = _text(cells, places or [0])
+            if text is None and line.strip():
                 raise DataError(
                     f"{source}:{number}: has {len(cells)} columns, so there is no column {field}."
                 )
-            text = cells[place] if place < len(cells) else ""
-            batch.append(Asked(text, _after(line) if len(cells) > 1 else str))
+            batch.append(Asked(text or "", _after(line) if len(cells) > 1 else str))
         yield batch
+
+
+def _text(cells: Sequence[str], places: Sequence[int]) -> str | None:
+    """What a model reads of a line. Where that is several columns, a line may have these alone, or one text of them."""
+    if len(places) > 1 and len(cells) in (1, len(places)):
+        return " ".join(cells)
+    return " ".join(cells[place] for place in places) if max(places) < len(cells) else None
 
 
 def _after(line: str) -> Callable[[str], str]:

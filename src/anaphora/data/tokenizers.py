@@ -23,12 +23,13 @@ from tokenizers import Tokenizer as Engine
 
 from anaphora.data import vocabularies
 from anaphora.data.around import Around
+from anaphora.data.bundles import with_tags
 from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 
-KINDS = ("char", "word", "bpe")
+KINDS = ("char", "word", "bpe", "char+tags")
 Learner = Callable[[Iterable[str]], "Tokenizer"]
 ENOUGH_TEXT = 32_000_000
 """Bytes of training text that vocabularies are learned from; of more, evenly spaced rows are taken."""
@@ -63,7 +64,8 @@ class Tokenizer:
         """Learn a vocabulary of at most ``vocab_size`` symbols; the same texts always give the same one.
 
         ``char`` and ``word`` keep the most frequent (ties in the order of the alphabet). ``bpe`` starts from
-        characters and again and again joins the most frequent neighbours (Sennrich et al. 2016).
+        characters and again and again joins the most frequent neighbours (Sennrich et al. 2016). ``char+tags``: tags after a word,
+        with semicolons between them (``go V;PST``), are one symbol each, and everything else is read by character.
         """
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
@@ -101,6 +103,7 @@ class Tokenizer:
             kept = "\n".join(lines)
         else:
             kept = text if self.raw else vocabularies.single_spaced(text)
+            kept = with_tags(kept) if self.kind == "char+tags" else kept
         return kept.lower() if self.lowercase else kept
 
     def encode(self, text: str) -> list[int]:
@@ -157,7 +160,7 @@ class Tokenizer:
     @property
     def drops_first_space(self) -> bool:
         """Whether a text begins without the space that its first symbol is spelled with."""
-        return not (self.kind in ("char", "own") or (self.raw and self.kind == "bpe"))
+        return not (self.kind in ("char", "char+tags", "own") or (self.raw and self.kind == "bpe"))
 
     @property
     def drops_space_after_breaks(self) -> bool:
@@ -310,6 +313,8 @@ def _kind_of(given: dict[str, Any]) -> tuple[str, bool, bool]:
     lowercase, raw = "Lowercase" in steps, "Strip" not in steps
     if given["model"]["type"] == "BPE":
         return "bpe", lowercase, raw
+    if steps.count("Replace") == 2 and not raw:  # the second finds where tags begin
+        return "char+tags", lowercase, raw
     return ("word" if "Prepend" in steps else "char"), lowercase, raw
 
 

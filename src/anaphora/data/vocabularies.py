@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from anaphora.data.bundles import BEFORE, TAG
 from anaphora.data.symbols import SPELLINGS, UNK
 
 BYTES = {f"<0x{value:02X}>": bytes([value]) for value in range(256)}
@@ -47,7 +48,23 @@ _RAW_STRETCH = (
 _RAW_SPACE = _SPACE.replace("\t-\r", "\t\x0b-\r")
 """White space but the line break."""
 _BREAK, _BEGUN, _LAST, _ONE, _WORD = " ?\n ?", "\n(?=[^\n])", r" \z", "(?m).", "\n| [^ \n]*"
-PATTERNS = frozenset({_SPACE, _STRETCH, _RAW_STRETCH, _RAW_SPACE, _BREAK, _BEGUN, _LAST, _ONE, _WORD})
+# Tags of a word, "go V;PST": the space before them becomes a semicolon, and each is one symbol with the semicolon before it.
+_TAGS_FOLLOW, _TAG_OR_ONE = BEFORE.format(end=r"\z"), f"{TAG}|{_ONE}"
+PATTERNS = frozenset(
+    {
+        _SPACE,
+        _STRETCH,
+        _RAW_STRETCH,
+        _RAW_SPACE,
+        _BREAK,
+        _BEGUN,
+        _LAST,
+        _ONE,
+        _WORD,
+        _TAGS_FOLLOW,
+        _TAG_OR_ONE,
+    }
+)
 """Every pattern of ours."""
 
 
@@ -61,7 +78,7 @@ def assemble(model: models.Model, kind: str, lowercase: bool, raw: bool = False)
     engine = Tokenizer(model)
     engine.normalizer = normalizer(kind, lowercase, raw)
     engine.pre_tokenizer = _pre_tokenizer(kind, raw)
-    if kind == "char":
+    if kind in ("char", "char+tags"):
         engine.decoder = decoders.Fuse()
     else:
         engine.decoder = decoders.Sequence(
@@ -89,8 +106,9 @@ def normalizer(kind: str, lowercase: bool, raw: bool = False) -> normalizers.Nor
         )
     if raw:
         return normalizers.Sequence(folded)
-    steps = [normalizers.Replace(Regex(_SPACE), " "), normalizers.Strip(), *folded]
-    if kind != "char":
+    marked = [normalizers.Replace(Regex(_TAGS_FOLLOW), ";")] if kind == "char+tags" else []
+    steps = [normalizers.Replace(Regex(_SPACE), " "), normalizers.Strip(), *marked, *folded]
+    if kind in ("word", "bpe"):
         steps.append(normalizers.Prepend(" "))
     return normalizers.Sequence(steps)
 
@@ -98,6 +116,8 @@ def normalizer(kind: str, lowercase: bool, raw: bool = False) -> normalizers.Nor
 def _pre_tokenizer(kind: str, raw: bool) -> pre_tokenizers.PreTokenizer:
     if kind == "char":
         return pre_tokenizers.Split(Regex(_ONE), "isolated")
+    if kind == "char+tags":
+        return pre_tokenizers.Split(Regex(_TAG_OR_ONE), "isolated")
     if kind == "word":
         if raw:
             return pre_tokenizers.Split(Regex(_WORD), "isolated")
@@ -114,11 +134,17 @@ def most_frequent(texts: Iterable[str], kind: str, vocab_size: int, raw: bool = 
     for text in texts:
         lines = text.split("\n") if raw and kind == "word" else [text]
         for line in lines:
-            counts.update(line if kind == "char" else [f" {word}" for word in line.split(" ")[1:]])
+            counts.update(_symbols(line, kind))
     ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
     if raw:
         ranked = ["\n", *(symbol for symbol in ranked if symbol != "\n")]
     return models.WordLevel(_numbered(ranked[: vocab_size - len(SPELLINGS)]), unk_token=SPELLINGS[UNK])
+
+
+def _symbols(line: str, kind: str) -> Iterable[str]:
+    if kind == "char+tags":
+        return re.findall(f"{TAG}|.", line, re.DOTALL)
+    return line if kind == "char" else [f" {word}" for word in line.split(" ")[1:]]
 
 
 def byte_pairs(texts: list[str], vocab_size: int, raw: bool = False) -> models.BPE:

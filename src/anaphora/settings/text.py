@@ -91,8 +91,10 @@ class SidesSettings(TextSettings):
         False,
         description="One vocabulary for source and target (needed to tie their embeddings) instead of one each.",
     )
-    source_tokens: Literal["", "char", "word", "bpe"] = Field(
-        "", description="What one symbol of the source is, where not what `tokens` says."
+    source_tokens: Literal["", "char", "word", "bpe", "char+tags"] = Field(
+        "",
+        description="What one symbol of the source is, where not what `tokens` says. char+tags: a character, but each tag of a word "
+        "(`go V;PST`) is one symbol.",
     )
     target_tokens: Literal["", "char", "word", "bpe"] = Field(
         "", description="What one symbol of the target is, where not what `tokens` says."

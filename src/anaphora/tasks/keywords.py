@@ -344,8 +344,8 @@ class SidesKeywords(TypedDict, total=False):
 
     joint: bool
     """One vocabulary for source and target (needed to tie their embeddings) instead of one each. Default: False."""
-    source_tokens: Literal["", "char", "word", "bpe"]
-    """What one symbol of the source is, where not what `tokens` says. Default: ''."""
+    source_tokens: Literal["", "char", "word", "bpe", "char+tags"]
+    """What one symbol of the source is, where not what `tokens` says. char+tags: a character, but each tag of a word (`go V;PST`) is one symbol. Default: ''."""
     target_tokens: Literal["", "char", "word", "bpe"]
     """What one symbol of the target is, where not what `tokens` says. Default: ''."""
     target_tokenizer: str | Any

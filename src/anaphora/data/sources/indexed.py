@@ -15,7 +15,17 @@ from anaphora.data.files import CHUNK, TextFile, Verdict
 from anaphora.data.lines import scan
 from anaphora.data.sources.formats.json_lines import JsonLines
 from anaphora.data.sources.formats.tabs import TsvTable
-from anaphora.data.sources.roles import KINDS, BadRow, Role, checked, choose_columns
+from anaphora.data.sources.report import say
+from anaphora.data.sources.roles import (
+    KINDS,
+    SOURCE,
+    TARGET,
+    TEXT_PAIR,
+    BadRow,
+    Role,
+    checked,
+    choose_columns,
+)
 from anaphora.data.sources.source import Column, MemorySource, Source, Values
 from anaphora.data.sources.table import Hints, Table, TextTable
 from anaphora.data.spilling import written_whole
@@ -175,18 +185,32 @@ def _columns(
                 verdict.reject(record.number, *record.problem)
         verdict.require(0)
     fields = [role.field for role in roles]
-    if isinstance(table, TsvTable) and not table.header and not any(given.get(field) for field in fields):
+    said = any(given.get(field) for field in fields)
+    if isinstance(table, TsvTable) and not table.header and not said and tuple(roles) == TEXT_PAIR:
+        given = _tagged(table, learnt) or given
+        said = any(given.get(field) for field in fields)
+    if isinstance(table, TsvTable) and not table.header and not said:
         names = [str(number + 1) for number in range(len(roles))]
         table.need(len(roles))
         return names, {"columns_left_out": max(table.width - len(roles), 0)}
-    if (
-        table.facts.get("header") is False
-        and len(roles) == 2
-        and not any(given.get(field) for field in fields)
-    ):
+    if table.facts.get("header") is False and len(roles) == 2 and not said:
         given = {fields[0]: "1", fields[1]: table.names[-1]}
     names = choose_columns(table.name, table.names, roles, given, learnt)
     return names, {**table.facts, **dict(zip(fields, names, strict=True))}
+
+
+def _tagged(table: TsvTable, learnt: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """The columns of words, their forms and tags, in the order of the training data or else as they look; nothing of other rows."""
+    learnt = (learnt.get("of", learnt) if learnt else None) or {}
+    trained = {field: str(learnt.get(field) or "") for field in (SOURCE, TARGET)}
+    if "+" in trained[SOURCE] and set("+".join(trained.values()).split("+")) <= set(table.names):
+        return dict(trained)
+    found = table.tagged()
+    if found:
+        say(
+            f"assumed, for words with forms and tags: {', '.join(f'{key}={one}' for key, one in found.items())}"
+        )
+    return dict(found)
 
 
 def _usable(table: Table, names: Sequence[str], roles: Sequence[Role], verdict: Verdict) -> Iterator[Values]:
@@ -194,7 +218,7 @@ def _usable(table: Table, names: Sequence[str], roles: Sequence[Role], verdict: 
         try:
             if record.problem:
                 raise BadRow(*record.problem)
-            yield checked(partial(table.cell, record.values), names, roles)
+            yield checked(partial(table.value, record.values), names, roles)
         except BadRow as bad:
             verdict.reject(record.number, bad.reason, bad.detail)
 
@@ -212,7 +236,7 @@ def _places(
         try:
             if record.problem:
                 raise BadRow(*record.problem)
-            checked(partial(table.cell, record.values), names, roles)
+            checked(partial(table.value, record.values), names, roles)
         except BadRow as bad:
             verdict.reject(record.number, bad.reason, bad.detail)
             continue

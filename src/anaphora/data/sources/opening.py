@@ -14,7 +14,7 @@ from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.parallel import ParallelSource
 from anaphora.data.sources.report import report
-from anaphora.data.sources.roles import TEXT_PAIR, Role
+from anaphora.data.sources.roles import TEXT_PAIR, Role, with_parts
 from anaphora.data.sources.source import PAIR, Column, MemorySource, Source
 from anaphora.data.sources.table import Hints, Table
 from anaphora.errors import DataError
@@ -77,7 +77,7 @@ def _of_file(
 ) -> Source:
     """The rows of a file; ``read`` are the options that every source takes."""
     spill, learnt = read["spill"], read["learnt"]
-    named = tuple(filter(None, fields.values()))
+    named = with_parts(fields.values())
     try:
         table: Table = open_file(path, spill, Hints(named, facts, learnt))
     except DataError:

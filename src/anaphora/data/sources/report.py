@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
+from anaphora.data.sources.roles import parts_of
 from anaphora.data.sources.source import Source
 from anaphora.data.sources.table import Table
 
@@ -44,12 +45,17 @@ def reading(table: Table, source: Source) -> str:
     parts += [encoding] if encoding != "UTF-8" else []
     for place, column in enumerate(source.columns):
         shown = " ".join(column.name.split())[:40]
-        part = f'{column.role}="{shown}"' if not column.name.isdecimal() else f"{column.role}=column {shown}"
+        number = column.name.replace("+", "")
+        part = (
+            f'{column.role}="{shown}"'
+            if not number.isdecimal()
+            else f"{column.role}=column{'s' if number != column.name else ''} {shown}"
+        )
         if column.kind == "label":
             classes = len({row[place] for row in source.read(range(min(len(source), _MANY)))})
             part += f" ({classes}{' or more' if len(source) > _MANY else ''} classes)"
         parts.append(part)
-    used = {column.name for column in source.columns}
+    used = {one for column in source.columns for one in parts_of(column.name, table.names)}
     left = [name for name in table.names if name not in used]
     if left:
         unnamed = sum(not name.strip() for name in left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -86,7 +86,8 @@ def choose_columns(
         raise DataError(f"{where} has only the field {listed(named) or '(none)'}; {what}.")
     asked = [given.get(role.field) for role in roles]
     for name in filter(None, asked):
-        check_named(where, names, name)
+        for one in parts_of(name, names):
+            check_named(where, names, one)
     found = _usual(named, roles, learnt or {}, asked)
     if found is None:
         fields = " and ".join(role.field for role in roles)
@@ -113,18 +114,30 @@ def _usual(
         return [str(name) for name in asked]
     guesses: list[Sequence[str]] = [[str(learnt.get(role.field)) for role in roles]]
     guesses += [pair for pair in _PAIRS if len(roles) == 2]
-    rest = [name for name in names if name not in asked]
+    taken = {one for name in asked if name for one in parts_of(name, names)}
+    rest = [name for name in names if name not in taken]
     usual = [[name for name in rest if name.lower() in role.usual] for role in roles]
     if all(len(some) == 1 or name for some, name in zip(usual, asked, strict=True)):
         guesses.append([some[0] if len(some) == 1 else "" for some in usual])
     for guess in guesses:
         chosen = [name or one for name, one in zip(asked, guess, strict=True)]
-        if set(chosen) <= set(names) and len(set(chosen)) == len(chosen):
+        if all(set(parts_of(one, names)) <= set(names) for one in chosen) and len(set(chosen)) == len(chosen):
             return chosen
-    if len(names) == len(roles):
+    if len(rest) == asked.count(None):
         free = iter(rest)
         return [name or next(free) for name in asked]
     return None
+
+
+def parts_of(name: str, names: Sequence[str]) -> list[str]:
+    """The columns that ``name`` stands for: itself where there is such a column, else those of ``lemma+tags``, whose values are
+    read with a space between them."""
+    return [name] if name in names or "+" not in name else name.split("+")
+
+
+def with_parts(names: Iterable[str | None]) -> tuple[str, ...]:
+    """Names that columns may have: those given, and the parts of ``lemma+tags``."""
+    return tuple(dict.fromkeys(one for name in names if name for one in (name, *name.split("+"))))
 
 
 def choose_input(where: str, names: Sequence[str], learnt: Mapping[str, Any], given: str | None) -> str:
@@ -134,10 +147,11 @@ def choose_input(where: str, names: Sequence[str], learnt: Mapping[str, Any], gi
     """
     learnt = learnt.get("of", learnt)
     if given is not None:
-        check_named(where, names, given)
+        for one in parts_of(given, names):
+            check_named(where, names, one)
         return given
     trained = learnt.get(SOURCE)
-    if trained in names:
+    if trained and set(parts_of(str(trained), names)) <= set(names):
         return str(trained)
     if len(names) == 1:
         return names[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from anaphora.data.files import TextFile
+from anaphora.data.sources.roles import parts_of
 
 ANSWER = "prediction"
 """The column or field that holds the answer of ``predict``."""
@@ -60,9 +61,16 @@ class Table(ABC):
     def cell(self, values: Any, name: str) -> Any:
         """The value of the column ``name``; a ``LookupError`` where the row has none."""
 
+    def value(self, values: Any, name: str) -> Any:
+        """The value of the column ``name``, or those of ``lemma+tags`` with a space between them; where one of them is missing or
+        no text, that one."""
+        cells = [self.cell(values, one) for one in parts_of(name, self.names)]
+        strange = [one for one in cells if not (isinstance(one, str) and one.strip())]
+        return cells[0] if len(cells) == 1 else strange[0] if strange else " ".join(cells)
+
     def picker(self, names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
         """What takes the values of the columns ``names`` out of a row."""
-        return lambda values: tuple(self.cell(values, name) for name in names)
+        return lambda values: tuple(self.value(values, name) for name in names)
 
     def detected(self) -> str:
         """What was detected, for the report: ``comma, header``."""
@@ -95,6 +103,8 @@ class CutTable(TextTable):
         return values[self.names.index(name)]
 
     def picker(self, names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+        if not set(names) <= set(self.names):
+            return super().picker(names)
         places = [self.names.index(name) for name in names]
         return lambda values: tuple(values[place] for place in places)
 

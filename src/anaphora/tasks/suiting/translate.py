@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from anaphora.data.bundles import without_tags
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import assume, embedded
 
@@ -20,7 +21,7 @@ OPEN = 0.2
 """Different words among all of a side, from which on most are met once or twice."""
 CLOSED = 0.02
 """The same of a side that is written with a fixed set of symbols with spaces between them, such as phones."""
-_SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "joint", "vocab_size")
+_SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "vocab_size")
 
 
 FEW = 5000
@@ -46,16 +47,21 @@ def suit_pairs(m: Translator, data: Source) -> None:
     """Choose what a symbol is, how large batches are and how long to train, by the pairs, where the user has not.
 
     Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
-    into pieces of which nothing is known. Single words are therefore read letter by letter; embedded corpora are left as they are.
+    into pieces of which nothing is known. Single words are therefore read letter by letter, and tags after them (``go V;PST``) as
+    one symbol each; embedded corpora are left as they are.
     """
     s, generated = m.settings_, embedded(data.describe())
-    if len(data) < LEAST or s.teacher:
+    if s.teacher:
         return
     rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
-    reads, writes = (_side([row[i] for row in rows]) for i in (0, 1))
+    tagged = bool(without_tags([row[0] for row in rows]))
+    if len(data) < LEAST and not tagged:
+        return
+    reads, writes = ("tagged",) * 2 if tagged else (_side([row[i] for row in rows]) for i in (0, 1))
     own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
     if not generated and not own:
-        assume(m, _tokens(reads, writes), "single words, which are read by their letters")
+        why = "words with tags" if tagged else "single words, which are read by their letters"
+        assume(m, _tokens(reads, writes, joint="joint" in m._given and s.joint), why)
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
     if letters:
         length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS
@@ -73,8 +79,12 @@ def _sized(pairs: int, letters: bool, own: bool) -> dict[str, Any]:
     return SOME_SENTENCES if pairs <= SOME and not letters else {}
 
 
-def _tokens(reads: str, writes: str) -> dict[str, Any]:
-    """What a symbol of each side is, where it is a letter."""
+def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
+    """What a symbol of each side is, where it is a letter; ``joint``: the user wants one vocabulary, which has one kind of symbol."""
+    if joint:
+        return {"tokens": "char"} if {reads, writes} <= {"words", "tagged"} else {}
+    if reads == "tagged":
+        return {"source_tokens": "char+tags", "target_tokens": "char", "joint": False}
     if reads == writes == "words":
         return {"tokens": "char"}
     if (reads, writes) == ("words", "symbols"):

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from anaphora.data.files import LONGEST_ROW, TextFile
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.roles import USUAL
+from anaphora.data.sources.roles import USUAL, with_parts
 from anaphora.data.sources.table import CutTable, Hints, Record
 from anaphora.errors import DataError
 
@@ -110,10 +110,10 @@ class CsvTable(CutTable):
     def _has_header(self, hints: Hints, below: int) -> bool:
         """Whether the first row is a header; a `DataError` where it looks like data and no setting numbers the columns."""
         trained = [str((hints.learnt or {}).get(key) or "") for key in ("source_field", "target_field")]
-        named = hints.named or tuple(filter(None, trained))
+        named = hints.named or with_parts(trained)
         if set(named) & set(self.names):
             return True
-        numbered = bool(named) and all(name.isdecimal() for name in named)
+        numbered = bool(named) and all(name.replace("+", "").isdecimal() for name in named)
         usual = [title for title in self.names if title.lower() in USUAL]
         if numbered and usual:
             raise DataError(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from anaphora.data.bundles import are_bundles
 from anaphora.data.files import TextFile
 from anaphora.data.lines import SPACE, TAB, Lines, chunks
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.roles import USUAL
+from anaphora.data.sources.roles import SOURCE, TARGET, USUAL, parts_of
 from anaphora.data.sources.table import CutTable, Hints, Record
 from anaphora.errors import DataError
 
@@ -30,20 +31,30 @@ class TsvTable(CutTable):
         lines = [line.removesuffix("\r") for line in head if line.strip()]
         first = next((line for line in lines if "\t" in line), lines[0] if lines else "").split("\t")
         titles = [title.strip() for title in first]
+        self._looked = [line.split("\t") for line in lines[: len(lines) - 1 or None]]
         self.width = len(first)
         if hints.header is not None:
             self.header = hints.header
         elif hints.facts is not None:
             self.header = bool(hints.facts.get("header"))
         else:
-            known = {str((hints.learnt or {}).get(key)) for key in ("source_field", "target_field")}
+            known = {
+                one
+                for key in (SOURCE, TARGET)
+                for one in parts_of(str((hints.learnt or {}).get(key)), titles)
+            }
             self.header = (
                 bool(set(hints.named) & set(titles))
                 or known <= set(titles)
                 or len({title.lower() for title in titles} & USUAL) > 1
             )
         self.names = titles if self.header else [str(number + 1) for number in range(self.width)]
-        named = [name for name in hints.named if name not in self.names and not name.isdecimal()]
+        named = [
+            one
+            for name in hints.named
+            for one in parts_of(name, self.names)
+            if one not in self.names and not one.isdecimal()
+        ]
         if named and not self.header:
             raise DataError(
                 f"{self.name}: the first line does not name {named[0]}, so columns have numbers; "
@@ -78,6 +89,15 @@ class TsvTable(CutTable):
         self.width = max(self.width, columns)
         self.names = [str(number + 1) for number in range(self.width)]
 
+    def tagged(self) -> dict[str, str]:
+        """Which of three columns without names are the words with their tags and which the forms, where one looks like tags:
+        ``lemma⇥form⇥tags`` (UniMorph) or ``lemma⇥tags⇥form``; else nothing."""
+        rows = [row for row in self._looked if len(row) == self.width == 3]
+        for tags, form in ((2, 1), (1, 2)):
+            if are_bundles([row[tags].strip() for row in rows]):
+                return {SOURCE: f"1+{tags + 1}", TARGET: str(form + 1)}
+        return {}
+
     def detected(self) -> str:
         return f"tab, {'header' if self.header else 'no header'}"
 
@@ -89,13 +109,14 @@ class TsvTable(CutTable):
 
     def judge(self, chosen: Sequence[str]) -> Judge:
         """For files of any size: what `records` and a check for empty values would reject, found with numpy."""
-        return Judge(self.width, [self.names.index(name) for name in chosen])
+        sides = [parts_of(name, self.names) for name in chosen]
+        return Judge(self.width, [[self.names.index(one) for one in side] for side in sides])
 
 
 class Judge:
-    """Rejects rows that have not as many columns as the first one, or nothing in one of the columns ``chosen``."""
+    """Rejects rows that have not as many columns as the first one, or nothing in one of the columns ``chosen`` for each side."""
 
-    def __init__(self, width: int, chosen: Sequence[int]):
+    def __init__(self, width: int, chosen: Sequence[Sequence[int]]):
         self.width, self._chosen = width, chosen
 
     def __call__(self, lines: Lines) -> None:
@@ -109,7 +130,8 @@ class Judge:
         if not len(rows):
             return
         last = len(lines.array) - 1
-        for side, column in zip(("source", "target", "third"), self._chosen, strict=False):
+        named = zip(("source", "target", "third"), self._chosen, strict=False)
+        for side, column in ((side, column) for side, columns in named for column in columns):
             begins = tabs[first[rows] + column - 1] + 1 if column else lines.starts[rows]
             ends = tabs[first[rows] + column] if column < self.width - 1 else lines.ends[rows]
             # A value is blank only if it begins with a space or has no length: few rows need a closer look.
