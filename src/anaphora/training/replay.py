@@ -34,7 +34,9 @@ class Replayed:
         self._graphs: dict[Any, _Graphs] = {}
 
     def __call__(self, model: nn.Module, *tensors: Tensor) -> Tensor:
-        if model is not self._model or not torch.is_grad_enabled() or not can_capture(tensors[0].device):
+        device = tensors[0].device
+        here = model is self._model and model.training and torch.is_grad_enabled()
+        if not here or device.type != "cuda" or not can_capture(device):
             return self._loss(model, *tensors)
         key = self._key(tensors)
         graphs = self._graphs.get(key)
@@ -53,7 +55,6 @@ class Replayed:
         return (
             tuple((tensor.shape, tensor.dtype) for tensor in tensors),
             torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
-            self._model.training,
             current_stream(),
             tuple(weight.data_ptr() for weight in weights),
             tuple(weight.requires_grad for weight in weights),

@@ -185,27 +185,78 @@ MERGE = columns(
 _merge = Kernel(MERGE, "merged_gradients")
 
 
-def shares(rows: int, share: int, like: Tensor) -> int:
-    """How many rows a table of sums has; one where torch computes them."""
-    return -(-rows // share) if like.is_cuda else 1
+def shares(rows: int, share: int) -> int:
+    """How many rows the table of sums has that a kernel makes."""
+    return -(-rows // share)
 
 
-def tasks(sums: Tensor) -> int:
-    """How many pieces of work a kernel with this table of sums has."""
-    return len(sums) * -(-sums.shape[1] // 256)
+def tasks(rows: int, width: int, share: int) -> int:
+    """How many pieces of work a kernel has."""
+    return shares(rows, share) * -(-width // 256)
+
+
+def values_by_kernel(x: Tensor, bias: Tensor, kind: Activation) -> Tensor:
+    rows, width = x.shape
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    numbers = (rows, width, SHARE)
+    value_kernel(kind).run(x, tasks(*numbers), (x.contiguous(), bias, out, None), numbers, KINDS[x.dtype])
+    return out
+
+
+def values_by_torch(x: Tensor, bias: Tensor, kind: Activation) -> Tensor:
+    return _values(x.float() + bias, kind).to(x.dtype)
+
+
+def gradients_by_kernel(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
+    rows, width = x.shape
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    sums = bias.new_empty(shares(rows, SHARE), width)
+    pointers, numbers = (grad.contiguous(), x.contiguous(), bias, out, sums), (rows, width, SHARE)
+    slope_kernel(kind).run(x, tasks(*numbers), pointers, numbers, KINDS[x.dtype])
+    return out, sums
+
+
+def gradients_by_torch(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
+    given = (grad.float(), x.float() + bias)
+    if kind == "relu":
+        found = torch.ops.aten.threshold_backward(*given, 0)
+    elif kind == "silu":
+        found = torch.ops.aten.silu_backward(*given)
+    else:
+        found = torch.ops.aten.gelu_backward(*given, approximate="tanh" if kind == "gelu-tanh" else "none")
+    return found.to(x.dtype), found.sum(0, keepdim=True)
+
+
+def _values(x: Tensor, kind: Activation) -> Tensor:
+    if kind == "relu":
+        return F.relu(x)
+    if kind == "silu":
+        return F.silu(x)
+    return F.gelu(x, approximate="tanh" if kind == "gelu-tanh" else "none")
+
+
+def merged_by_kernel(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    batch, heads, time, each = q.shape
+    rows, width = batch * time, 3 * heads * each
+    given = [t if t.stride(-1) == 1 else t.contiguous() for t in (q, k, v)]
+    out = torch.empty(rows, width, dtype=q.dtype, device=q.device)
+    sums = torch.empty(shares(rows, SHARE), width, device=q.device)
+    strides = [t.stride(axis) for t in given for axis in (0, 1, 2)]
+    numbers = (rows, width, SHARE)
+    pointers = (*given, out, sums)
+    _merge.run(q, tasks(*numbers), pointers, (*numbers, each, time, *strides), KINDS[q.dtype])
+    return out, sums
+
+
+def merged_by_torch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    out = torch.cat([t.transpose(1, 2).flatten(2).flatten(0, 1) for t in (q, k, v)], 1)
+    return out, out.float().sum(0, keepdim=True)
 
 
 @torch.library.custom_op("anaphora::activation_values", mutates_args=())
 def activation_values(x: Tensor, bias: Tensor, kind: str) -> Tensor:
     """f(x + b), rows ``(n, width)`` of 16 bits, bias ``(width,)`` float32."""
-    rows, width = x.shape
-    if not x.is_cuda:
-        return _values(x.float() + bias, kind).to(x.dtype)
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    pieces = shares(rows, SHARE, x) * -(-width // 256)
-    kernel = value_kernel(kind)  # type: ignore[arg-type]
-    kernel.run(x, pieces, (x.contiguous(), bias, out, None), (rows, width, SHARE), KINDS[x.dtype])
-    return out
+    return (values_by_kernel if x.is_cuda else values_by_torch)(x, bias, kind)  # type: ignore[arg-type]
 
 
 @activation_values.register_fake
@@ -215,65 +266,26 @@ def _(x: Tensor, bias: Tensor, kind: str) -> Tensor:
 
 @torch.library.custom_op("anaphora::activation_gradients", mutates_args=())
 def activation_gradients(grad: Tensor, x: Tensor, bias: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """Of f(x + b), rows ``(n, width)`` of 16 bits, bias ``(width,)`` float32: ∂x ``(n, width)``, and ∂b in parts ``(shares, width)``."""
-    rows, width = x.shape
-    sums = bias.new_empty(shares(rows, SHARE, x), width)
-    if not x.is_cuda:
-        found = grad.float() * _slopes(x.float() + bias, kind)
-        return found.to(x.dtype), found.sum(0, keepdim=True)
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    pointers = (grad.contiguous(), x.contiguous(), bias, out, sums)
-    kernel = slope_kernel(kind)  # type: ignore[arg-type]
-    kernel.run(x, tasks(sums), pointers, (rows, width, SHARE), KINDS[x.dtype])
-    return out, sums
+    """Of `activation_values`: ∂x ``(n, width)``, and ∂b in parts ``(shares, width)``."""
+    return (gradients_by_kernel if x.is_cuda else gradients_by_torch)(grad, x, bias, kind)  # type: ignore[arg-type]
 
 
 @activation_gradients.register_fake
 def _(grad: Tensor, x: Tensor, bias: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+    parts = shares(len(x), SHARE) if x.is_cuda else 1
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    return out, bias.new_empty(shares(len(x), SHARE, x), x.shape[1])
-
-
-def _values(x: Tensor, kind: str) -> Tensor:
-    if kind == "relu":
-        return F.relu(x)
-    if kind == "silu":
-        return F.silu(x)
-    return F.gelu(x, approximate="tanh" if kind == "gelu-tanh" else "none")
-
-
-def _slopes(x: Tensor, kind: str) -> Tensor:
-    if kind == "relu":
-        return (x > 0).to(x)
-    if kind == "silu":
-        s = x.sigmoid()
-        return s + x * s * (1 - s)
-    if kind == "gelu-tanh":
-        s = (1.5957691216057308 * (x + 0.044715 * x**3)).sigmoid()
-        return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * x * x)
-    return torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) * 0.3989422804014327
+    return out, bias.new_empty(parts, x.shape[1])
 
 
 @torch.library.custom_op("anaphora::merged_gradients", mutates_args=())
 def merged_gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """``(batch, heads, time, d)`` each, of 16 bits: side by side ``(batch · time, 3 · heads · d)``, and the sums of columns in parts."""
-    batch, heads, time, each = q.shape
-    rows, width = batch * time, 3 * heads * each
-    if not q.is_cuda:
-        out = torch.cat([t.transpose(1, 2).reshape(rows, heads * each) for t in (q, k, v)], 1)
-        return out, out.float().sum(0, keepdim=True)
-    given = [t if t.stride(-1) == 1 else t.contiguous() for t in (q, k, v)]
-    out = torch.empty(rows, width, dtype=q.dtype, device=q.device)
-    sums = torch.empty(shares(rows, SHARE, q), width, device=q.device)
-    strides = [t.stride(axis) for t in given for axis in (0, 1, 2)]
-    _merge.run(
-        q, tasks(sums), (*given, out, sums), (rows, width, SHARE, each, time, *strides), KINDS[q.dtype]
-    )
-    return out, sums
+    return (merged_by_kernel if q.is_cuda else merged_by_torch)(q, k, v)
 
 
 @merged_gradients.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     batch, heads, time, each = q.shape
     rows, width = batch * time, 3 * heads * each
-    return q.new_empty(rows, width), q.new_empty(shares(rows, SHARE, q), width, dtype=torch.float32)
+    parts = shares(rows, SHARE) if q.is_cuda else 1
+    return q.new_empty(rows, width), q.new_empty(parts, width, dtype=torch.float32)

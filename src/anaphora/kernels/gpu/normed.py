@@ -101,6 +101,28 @@ def kernel(width: int, centred: bool) -> Kernel:
     return Kernel(source, "norm_gradients", threads=128)
 
 
+def by_kernel(
+    dy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor, above: Tensor, centred: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, width = x.shape
+    out, narrowed = torch.empty_like(x), torch.empty_like(x, dtype=dy.dtype)
+    sums = gain.new_empty(shares(rows, SHARE), 3, width)
+    pointers = (dy.contiguous(), x, mean, inverse, gain, above.contiguous(), out, narrowed, sums)
+    kernel(width, centred).run(x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype])
+    return out, narrowed, sums
+
+
+def by_torch(
+    dy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor, above: Tensor, centred: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    h = (x - mean[:, None]) * inverse[:, None] if centred else x * inverse[:, None]
+    d = dy.float()
+    dg = d * gain
+    middle = dg.mean(1, True) if centred else 0.0
+    out = above + inverse[:, None] * (dg - middle - h * (dg * h).mean(1, True))
+    return out, out.to(dy.dtype), torch.stack(((d * h).sum(0), d.sum(0), out.sum(0)))[None]
+
+
 @torch.library.custom_op("anaphora::norm_gradients", mutates_args=())
 def norm_gradients(
     dy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor, above: Tensor, centred: bool
@@ -109,24 +131,12 @@ def norm_gradients(
 
     Gives ∂x' in float32 and in the type of dy, and the sums ``(shares, 3, width)``: of the gain, the shift and the bias.
     """
-    rows, width = x.shape
-    if not x.is_cuda:
-        h = (x - mean[:, None]) * inverse[:, None] if centred else x * inverse[:, None]
-        d = dy.float()
-        dg = d * gain
-        middle = dg.mean(1, True) if centred else 0.0
-        out = above + inverse[:, None] * (dg - middle - h * (dg * h).mean(1, True))
-        return out, out.to(dy.dtype), torch.stack(((d * h).sum(0), d.sum(0), out.sum(0)))[None]
-    out, narrowed = torch.empty_like(x), torch.empty_like(x, dtype=dy.dtype)
-    sums = gain.new_empty(shares(rows, SHARE, x), 3, width)
-    pointers = (dy.contiguous(), x, mean, inverse, gain, above.contiguous(), out, narrowed, sums)
-    kernel(width, centred).run(x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype])
-    return out, narrowed, sums
+    return (by_kernel if x.is_cuda else by_torch)(dy, x, mean, inverse, gain, above, centred)
 
 
 @norm_gradients.register_fake
 def _(
     dy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor, above: Tensor, centred: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    sums = gain.new_empty(shares(len(x), SHARE, x), 3, x.shape[1])
-    return torch.empty_like(x), torch.empty_like(x, dtype=dy.dtype), sums
+    parts = shares(len(x), SHARE) if x.is_cuda else 1
+    return torch.empty_like(x), torch.empty_like(x, dtype=dy.dtype), gain.new_empty(parts, 3, x.shape[1])

@@ -99,22 +99,51 @@ _losses = Kernel(LOSSES, "logit_losses")
 _gradients = Kernel(GRADIENTS, "logit_gradients")
 
 
-@torch.library.custom_op("anaphora::logit_losses", mutates_args=())
-def logit_losses(logits: Tensor, targets: Tensor, symbols: int, ignored: int) -> tuple[Tensor, Tensor]:
-    """Logits ``(n, width)`` of 16 bits, targets ``(n,)``: the loss of each row, 0 where the target is ``ignored``, and log Σ exp."""
+def losses_by_kernel(logits: Tensor, targets: Tensor, symbols: int, ignored: int) -> tuple[Tensor, Tensor]:
     rows, width = logits.shape
-    if not logits.is_cuda:
-        known = logits[:, :symbols].float()
-        return F.cross_entropy(known, targets, ignore_index=ignored, reduction="none"), known.logsumexp(1)
     loss, log_sum = (torch.empty(rows, device=logits.device) for _ in range(2))
     numbers = (rows, width, symbols, ignored)
     _losses.run(logits, rows, (logits, targets, loss, log_sum), numbers, KINDS[logits.dtype])
     return loss, log_sum
 
 
+def losses_by_torch(logits: Tensor, targets: Tensor, symbols: int, ignored: int) -> tuple[Tensor, Tensor]:
+    known = logits[:, :symbols].float()
+    return F.cross_entropy(known, targets, ignore_index=ignored, reduction="none"), known.logsumexp(1)
+
+
+def gradients_by_kernel(
+    logits: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
+) -> tuple[Tensor, Tensor]:
+    rows, width = logits.shape
+    out = torch.empty_like(logits)
+    sums = log_sum.new_empty(shares(rows, SHARE), width)
+    pointers = (logits, targets, log_sum, scale, out, sums)
+    numbers = (rows, width, SHARE, symbols, ignored)
+    _gradients.run(logits, tasks(rows, width, SHARE), pointers, numbers, KINDS[logits.dtype])
+    return out, sums
+
+
+def gradients_by_torch(
+    logits: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
+) -> tuple[Tensor, Tensor]:
+    p = torch.zeros_like(logits, dtype=torch.float32)
+    p[:, :symbols] = (logits[:, :symbols].float() - log_sum[:, None]).exp()
+    p[torch.arange(len(p)), targets] -= 1
+    p = p * (scale * (targets != ignored))[:, None]
+    return p.to(logits.dtype), p.sum(0, keepdim=True)
+
+
+@torch.library.custom_op("anaphora::logit_losses", mutates_args=())
+def logit_losses(logits: Tensor, targets: Tensor, symbols: int, ignored: int) -> tuple[Tensor, Tensor]:
+    """Logits ``(n, width)`` of 16 bits, targets ``(n,)``: the loss of each row, 0 where the target is ``ignored``, and log Σ exp."""
+    return (losses_by_kernel if logits.is_cuda else losses_by_torch)(logits, targets, symbols, ignored)
+
+
 @logit_losses.register_fake
 def _(logits: Tensor, targets: Tensor, symbols: int, ignored: int) -> tuple[Tensor, Tensor]:
-    return logits.new_empty(len(logits), dtype=torch.float32), logits.new_empty(len(logits), dtype=torch.float32)
+    found = logits.new_empty(2, len(logits), dtype=torch.float32)
+    return found[0].clone(), found[1].clone()
 
 
 @torch.library.custom_op("anaphora::logit_gradients", mutates_args=())
@@ -122,27 +151,16 @@ def logit_gradients(
     logits: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
 ) -> tuple[Tensor, Tensor]:
     """∂z ``(n, width)`` times the number ``scale``, and the sums of its columns in parts ``(shares, width)``."""
-    rows, width = logits.shape
-    if not logits.is_cuda:
-        p = torch.zeros(rows, width)
-        p[:, :symbols] = (logits[:, :symbols].float() - log_sum[:, None]).exp()
-        p[torch.arange(rows), targets] -= 1
-        p = p * (scale * (targets != ignored))[:, None]
-        return p.to(logits.dtype), p.sum(0, keepdim=True)
-    out = torch.empty_like(logits)
-    sums = log_sum.new_empty(shares(rows, SHARE, logits), width)
-    pointers = (logits, targets, log_sum, scale, out, sums)
-    numbers = (rows, width, SHARE, symbols, ignored)
-    _gradients.run(logits, tasks(sums), pointers, numbers, KINDS[logits.dtype])
-    return out, sums
+    by = gradients_by_kernel if logits.is_cuda else gradients_by_torch
+    return by(logits, targets, log_sum, scale, symbols, ignored)
 
 
 @logit_gradients.register_fake
 def _(
     logits: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
 ) -> tuple[Tensor, Tensor]:
-    sums = log_sum.new_empty(shares(len(logits), SHARE, logits), logits.shape[1])
-    return torch.empty_like(logits), sums
+    parts = shares(len(logits), SHARE) if logits.is_cuda else 1
+    return torch.empty_like(logits), log_sum.new_empty(parts, logits.shape[1])
 
 
 def output_loss(x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, ignored: int) -> Tensor:
