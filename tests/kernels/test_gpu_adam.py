@@ -50,7 +50,9 @@ def check_adam(kind: type[torch.optim.Optimizer], device: str, shapes: tuple[tup
         torch.testing.assert_close(other, one.detach(), rtol=1e-5, atol=1e-6)
     before = [one.clone() for one in own]
     assert group.step(*given, torch.ones_like(good), **rates, decay=0.1, decoupled=True)
-    assert all(torch.equal(one, other) for one, other in zip(own, before, strict=True))  # a bad step changes nothing
+    assert all(
+        torch.equal(one, other) for one, other in zip(own, before, strict=True)
+    )  # a bad step changes nothing
     wanted = torch.cat([gradient.flatten().double() for gradient in gradients]).norm()
     length = Length().of(gradients)
     assert length is not None

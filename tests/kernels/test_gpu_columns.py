@@ -77,7 +77,12 @@ def check_merged(device: str, shape: tuple[int, int, int, int], dtype: torch.dty
 
 
 def check_norm(
-    device: str, rows: int, width: int, dtype: torch.dtype, centred: bool, by: Callable[..., tuple[Tensor, ...]]
+    device: str,
+    rows: int,
+    width: int,
+    dtype: torch.dtype,
+    centred: bool,
+    by: Callable[..., tuple[Tensor, ...]],
 ) -> None:
     dy = torch.randn(rows, width, device=device).to(dtype)
     x, above = (torch.randn(2, rows, width, device=device) * 2 + 1).unbind()
@@ -120,9 +125,7 @@ def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype) -> None
         found[:, :symbols].double(), 0.25 * exact.grad, rtol=ROUNDING[dtype], atol=1e-6
     )
     assert not found[:, symbols:].any()
-    torch.testing.assert_close(
-        sums.sum(0)[:symbols].double(), 0.25 * exact.grad.sum(0), rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(sums.sum(0)[:symbols].double(), 0.25 * exact.grad.sum(0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("by_fibres")

@@ -21,9 +21,7 @@ SYMBOLS = 1031  # many, and no multiple of anything
 
 def made(**changes: Any) -> Language:
     words = {"layers": 2, "hidden": 128, "heads": 2, "feedforward": 256, "context": 16, "dropout": 0.0}
-    settings = resolve(
-        TASKS["language"], {"model": "transformer", "activation": "gelu", **words, **changes}
-    )
+    settings = resolve(TASKS["language"], {"model": "transformer", "activation": "gelu", **words, **changes})
     torch.manual_seed(1)
     model: Any = build_language(settings, SYMBOLS)
     for weight in model.parameters():

@@ -136,9 +136,16 @@ def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) 
         first, second, steps = ([state[name] for state in found if state] for name in _QUANTITIES)
         torch._foreach_add_(steps, 1)
         gradients = [p.grad for p in parameters if p.grad is not None]
-        rates = {"lr": group["lr"], "betas": group["betas"], "eps": group["eps"], "decay": group["weight_decay"]}
+        rates = {
+            "lr": group["lr"],
+            "betas": group["betas"],
+            "eps": group["eps"],
+            "decay": group["weight_decay"],
+        }
         every = (parameters, first, second, steps)
-        if own.setdefault(number, AdamGroup()).step(every, gradients, divisor, bad, **rates, decoupled=decoupled):
+        if own.setdefault(number, AdamGroup()).step(
+            every, gradients, divisor, bad, **rates, decoupled=decoupled
+        ):
             torch._foreach_sub_(steps, [bad] * len(steps))
             continue
         kernel(

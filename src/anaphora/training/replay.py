@@ -7,7 +7,8 @@ the host about 2 ms with 12 layers, and a GPU that waits for it does nothing. He
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ class Replayed:
                 self._seen.add(key)
                 return self._loss(model, *tensors)  # compiled here, and at its backward pass
             self._graphs = {k: g for k, g in self._graphs.items() if k[1:] == key[1:]}
-            trained = [weight for weight in self._weights if weight.requires_grad]
+            trained: list[Tensor] = [weight for weight in self._weights if weight.requires_grad]
             graphs = self._graphs[key] = _Graphs(self._loss, model, tensors, trained)
         found: Tensor = _Replay.apply(graphs, len(tensors), *tensors, *graphs.trained)  # type: ignore[no-untyped-call]
         return found
@@ -93,23 +94,20 @@ class _Graphs:
         return torch.autograd.grad(total, self.trained, weight, allow_unused=True)
 
 
-class _captured:
-    """Captures what is done inside; no graph may be collected meanwhile, which would end the capture."""
-
-    def __init__(self, graph: Any, pool: Any):
-        self._graph, self._pool = graph, pool
-
-    def __enter__(self) -> None:
-        self._collecting = gc.isenabled()
-        gc.disable()
-        self._graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-
-    def __exit__(self, *_: object) -> None:
+@contextmanager
+def _captured(graph: Any, pool: Any) -> Iterator[None]:
+    """Captures what is done inside. No graph may be collected meanwhile, which would end the capture."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
-            self._graph.capture_end()
+            yield
         finally:
-            if self._collecting:
-                gc.enable()
+            graph.capture_end()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class _Replay(torch.autograd.Function):

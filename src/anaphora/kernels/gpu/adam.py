@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.chunks import Addresses, pieces, plain, sent
+from anaphora.kernels.gpu.chunks import Addresses, pieces, sent
 from anaphora.kernels.gpu.kernel import Kernel
 
 SOURCE = r"""

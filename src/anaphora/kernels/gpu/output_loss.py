@@ -179,7 +179,8 @@ class _OutputLoss(torch.autograd.Function):
         losses, log_sum = logit_losses(logits, targets, symbols, ignored)
         ctx.save_for_backward(x, narrow, logits, targets, log_sum)
         ctx.numbers, ctx.kinds = (symbols, ignored), (weight.dtype, bias.dtype)
-        return losses.sum()
+        total: Tensor = losses.sum()
+        return total
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

@@ -26,11 +26,11 @@ Pending = tuple[Tensor | None, Tensor | None]
 
 
 def is_lean(stack: nn.Module) -> bool:
-    """Whether `lean_stack` can take the place of ``stack``, a `TransformerEncoder`: of plain norm-first layers, and nobody watches."""
+    """Whether `lean_stack` can take the place of ``stack``, a `TransformerEncoder`: of plain norm-first layers without hooks."""
     if type(stack) is not TransformerEncoder or not fits(stack.width) or norm_kind(stack.norm) is None:
         return False
     watched = any(m._forward_hooks or m._forward_pre_hooks for m in stack.modules())
-    return not watched and all(_plain(cast(nn.Module, layer)) for layer in stack.layers)
+    return not watched and all(_plain(layer) for layer in stack.layers)
 
 
 def _plain(layer: nn.Module) -> bool:
@@ -88,7 +88,12 @@ def _attended(own: MultiHead, y: Tensor, batch: int) -> Pending:
 
 def _fed(part: nn.Module, y: Tensor) -> Pending:
     kind = activation_of(part)
-    if type(part) is not FeedForward or kind is None or part.first.bias is None or part.first.out_features % 8:
+    if (
+        type(part) is not FeedForward
+        or kind is None
+        or part.first.bias is None
+        or part.first.out_features % 8
+    ):
         return part(y), None
     u = _product(y, part.first.weight)
     h = _Activated.apply(u, part.first.bias, kind)  # type: ignore[no-untyped-call]
@@ -184,7 +189,8 @@ class _Activated(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor, kind: str) -> Tensor:
         ctx.save_for_backward(x, bias)
         ctx.kind = kind
-        return activation_values(x, bias, kind)
+        found: Tensor = activation_values(x, bias, kind)
+        return found
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
