@@ -32,6 +32,7 @@ def _steps(model: nn.Module, function, seeds, rows: int = 64) -> list[list[Tenso
         total = function(model, x, y)
         total.backward(torch.tensor(0.5 + seed, device="cuda"))
         found.append([total.detach(), *(w.grad.clone() for w in model.parameters() if w.grad is not None)])
+        del total  # its graph would tie the gradients to this stream
         for weight in model.parameters():
             weight.grad = None
     return found

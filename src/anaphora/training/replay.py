@@ -67,6 +67,7 @@ class _Graphs:
 
     def __init__(self, loss: Loss, model: nn.Module, tensors: tuple[Tensor, ...], trained: list[Tensor]):
         device = tensors[0].device
+        gc.collect()  # a graph of an earlier step that still lives would tie the gradients to the stream it ran on
         drawn = torch.cuda.get_rng_state(device)  # a captured step has the random numbers of any other
         self.trained, self.generation = trained, 0
         self.inputs = [tensor.clone() for tensor in tensors]

@@ -2,7 +2,7 @@
 
     ∂b = Σ_n ∂x_n
 
-A block takes 256 columns of a share of the rows. Its sums go to a table ``(shares, width)``, which is added up afterwards: the sums are
+A block takes 256 columns of a share of the rows. Its sums go to a table ``(shares, width)``, which a second kernel adds up: the sums are
 always taken in the same order. The operations are known to torch.compile; where there is no NVIDIA GPU, torch computes the same.
 """
 
@@ -81,7 +81,31 @@ extern "C" __global__ void NAME(POINTERS,elem*out,float*sums,int rows,int width,
 """
 )
 
-SHARE = 64  # rows whose sums one block takes
+SHARE = 256  # rows whose sums one block takes
+
+ADDED = r"""
+extern "C" __global__ void added_rows(const float*table,float*out,int rows,int width){
+  __shared__ float part[32][33];
+  const int warp=threadIdx.x>>5,lane=threadIdx.x&31;
+  for(int c0=blockIdx.x*32;c0<width;c0+=gridDim.x*32){
+    float sum=0.f;
+    if(c0+lane<width){
+      #pragma unroll 8
+      for(int r=warp;r<rows;r+=32)sum+=table[(long long)r*width+c0+lane];
+    }
+    part[warp][lane]=sum;
+    __syncthreads();
+    if(warp==0&&c0+lane<width){
+      float all=0.f;
+      #pragma unroll
+      for(int w=0;w<32;w++)all+=part[w][lane];
+      out[c0+lane]=all;
+    }
+    __syncthreads();
+  }
+}
+"""
+_added = Kernel(ADDED, "added_rows", threads=1024, resident=2)
 
 
 def columns(
@@ -190,6 +214,13 @@ def shares(rows: int, share: int) -> int:
     return -(-rows // share)
 
 
+def added(table: Tensor) -> Tensor:
+    """The sum over the first axis of a table ``(shares, …)`` of float32."""
+    out = torch.empty_like(table[0])
+    _added.run(table, -(-out.numel() // 32), (table, out), (len(table), out.numel()))
+    return out
+
+
 def tasks(rows: int, width: int, share: int) -> int:
     """How many pieces of work a kernel has."""
     return shares(rows, share) * -(-width // 256)
@@ -213,7 +244,7 @@ def gradients_by_kernel(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation)
     sums = bias.new_empty(shares(rows, SHARE), width)
     pointers, numbers = (grad.contiguous(), x.contiguous(), bias, out, sums), (rows, width, SHARE)
     slope_kernel(kind).run(x, tasks(*numbers), pointers, numbers, KINDS[x.dtype])
-    return out, sums
+    return out, added(sums)
 
 
 def gradients_by_torch(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
@@ -224,7 +255,7 @@ def gradients_by_torch(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) 
         found = torch.ops.aten.silu_backward(*given)
     else:
         found = torch.ops.aten.gelu_backward(*given, approximate="tanh" if kind == "gelu-tanh" else "none")
-    return found.to(x.dtype), found.sum(0, keepdim=True)
+    return found.to(x.dtype), found.sum(0)
 
 
 def _values(x: Tensor, kind: Activation) -> Tensor:
@@ -245,12 +276,12 @@ def merged_by_kernel(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     numbers = (rows, width, SHARE)
     pointers = (*given, out, sums)
     _merge.run(q, tasks(*numbers), pointers, (*numbers, each, time, *strides), KINDS[q.dtype])
-    return out, sums
+    return out, added(sums)
 
 
 def merged_by_torch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     out = torch.cat([t.transpose(1, 2).flatten(2).flatten(0, 1) for t in (q, k, v)], 1)
-    return out, out.float().sum(0, keepdim=True)
+    return out, out.float().sum(0)
 
 
 @torch.library.custom_op("anaphora::activation_values", mutates_args=())
@@ -266,20 +297,18 @@ def _(x: Tensor, bias: Tensor, kind: str) -> Tensor:
 
 @torch.library.custom_op("anaphora::activation_gradients", mutates_args=())
 def activation_gradients(grad: Tensor, x: Tensor, bias: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """Of `activation_values`: ∂x ``(n, width)``, and ∂b in parts ``(shares, width)``."""
+    """Of `activation_values`: ∂x ``(n, width)`` and ∂b ``(width,)``."""
     return (gradients_by_kernel if x.is_cuda else gradients_by_torch)(grad, x, bias, kind)  # type: ignore[arg-type]
 
 
 @activation_gradients.register_fake
 def _(grad: Tensor, x: Tensor, bias: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    parts = shares(len(x), SHARE) if x.is_cuda else 1
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    return out, bias.new_empty(parts, x.shape[1])
+    return torch.empty_like(x, memory_format=torch.contiguous_format), torch.empty_like(bias)
 
 
 @torch.library.custom_op("anaphora::merged_gradients", mutates_args=())
 def merged_gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """``(batch, heads, time, d)`` each, of 16 bits: side by side ``(batch · time, 3 · heads · d)``, and the sums of columns in parts."""
+    """``(batch, heads, time, d)`` each, of 16 bits: side by side ``(batch · time, 3 · heads · d)``, and the sums of its columns."""
     return (merged_by_kernel if q.is_cuda else merged_by_torch)(q, k, v)
 
 
@@ -287,5 +316,17 @@ def merged_gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def _(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     batch, heads, time, each = q.shape
     rows, width = batch * time, 3 * heads * each
-    parts = shares(rows, SHARE) if q.is_cuda else 1
-    return q.new_empty(rows, width), q.new_empty(parts, width, dtype=torch.float32)
+    return q.new_empty(rows, width), q.new_empty(width, dtype=torch.float32)
+
+
+@torch.library.custom_op("anaphora::narrowed", mutates_args=())
+def narrowed(weights: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Copies of all weights in ``dtype``, by one launch on a GPU."""
+    made = [torch.empty_like(weight, dtype=dtype) for weight in weights]
+    torch._foreach_copy_(made, weights)
+    return made
+
+
+@narrowed.register_fake
+def _(weights: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    return [torch.empty_like(weight, dtype=dtype) for weight in weights]

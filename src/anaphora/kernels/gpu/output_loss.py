@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.columns import PACKED, columns, shares, tasks
+from anaphora.kernels.gpu.columns import PACKED, added, columns, shares, tasks
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 # A block takes a row in one pass: each thread keeps its largest number so far, and its sum of exponentials relative to that.
@@ -121,7 +121,7 @@ def gradients_by_kernel(
     pointers = (logits, targets, log_sum, scale, out, sums)
     numbers = (rows, width, SHARE, symbols, ignored)
     _gradients.run(logits, tasks(rows, width, SHARE), pointers, numbers, KINDS[logits.dtype])
-    return out, sums
+    return out, added(sums)
 
 
 def gradients_by_torch(
@@ -131,7 +131,7 @@ def gradients_by_torch(
     p[:, :symbols] = (logits[:, :symbols].float() - log_sum[:, None]).exp()
     p[torch.arange(len(p)), targets] -= 1
     p = p * (scale * (targets != ignored))[:, None]
-    return p.to(logits.dtype), p.sum(0, keepdim=True)
+    return p.to(logits.dtype), p.sum(0)
 
 
 @torch.library.custom_op("anaphora::logit_losses", mutates_args=())
@@ -150,7 +150,7 @@ def _(logits: Tensor, targets: Tensor, symbols: int, ignored: int) -> tuple[Tens
 def logit_gradients(
     logits: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
 ) -> tuple[Tensor, Tensor]:
-    """∂z ``(n, width)`` times the number ``scale``, and the sums of its columns in parts ``(shares, width)``."""
+    """∂z ``(n, width)`` times the number ``scale``, and the sums of its columns ``(width,)``."""
     by = gradients_by_kernel if logits.is_cuda else gradients_by_torch
     return by(logits, targets, log_sum, scale, symbols, ignored)
 
@@ -159,8 +159,7 @@ def logit_gradients(
 def _(
     logits: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
 ) -> tuple[Tensor, Tensor]:
-    parts = shares(len(logits), SHARE) if logits.is_cuda else 1
-    return torch.empty_like(logits), log_sum.new_empty(parts, logits.shape[1])
+    return torch.empty_like(logits), log_sum.new_empty(logits.shape[1])
 
 
 def output_loss(x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, ignored: int) -> Tensor:
@@ -188,5 +187,5 @@ class _OutputLoss(torch.autograd.Function):
         symbols = ctx.numbers[0]
         made, sums = logit_gradients(logits, targets, log_sum, grad.float(), *ctx.numbers)
         of_weight = (made.t() @ x)[:symbols].to(ctx.kinds[0])
-        of_bias = sums.sum(0)[:symbols].to(ctx.kinds[1])
+        of_bias = sums[:symbols].to(ctx.kinds[1])
         return made @ weight, of_weight, of_bias, None, None

@@ -161,8 +161,9 @@ def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def lean_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
-    """What `window_loss` gives of a stack that `is_lean`, by kernels of our own where autocast is on: a training step on a GPU."""
-    if not torch.is_autocast_enabled(inputs.device.type):
+    """What `window_loss` gives of a stack that `is_lean`, by kernels of our own where autocast computes in bfloat16."""
+    kind = inputs.device.type
+    if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
         return window_loss(model, inputs, targets)
     hidden = model.towards_output(lean_stack(model.body.stack, model.body.enter(inputs)))
     output = model.output
