@@ -116,13 +116,14 @@ def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype) -> None
     targets = torch.randint(1, symbols, (rows,), device=device)
     logits[0, targets[0]] = 0.0
     targets[1::3] = 0
-    exact = logits[:, :symbols].double().requires_grad_()
+    bias = torch.randn(width, device=device).to(dtype)
+    exact = (logits + bias.double())[:, :symbols].requires_grad_()
     wanted = F.cross_entropy(exact, targets, ignore_index=0, reduction="none")
     wanted.sum().backward()
-    losses, log_sum = output_loss.losses_by_kernel(logits, targets, symbols, 0)
+    losses, log_sum = output_loss.losses_by_kernel(logits, bias, targets, symbols, 0)
     torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
     scale = torch.tensor(0.25, device=device)
-    found, sums = output_loss.gradients_by_kernel(logits, targets, log_sum, scale, symbols, 0)
+    found, sums = output_loss.gradients_by_kernel(logits, bias, targets, log_sum, scale, symbols, 0)
     torch.testing.assert_close(
         found[:, :symbols].double(), 0.25 * exact.grad, rtol=ROUNDING[dtype], atol=1e-6
     )
@@ -153,7 +154,7 @@ def test_without_a_gpu_torch_computes_the_same() -> None:
 def test_what_is_no_number_and_what_is_no_symbol_is_seen() -> None:
     logits, targets = torch.zeros(3, 64, dtype=torch.bfloat16), torch.tensor([3, 4, 64])
     logits[1, 7] = torch.nan
-    losses, _ = output_loss.losses_by_kernel(logits, targets, 64, 0)
+    losses, _ = output_loss.losses_by_kernel(logits, logits[0], targets, 64, 0)
     assert losses.isnan().tolist() == [False, True, True]
     x = torch.full((1, 8), torch.nan, dtype=torch.bfloat16)
     for kind in KINDS:
