@@ -98,8 +98,9 @@ def _simple(own: MultiHead) -> bool:
 
 
 def _activated(part: nn.Module) -> bool:
-    plain = type(part) is FeedForward and activation_of(part) is not None
-    return plain and part.first.bias is not None and part.first.out_features % 8 == 0
+    if type(part) is not FeedForward or activation_of(part) is None:
+        return False
+    return part.first.bias is not None and part.first.out_features % 8 == 0
 
 
 def _dropped(pending: Pending, around: Sublayer) -> Pending:
