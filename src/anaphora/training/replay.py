@@ -75,11 +75,13 @@ class _Graphs:
         pool, beside = graph_pool(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        torch.cuda.empty_cache()  # what the step before needed, and later this one, is not kept beside the graphs' own memory
         with torch.cuda.stream(beside):
-            for _ in range(2):  # kernels are loaded and handles made, which a capture may not do
-                total = loss(model, *self.inputs)
-                self._gradient(total)
+            self._gradient(
+                loss(model, *self.inputs)
+            )  # loads kernels and makes handles, which a capture may not do
             beside.synchronize()
+            torch.cuda.empty_cache()
             with _captured(forward, pool):
                 total = loss(model, *self.inputs)
             self.total = total.detach()
