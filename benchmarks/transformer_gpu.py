@@ -164,7 +164,7 @@ def profile(name: str, step: Step, data: list[StreamBatch], steps: int = 4) -> N
     kernels = sorted(found.key_averages(), key=lambda k: -k.self_device_time_total)
     whole = sum(kernel.self_device_time_total for kernel in kernels) / steps / 1e3
     print(f"{name}: {whole:.2f} ms of kernels a step", file=sys.stderr)
-    for kernel in kernels[:20]:
+    for kernel in kernels[:60]:
         spent = kernel.self_device_time_total / steps / 1e3
         print(f"  {spent:7.3f} {kernel.count / steps:6.1f}  {kernel.key[:90]}", file=sys.stderr, flush=True)
 

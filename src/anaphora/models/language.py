@@ -225,7 +225,7 @@ class Language(nn.Module):
     def read(self, symbols: Tensor, carried: Any = None) -> tuple[Tensor, Reading]:
         """What enters the output layer ``(rows, time, width)``, and the body's own reading."""
         reading: Reading = self.body.read(symbols, carried)
-        return self._towards_output(reading.states), reading
+        return self.towards_output(reading.states), reading
 
     def forward(self, symbols: Tensor, carried: Any = None) -> Tensor:
         """Logits of the next symbol at every place ``(rows, time, symbols)``; of a `MixtureOutput` log p, which are such."""
@@ -239,9 +239,10 @@ class Language(nn.Module):
     def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
         """log p of every next symbol ``(rows, symbols)`` after one more ``(rows,)``, and what is carried on."""
         y, state = self.body.step(symbols, state)
-        return self.output(self._towards_output(y)).float().log_softmax(-1), state
+        return self.output(self.towards_output(y)).float().log_softmax(-1), state
 
-    def _towards_output(self, y: Tensor) -> Tensor:
+    def towards_output(self, y: Tensor) -> Tensor:
+        """What enters the output layer ``(…, width)``, of what leaves the body."""
         if y.dim() == 3:
             y = dropped(y, self.dropout, self.locked, self.training)
         return y if self.project is None else self.project(y)

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from anaphora.kernels.gpu.adam import AdamGroup
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.muon import Muon, hidden_matrices
@@ -124,16 +126,31 @@ def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) 
         fused.grad_scale, fused.found_inf = divisor, bad
         plain_step(optimizer)
         return
-    kernel = torch._fused_adamw_ if isinstance(optimizer, torch.optim.AdamW) else torch._fused_adam_
-    for group, found in zip(optimizer.param_groups, states, strict=True):
+    decoupled = isinstance(optimizer, torch.optim.AdamW)
+    kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
+    own = _own.setdefault(optimizer, {})
+    for number, (group, found) in enumerate(zip(optimizer.param_groups, states, strict=True)):
         parameters = _moved(group)
         if not parameters:  # those that do not move yet
             continue
         first, second, steps = ([state[name] for state in found if state] for name in _QUANTITIES)
         torch._foreach_add_(steps, 1)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        rates = {
+            "lr": group["lr"],
+            "betas": group["betas"],
+            "eps": group["eps"],
+            "decay": group["weight_decay"],
+        }
+        every = (parameters, first, second, steps)
+        if own.setdefault(number, AdamGroup()).step(
+            every, gradients, divisor, bad, **rates, decoupled=decoupled
+        ):
+            torch._foreach_sub_(steps, [bad] * len(steps))
+            continue
         kernel(
             parameters,
-            [p.grad for p in parameters if p.grad is not None],
+            gradients,
             first,
             second,
             [],
@@ -152,6 +169,7 @@ def step_of_gpu(optimizer: torch.optim.Optimizer, divisor: Tensor, bad: Tensor) 
 
 
 _ADAM = (torch.optim.Adam, torch.optim.AdamW)
+_own: WeakKeyDictionary[torch.optim.Optimizer, dict[int, AdamGroup]] = WeakKeyDictionary()
 _QUANTITIES = ("exp_avg", "exp_avg_sq", "step")
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import out_of_memory
+from anaphora.kernels.gpu.chunks import Length
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.nn import Recurrent
 from anaphora.nn.casting import Weights
@@ -103,6 +104,7 @@ class Stepper:
         self._parameters = list(model.parameters())
         self._tuning, self._named = tuning, dict(model.named_parameters())
         self._held: list[nn.Parameter] = []
+        self._whole = Length() if group.device.type == "cuda" else None
         self._begun: tuple[int, tuple[Tensor, Tensor | int]] | None = None
         # A model of recurrent layers waits for its host most. Others may be compiled, and such weights are not theirs.
         recurrent = any(isinstance(module, Recurrent) for module in model.modules())
@@ -327,8 +329,10 @@ class Stepper:
             return self.sharded.norm(gradients)
         if not gradients:
             return torch.zeros((), device=self.group.device)
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        return norm
+        found = self._whole.of(gradients) if self._whole else None
+        if found is None:
+            found = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        return found
 
     def _clip_groups(self, most: float) -> bool:
         """Scale each group of gradients longer than ``most`` back to it; whether there was one."""

@@ -86,7 +86,7 @@ def _windows(model: Language, size: int) -> dict[str, Graph]:
 
     def advance(symbols: Tensor, past: Any) -> tuple[Tensor, Any]:
         y, past = body._advance(symbols, past)
-        return torch.log_softmax(model.output(model._towards_output(y)).float(), -1), past
+        return torch.log_softmax(model.output(model.towards_output(y)).float(), -1), past
 
     def one(state: Any, rows: int) -> Any:
         return body._advance(inputs.symbols(size, (rows,)), state)[1]

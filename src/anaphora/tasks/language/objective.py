@@ -17,14 +17,17 @@ from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
 from anaphora.kernels.gpu.attention import quickest_attention
 from anaphora.kernels.gpu.likelihood import summed_loss
-from anaphora.models.language import Carried, Language, Reading
+from anaphora.kernels.gpu.output_loss import output_loss
+from anaphora.models.language import Carried, Language, Reading, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, hide
-from anaphora.nn.embedding import aligned_logits
+from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
+from anaphora.nn.transformer.lean import is_lean, lean_stack
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
 from anaphora.training.objective import LossSum
 from anaphora.training.own import no_own_loss, own_loss, summed
+from anaphora.training.replay import Replayed
 
 Measure = Callable[[Language], dict[str, float]]
 Show = Callable[[Language], list[dict[str, str]]]
@@ -81,8 +84,12 @@ class LanguageObjective:
             model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
             # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
             alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
-            mode = "reduce-overhead" if alone else "default"
-            self._compiled = torch.compile(window_loss, dynamic=False, mode=mode)
+            if type(model.body) is TransformerBody and is_lean(model.body.stack):
+                compiled = torch.compile(lean_loss, dynamic=False)
+                self._compiled = Replayed(compiled, model) if alone else compiled
+            else:
+                mode = "reduce-overhead" if alone else "default"
+                self._compiled = torch.compile(window_loss, dynamic=False, mode=mode)
         return self._compiled
 
     def _penalty(self, hidden: Tensor, reading: Reading) -> Tensor | float:
@@ -151,6 +158,18 @@ def _merged(shares: list[Tensor]) -> Tensor:
 def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
     """The summed loss of windows ``(rows, time)`` that carry nothing; one function, so that it can be compiled."""
     return cross_entropy(model, model.read(inputs)[0], targets)
+
+
+def lean_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
+    """What `window_loss` gives of a stack that `is_lean`, by kernels of our own where autocast computes in bfloat16."""
+    kind = inputs.device.type
+    if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
+        return window_loss(model, inputs, targets)
+    hidden = model.towards_output(lean_stack(model.body.stack, model.body.enter(inputs)))
+    output = model.output
+    if type(output) is not Output or output._forward_hooks or output.symbols < MANY:
+        return cross_entropy(model, hidden, targets)
+    return output_loss(hidden.flatten(0, 1), output.matrix, output.bias, targets.flatten(), PAD)
 
 
 def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:

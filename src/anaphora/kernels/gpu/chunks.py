@@ -1,0 +1,107 @@
+"""Many tensors worked through by one kernel: in chunks, which a table in the GPU's memory lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from anaphora.kernels.gpu.kernel import Kernel, serves
+
+CHUNK = 1 << 14  # numbers that a block takes at once
+
+
+class Addresses:
+    """Where tensors lie, as a GPU can read it; looked at and sent there again only where it has changed."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, ...] = ()
+        self._table: Tensor | None = None
+
+    def of(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        """Addresses ``(count,)``; None where the tensors are not `plain`."""
+        places = tuple(tensor.data_ptr() for tensor in tensors)
+        if places != self._known:
+            self._known = places
+            self._table = sent(torch.tensor(places), tensors[0].device) if plain(tensors) else None
+        return self._table
+
+
+def pieces(tensors: Sequence[Tensor]) -> Tensor:
+    """The chunks ``(count, 3)`` of tensors: which of them, the first number there, and how many."""
+    rows = [
+        (index, begin, min(CHUNK, tensor.numel() - begin))
+        for index, tensor in enumerate(tensors)
+        for begin in range(0, tensor.numel(), CHUNK)
+    ]
+    return torch.tensor(rows, dtype=torch.long).reshape(-1, 3)
+
+
+def sent(table: Tensor, device: torch.device) -> Tensor:
+    """A copy of the table in the GPU's memory."""
+    return table.pin_memory().to(device, non_blocking=True)
+
+
+def plain(tensors: Sequence[Tensor]) -> bool:
+    """Whether kernels can take these by their addresses: float32 on one GPU, each in one piece that begins at whole vectors."""
+    return (
+        serves(*tensors)
+        and len({tensor.device for tensor in tensors}) == 1
+        and all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+        and all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in tensors)
+        and all(tensor.data_ptr() % 16 == 0 for tensor in tensors)
+    )
+
+
+SQUARES = r"""
+struct alignas(16) Quad{float each[4];};
+extern "C" __global__ void sum_squares(const long long*chunks,const long long*places,float*sums,int count){
+  __shared__ float part[8];
+  for(int task=blockIdx.x;task<count;task+=gridDim.x){
+    const long long*row=chunks+3LL*task;
+    const float*x=(const float*)places[row[0]]+row[1];
+    const int numbers=(int)row[2],whole=numbers/4;
+    float sum[4]={0.f,0.f,0.f,0.f};
+    for(int k=threadIdx.x;k<whole;k+=blockDim.x){
+      const Quad v=((const Quad*)x)[k];
+      #pragma unroll
+      for(int i=0;i<4;i++)sum[i]+=v.each[i]*v.each[i];
+    }
+    for(int k=whole*4+threadIdx.x;k<numbers;k+=blockDim.x)sum[0]+=x[k]*x[k];
+    float all=(sum[0]+sum[1])+(sum[2]+sum[3]);
+    for(int o=16;o;o>>=1)all+=__shfl_xor_sync(~0u,all,o);
+    __syncthreads();
+    if(!(threadIdx.x&31))part[threadIdx.x>>5]=all;
+    __syncthreads();
+    if(threadIdx.x==0){
+      for(int w=1;w<8;w++)all+=part[w];
+      sums[task]=all;
+    }
+  }
+}
+"""
+_squares = Kernel(SQUARES, "sum_squares")
+
+
+class Length:
+    """‖x‖₂ over many tensors together, by one pass. The sums are always taken in the same order."""
+
+    def __init__(self) -> None:
+        self._sizes: tuple[int, ...] = ()
+        self._chunks = torch.empty(0)
+        self._places = Addresses()
+
+    def of(self, tensors: Sequence[Tensor]) -> Tensor | None:
+        """The length, float32 ``()``; None where the kernel does not take them."""
+        places = self._places.of(tensors) if tensors else None
+        if places is None:
+            return None
+        device = tensors[0].device
+        sizes = tuple(tensor.numel() for tensor in tensors)
+        if sizes != self._sizes:
+            self._chunks, self._sizes = sent(pieces(tensors), device), sizes
+        count = len(self._chunks)
+        sums = torch.empty(count, device=device)
+        _squares.run(sums, count, (self._chunks, places, sums), (count,))
+        return sums.sum(dtype=torch.float64).sqrt().float()

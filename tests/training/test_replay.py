@@ -1,0 +1,89 @@
+"""A loss and its gradient replayed from CUDA graphs are what they are without."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anaphora.training.replay import Replayed
+
+
+def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y, reduction="sum")
+
+
+def test_without_a_gpu_it_is_the_loss_itself() -> None:
+    model = nn.Linear(3, 4)
+    x, y = torch.randn(5, 3), torch.randint(0, 4, (5,))
+    replayed = Replayed(loss, model)
+    for _ in range(3):
+        assert torch.equal(replayed(model, x, y), loss(model, x, y))
+
+
+def _steps(model: nn.Module, function, seeds, rows: int = 64) -> list[list[Tensor]]:
+    found = []
+    for seed in seeds:
+        drawn = torch.Generator("cuda").manual_seed(seed)
+        x = torch.randn(rows, 16, device="cuda", generator=drawn)
+        y = torch.randint(0, 9, (rows,), device="cuda", generator=drawn)
+        torch.cuda.manual_seed_all(seed)
+        total = function(model, x, y)
+        total.backward(torch.tensor(0.5 + seed, device="cuda"))
+        found.append([total.detach(), *(w.grad.clone() for w in model.parameters() if w.grad is not None)])
+        del total  # its graph would tie the gradients to this stream
+        for weight in model.parameters():
+            weight.grad = None
+    return found
+
+
+def _same(one: list[list[Tensor]], other: list[list[Tensor]]) -> bool:
+    pairs = [(a, b) for each in zip(one, other, strict=True) for a, b in zip(*each, strict=True)]
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.5), nn.Linear(32, 9)).cuda()
+
+
+@pytest.mark.cuda
+def test_every_step_is_the_same_with_the_same_random_numbers() -> None:
+    model = _model()
+    replayed = Replayed(loss, model)
+    assert _same(_steps(model, replayed, range(6)), _steps(model, loss, range(6)))
+    assert len(replayed._graphs) == 1
+    assert _same(_steps(model, replayed, range(3), rows=5), _steps(model, loss, range(3), rows=5))
+    assert len(replayed._graphs) == 2
+    assert _same(_steps(model, replayed, range(3), rows=7), _steps(model, loss, range(3), rows=7))
+    assert len(replayed._graphs) == 2
+
+
+@pytest.mark.cuda
+def test_it_follows_weights_that_change_lie_elsewhere_or_are_no_longer_trained() -> None:
+    model = _model()
+    replayed = Replayed(loss, model)
+    _steps(model, replayed, range(3))
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    assert _same(_steps(model, replayed, range(2)), _steps(model, loss, range(2)))
+    model[0].weight.data = model[0].weight.data.clone() + 1
+    assert _same(_steps(model, replayed, range(4)), _steps(model, loss, range(4)))
+    assert len(replayed._graphs) == 1
+    model[3].bias.requires_grad_(False)
+    assert _same(_steps(model, replayed, range(4)), _steps(model, loss, range(4)))
+    with torch.autocast("cuda", torch.bfloat16):
+        assert _same(_steps(model, replayed, range(4)), _steps(model, loss, range(4)))
+
+
+@pytest.mark.cuda
+def test_a_backward_pass_that_comes_too_late_is_refused() -> None:
+    model = _model()
+    replayed = Replayed(loss, model)
+    _steps(model, replayed, range(2))
+    x, y = torch.randn(64, 16, device="cuda"), torch.zeros(64, dtype=torch.long, device="cuda")
+    first = replayed(model, x, y)
+    replayed(model, x, y)
+    with pytest.raises(RuntimeError, match="before its backward pass"):
+        first.backward()
