@@ -94,3 +94,14 @@ def test_a_row_of_a_ctc_model_does_not_depend_on_the_others():
         alone, count = model(x[row : row + 1, :length], lengths[row : row + 1])
         torch.testing.assert_close(alone[0], scores[row, : count[0]])
     torch.testing.assert_close(log_probabilities(scores).exp().sum(-1), torch.ones(3, 6))
+
+
+def test_a_margin_is_left_out_at_both_ends_of_every_row():
+    torch.manual_seed(3)
+    body = ConvolutionListener(2, 3, 1).eval()
+    plain, cut = Listener(Stacking(1, 2), body), Listener(Stacking(1, 2), body, margin=2)
+    x, lengths = torch.randn(2, 14, 1), torch.tensor([14, 11])
+    whole, found = plain(x, lengths), cut(x, lengths)
+    torch.testing.assert_close(found.annotations, whole.annotations[:, 2:5])
+    assert found.mask.tolist() == [[True, True, True], [True, True, False]]
+    assert cut.places(14) == 3 and cut.places(11) == 2

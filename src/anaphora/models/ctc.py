@@ -56,7 +56,7 @@ class FrameScores(nn.Module):
         if not self.prior:
             return scores
         shares = self.shares.clamp_min(self.LEAST).log()
-        return scores - self.prior * (shares - shares.amin())
+        return scores - self.prior * (shares - shares.amin(0))
 
     @torch.no_grad()
     def count(self, log_p: Tensor, lengths: Tensor) -> None:

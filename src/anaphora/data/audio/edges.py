@@ -40,4 +40,4 @@ def edged(wave: Wave, samples: int, rate: int) -> Wave:
 def margin_of(settings: Any) -> int:
     """Frames that ``edges`` of the settings are, on either side: a multiple of ``subsample``, so that whole places can be cut off."""
     factor = int(getattr(settings, "subsample", 1))
-    return round(settings.edges / settings.hop / factor) * factor
+    return factor * round(float(settings.edges) / float(settings.hop) / factor)
