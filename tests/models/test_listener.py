@@ -104,4 +104,5 @@ def test_a_margin_is_left_out_at_both_ends_of_every_row():
     whole, found = plain(x, lengths), cut(x, lengths)
     torch.testing.assert_close(found.annotations, whole.annotations[:, 2:5])
     assert found.mask.tolist() == [[True, True, True], [True, True, False]]
-    assert cut.places(14) == 3 and cut.places(11) == 2
+    assert cut.places(14) == 3
+    assert cut.places(11) == 2
