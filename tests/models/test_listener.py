@@ -8,7 +8,7 @@ import torch
 from anaphora.models.classifier import VectorInput
 from anaphora.models.ctc import CTCModel, FrameScores, log_probabilities
 from anaphora.models.encoders import RecurrentEncoder
-from anaphora.models.listener import ConvolutionListener, Listener, Stacking, Subsampling
+from anaphora.models.listener import ConvolutionListener, Differences, Listener, Stacking, Subsampling
 from anaphora.nn import LSTM, Recurrent
 
 
@@ -17,6 +17,19 @@ def test_stacking_puts_neighbours_side_by_side_and_zeros_past_the_end():
     y, lengths = Stacking(1, 2)(x, torch.tensor([3, 1]))
     assert y.tolist() == [[[1, 2], [3, 0]], [[4, 0], [0, 0]]]
     assert lengths.tolist() == [2, 1]
+
+
+def test_differences_are_the_slopes_of_five_frames_by_hand():
+    x = torch.tensor([[[0.0], [1.0], [2.0], [3.0], [4.0]]])
+    y, lengths = Differences(Stacking(3, 1), 2)(x, torch.tensor([5]))
+    # (2·(x₂ − x₀) + x₁ − x₀) / 10 = ½ at the first frame, whose left neighbours are itself; 1 in the middle
+    slopes = [0.5, 0.8, 1.0, 0.8, 0.5]
+    # likewise of the slopes: (2·(1 − ½) + 0.8 − ½) / 10 = 0.13, and nothing in the middle, where they are even
+    curves = [0.13, 0.11, 0.0, -0.11, -0.13]
+    assert y[0, :, 0].tolist() == [0, 1, 2, 3, 4]
+    torch.testing.assert_close(y[0, :, 1], 3 * torch.tensor(slopes))
+    torch.testing.assert_close(y[0, :, 2], 6 * torch.tensor(curves))
+    assert lengths.tolist() == [5]
 
 
 def test_subsampling_by_hand():
@@ -31,10 +44,13 @@ def test_subsampling_by_hand():
 
 
 @pytest.mark.parametrize("factor", [1, 2, 4, 8])
-@pytest.mark.parametrize("kind", [Stacking, Subsampling])
+@pytest.mark.parametrize("kind", [Stacking, Subsampling, Differences])
 def test_padding_is_never_seen_and_frames_are_counted(kind, factor):
     torch.manual_seed(factor)
-    front = kind(3, factor) if kind is Stacking else kind(3, 5, factor)
+    if kind is Differences:
+        front = Differences(Stacking(9, factor), 2)
+    else:
+        front = kind(3, factor) if kind is Stacking else kind(3, 5, factor)
     for length in (1, 2, 5, 8, 9):
         x = torch.randn(1, length, 3)
         alone, count = front(x, torch.tensor([length]))
@@ -78,3 +94,15 @@ def test_a_row_of_a_ctc_model_does_not_depend_on_the_others():
         alone, count = model(x[row : row + 1, :length], lengths[row : row + 1])
         torch.testing.assert_close(alone[0], scores[row, : count[0]])
     torch.testing.assert_close(log_probabilities(scores).exp().sum(-1), torch.ones(3, 6))
+
+
+def test_a_margin_is_left_out_at_both_ends_of_every_row():
+    torch.manual_seed(3)
+    body = ConvolutionListener(2, 3, 1).eval()
+    plain, cut = Listener(Stacking(1, 2), body), Listener(Stacking(1, 2), body, margin=2)
+    x, lengths = torch.randn(2, 14, 1), torch.tensor([14, 11])
+    whole, found = plain(x, lengths), cut(x, lengths)
+    torch.testing.assert_close(found.annotations, whole.annotations[:, 2:5])
+    assert found.mask.tolist() == [[True, True, True], [True, True, False]]
+    assert cut.places(14) == 3
+    assert cut.places(11) == 2

@@ -15,18 +15,57 @@ BLANK = 0
 
 
 class FrameScores(nn.Module):
-    """z_t = W h_t + b: scores ``(batch, time, symbols)`` of every symbol, the blank being number 0, at every frame."""
+    """z_t = W h_t + b: scores ``(batch, time, symbols)`` of every symbol, the blank being number 0, at every frame.
 
-    def __init__(self, width: int, symbols: int, *, dropout: float = 0.0):
+    With a ``prior`` α > 0, π(k) being the share of frames at which symbol k was expected of late while training,
+
+        training    −log Σ_{π: collapse(π) = y} Π_t p_t(π_t) / π(π_t)^α,    p_t = softmax(z_t)
+        afterwards  z_t(k) − α log π(k)
+
+    (label priors, Huang et al. 2024). CTC alone learns to say the blank at nearly all frames and each symbol at one; what it is not sure
+    of becomes blank, and so a voice that it never heard leaves no word at all. Divided by how often they are said, symbols last as long
+    as they sound, and every frame adds to what is known.
+    """
+
+    RATE = 0.02
+    """Of π, what a batch adds after the first ones, whose mean it is."""
+    LEAST = 1e-3
+    """A symbol that is rarer counts as if it were so frequent."""
+
+    shares: Tensor
+    batches: Tensor
+
+    def __init__(self, width: int, symbols: int, *, dropout: float = 0.0, prior: float = 0.0):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width, symbols)
+        self.prior = prior
+        if prior:
+            self.register_buffer("shares", torch.full((symbols,), 1 / symbols))
+            self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
         nn.init.normal_(self.linear.weight, std=width**-0.5)
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Scores, and how many frames of each row are real ``(batch,)``."""
-        return self.linear(self.dropout(memory.annotations)), memory.mask.sum(1)
+        scores = self.linear(self.dropout(memory.annotations))
+        return scores if self.training else self.weighed(scores), memory.mask.sum(1)
+
+    def weighed(self, scores: Tensor) -> Tensor:
+        """z − α (log π − log min π), which adds the same to all symbols of a frame beside the above and keeps log p below zero."""
+        if not self.prior:
+            return scores
+        shares = self.shares.clamp_min(self.LEAST).log()
+        return scores - self.prior * (shares - shares.amin(0))
+
+    @torch.no_grad()
+    def count(self, log_p: Tensor, lengths: Tensor) -> None:
+        """Move π towards what a batch expects: log p ``(batch, time, symbols)``, of which ``lengths`` ``(batch,)`` frames are real."""
+        real = torch.arange(log_p.shape[1], device=log_p.device) < lengths[:, None].to(log_p.device)
+        if not real.any():
+            return
+        self.batches += 1
+        self.shares.lerp_(log_p[real].exp().mean(0), max(self.RATE, 1 / int(self.batches)))
 
 
 class CTCModel(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.errors import DataError
-from anaphora.models.listener import Stacking, Subsampling
+from anaphora.models.listener import Differences, Stacking, Subsampling
 
 CHANNELS = (8, 16)
 
@@ -68,7 +68,7 @@ class ConvolvedFrames(nn.Module):
 class Framed(nn.Module):
     """A network on every frame, and a front end that leaves fewer of them; as `Stacking`."""
 
-    def __init__(self, network: DenseFrames | ConvolvedFrames, front: Stacking | Subsampling):
+    def __init__(self, network: DenseFrames | ConvolvedFrames, front: Differences | Stacking | Subsampling):
         super().__init__()
         self.network, self.front = network, front
         self.factor, self.width = front.factor, front.width

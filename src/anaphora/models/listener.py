@@ -6,6 +6,7 @@ the end of a row there are zeros, whatever stands in the padding, so a row never
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -29,6 +30,39 @@ class Stacking(nn.Module):
         x = x.masked_fill(~masks.padding(lengths, x.shape[1]).unsqueeze(-1), 0.0)
         x = F.pad(x, (0, 0, 0, -x.shape[1] % self.factor))
         return x.reshape(x.shape[0], -1, self.width), _fewer(lengths, self.factor)
+
+
+class Differences(nn.Module):
+    """Frames with how they change, then any front end: y_t = [x_t; 3 Δx_t; 6 ΔΔx_t], of which ``order`` differences are there, and
+
+        Δx_t = Σ_{n=1,2} n (x_{t+n} − x_{t−n}) / 10
+
+    the slope of the line through five frames (Furui 1986). Before the first and after the last frame of a row its own end is repeated;
+    the factors bring the slopes of normalised features to the size of the features.
+    """
+
+    GAINS = (3.0, 6.0)
+
+    def __init__(self, front: Stacking | Subsampling, order: int):
+        super().__init__()
+        self.front, self.order = front, order
+        self.factor, self.width = front.factor, front.width
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """x ``(batch, time, features)``, lengths ``(batch,)``; the front end reads ``(1 + order) · features``."""
+        parts, slope = [x], x
+        last = (lengths - 1).clamp_min(0)[:, None]
+        places = torch.arange(x.shape[1], device=x.device)
+
+        def moved(by: int) -> Tensor:
+            rows = torch.minimum((places + by).clamp_min(0)[None], last)  # (batch, time)
+            return slope.gather(1, rows[..., None].expand_as(slope))
+
+        for gain in self.GAINS[: self.order]:
+            slope = (2 * (moved(2) - moved(-2)) + moved(1) - moved(-1)) / 10
+            parts.append(gain * slope)
+        found: tuple[Tensor, Tensor] = self.front(torch.cat(parts, -1), lengths)
+        return found
 
 
 class Subsampling(nn.Module):
@@ -89,24 +123,33 @@ class ConvolutionListener(nn.Module):
 
 
 class Listener(nn.Module):
-    """A front end that leaves fewer frames, and an encoder of vectors above it."""
+    """A front end that leaves fewer frames, and an encoder of vectors above it.
 
-    def __init__(self, front: nn.Module, body: nn.Module):
+    ``margin``: so many annotations at either end are of what was put around the sound (`anaphora.data.audio.edges`), and are left out.
+    """
+
+    def __init__(self, front: nn.Module, body: nn.Module, *, margin: int = 0):
         super().__init__()
         self.front = front
         self.body = body
+        self.margin = margin
         self.factor = int(front.factor)  # type: ignore[arg-type]
         self.width = int(body.width)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, lengths: Tensor) -> Memory:
-        """x ``(batch, time, features)``, lengths ``(batch,)`` -> annotations ``(batch, ⌈time / factor⌉, width)``."""
+        """x ``(batch, time, features)``, lengths ``(batch,)`` -> annotations ``(batch, ⌈time / factor⌉ − 2 margin, width)``."""
         memory: Memory = self.body(*self.front(x, lengths))
-        return memory
+        if not self.margin:
+            return memory
+        kept = memory.annotations[:, self.margin : memory.annotations.shape[1] - self.margin]
+        # of each row as many as at its begin go at its end
+        return Memory(kept, memory.mask[:, 2 * self.margin :], memory.last)
 
     def places(self, frames: int) -> int:
         """How many annotations ``frames`` frames have."""
         own = getattr(self.front, "places", None)
-        return int(own(frames)) if own else -(-frames // self.factor)
+        found = int(own(frames)) if own else -(-frames // self.factor)
+        return max(0, found - 2 * self.margin)
 
 
 def _fewer(lengths: Tensor, factor: int) -> Tensor:

@@ -59,6 +59,13 @@ class SoundSettings(Settings):
         description="While training, the axis of frequencies is stretched or squeezed by up to this share, as if the "
         "speaker were smaller or larger; log-mel and mfcc.",
     )
+    bend: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="While training, parts of the axis of frequencies are stretched and others squeezed by up to this share, each by itself, as "
+        "if others formed their vowels otherwise; log-mel and mfcc.",
+    )
     noise: float = Field(
         0.0,
         ge=0,
@@ -91,6 +98,13 @@ class SoundSettings(Settings):
         description="While training, up to so many seconds of quiet stand before and after a recording, and between those that "
         "are joined.",
     )
+    edges: float = Field(
+        0.0,
+        ge=0,
+        le=2,
+        description="Seconds of quiet that are put before and after each recording, while training and ever after, as quiet as it is itself: "
+        "a word is heard better where something was heard before it. Times are those of the recording. log-mel and mfcc, whole recordings only.",
+    )
     joined: int = Field(
         1,
         ge=1,
@@ -113,9 +127,13 @@ class SoundSettings(Settings):
             raise ValueError(
                 f"hop = {self.hop:g} is longer than frame_length = {self.frame_length:g}, so sound between frames would be lost"
             )
-        if self.warp and self.features not in ("log-mel", "mfcc"):
+        if self.edges and self.features not in ("log-mel", "mfcc"):
             raise ValueError(
-                f"warp stretches the bands of log-mel and mfcc, which {self.features} does not have; leave one of the two out"
+                f"edges puts quiet around log-mel and mfcc, not around {self.features}; leave one of the two out"
+            )
+        if (self.warp or self.bend) and self.features not in ("log-mel", "mfcc"):
+            raise ValueError(
+                f"{'warp' if self.warp else 'bend'} stretches the bands of log-mel and mfcc, which {self.features} does not have; leave one of the two out"
             )
         known = ("log-mel",) if self.normalise == "speech" else ("log-mel", "mfcc")
         if self.normalise in ("speech", "adapted") and self.features not in known:

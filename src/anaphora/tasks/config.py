@@ -24,6 +24,10 @@ _FIXED_THEN: dict[str, Any] = {
     "r_drop": 0.0,
     "neighbours": 0,
     "nade": 0,
+    "differences": 0,
+    "label_prior": 0.0,
+    "edges": 0.0,
+    "bend": 0.0,
 }
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 

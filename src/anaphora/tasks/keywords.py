@@ -557,6 +557,8 @@ class SoundKeywords(TypedDict, total=False):
     """While training, sound becomes up to this share lower or higher at the same pace. Default: 0.0."""
     warp: float
     """While training, the axis of frequencies is stretched or squeezed by up to this share, as if the speaker were smaller or larger; log-mel and mfcc. Default: 0.0."""
+    bend: float
+    """While training, parts of the axis of frequencies are stretched and others squeezed by up to this share, each by itself, as if others formed their vowels otherwise; log-mel and mfcc. Default: 0.0."""
     noise: float
     """While training, noise of up to this share of the sound's own loudness is added, from white to dull. Default: 0.0."""
     reverberation: float
@@ -567,6 +569,8 @@ class SoundKeywords(TypedDict, total=False):
     """While training, recordings are made louder or quieter by up to so many decibels. Default: 0.0."""
     pauses: float
     """While training, up to so many seconds of quiet stand before and after a recording, and between those that are joined. Default: 0.0."""
+    edges: float
+    """Seconds of quiet that are put before and after each recording, while training and ever after, as quiet as it is itself: a word is heard better where something was heard before it. Times are those of the recording. log-mel and mfcc, whole recordings only. Default: 0.0."""
     joined: int
     """While training, up to so many recordings are heard one after the other as one, their transcripts with a space between them. Default: 1."""
     masks: int
@@ -848,8 +852,10 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """Training recordings of more frames are left out (and counted); longer ones at prediction are read in overlapping windows. Default: 3000."""
     subsample: int
     """So many frames become one at the front, which makes everything above it that much quicker. CTC needs at least one frame for every symbol that is left. Default: 2."""
+    differences: int
+    """Beside each frame the network reads how it changes over the five frames around it: 1 its slope, 2 also the slope of that. A frame then needs some that come later, so sound is not heard while it arrives. Default: 0."""
     kernel: int
-    """Places that a convolution of conv-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
+    """Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
     chunk: int
     """Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at most so much later; 0: the whole recording, which cannot be heard while it arrives. Default: 16."""
     left: int
@@ -862,6 +868,8 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
     consistency: float
     """Each recording is heard as two copies, varied and masked each in its own way but at the same pace, and so many times what CTC thinks of them differs (KL) is added to the loss (CR-CTC); a batch then holds half as many recordings. 0.2 is usual. Default: 0.0."""
+    label_prior: float
+    """CTC divides the probability of each symbol, and of the blank, by its share of all frames to this power. Symbols then last as long as they sound instead of a single frame, and voices unlike those of training leave fewer words out. 0 is plain CTC. Default: 0.0."""
     valid_examples: int
     """Of the dev recordings so many, the first ones, are transcribed at an evaluation. Default: 200."""
     metric: Literal["wer", "cer", "loss"] | str

@@ -20,7 +20,7 @@ from anaphora.data.audio.resample import resample
 from anaphora.data.vectors import Array
 from anaphora.errors import DataError
 
-__all__ = ["SpecAugment", "noise", "speed", "warp"]
+__all__ = ["SpecAugment", "bend", "noise", "speed", "warp"]
 
 FINEST = 100
 """Speeds are multiples of 1/100, so that resampling needs few filters."""
@@ -98,11 +98,40 @@ def warp(x: Array, factor: float, centres: Sequence[float]) -> Array:
     last = frequencies[-1]
     bend = 0.7 * last * min(1.0, 1 / factor)
     heard = np.interp(frequencies, [0.0, bend, last], [0.0, factor * bend, last])
-    place = np.interp(heard, frequencies, np.arange(len(frequencies)))
-    below = np.minimum(place.astype(np.int64), len(frequencies) - 2)
+    return _read_at(x, np.interp(heard, frequencies, np.arange(len(frequencies))))
+
+
+def bend(x: Array, strength: float, random: np.random.RandomState) -> Array:
+    """Log-mel features ``x`` (T, F) as of a speaker whose resonances lie otherwise, each in its own way: with u = m / (F − 1) the place of
+    band m among all of them, from 0 to 1,
+
+        x'(u) = x(u + e(u) Σ_{i=1,2} a_i sin(2π (k_i u + φ_i)) / (2π k_i)),    e(u) = min(1, 4u, 4 (1 − u))
+
+    a_i ~ U(−strength, strength), k_i ~ U(½, 2½), φ_i ~ U(0, 1): each wave stretches the axis by up to a_i. The ends stay where they are.
+
+    ``random`` draws the waves.
+
+    >>> from anaphora.data.audio.augment import bend
+    >>> bend(np.ones((5, 40), np.float32), 0.3, np.random.RandomState(1)).shape
+    (5, 40)
+    """
+    last = x.shape[1] - 1
+    u = np.linspace(0, 1, last + 1)
+    moved = np.zeros(last + 1)
+    for _ in range(2):
+        waves, phase = random.uniform(0.5, 2.5), random.uniform(0, 1)
+        height = random.uniform(-strength, strength) / (2 * math.pi * waves)
+        moved += height * np.sin(2 * math.pi * (waves * u + phase))
+    moved *= np.minimum(1, 4 * np.minimum(u, 1 - u))
+    return _read_at(x, last * np.clip(u + moved, 0, 1))
+
+
+def _read_at(x: Array, place: np.ndarray[Any, Any]) -> Array:
+    """Frames (T, F) between whose features lies what is wanted, at the places (F,) from 0 to F − 1."""
+    below = np.minimum(place.astype(np.int64), x.shape[1] - 2)
     share = (place - below).astype(np.float32)
-    warped: Array = (1 - share) * x[:, below] + share * x[:, below + 1]
-    return warped
+    found: Array = (1 - share) * x[:, below] + share * x[:, below + 1]
+    return found
 
 
 def noise(wave: Wave, level: float, random: np.random.RandomState, slope: float = 0.0) -> Wave:

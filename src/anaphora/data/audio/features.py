@@ -41,6 +41,8 @@ class LogMel(nn.Module):
 
     ``centres`` holds the frequency in Hz at which each filter peaks.
 
+    ``margin``: frames of quiet that `anaphora.data.audio.recordings.frames_of` puts before and after a whole sound.
+
     Sound is ``(batch, samples)``; the result are features ``(batch, frames, bins)`` and how many frames of each are real ``(batch,)``.
     Raises a `DataError` where the filters do not fit the rate or the window.
 
@@ -51,6 +53,7 @@ class LogMel(nn.Module):
 
     window: Tensor
     filters: Tensor
+    margin = 0
 
     def __init__(
         self,

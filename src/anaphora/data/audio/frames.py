@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.audio.augment import SpecAugment, warp
+from anaphora.data.audio.augment import SpecAugment, bend, warp
+from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
 from anaphora.data.audio.mel import MOST, WhisperMel
@@ -41,9 +42,13 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
         return Samples(rate)
     if s.features == "whisper":
         return WhisperMel(rate, s.bins, getattr(s, "max_tokens", MOST))
-    if s.features == "mfcc":
-        return MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop)
-    return LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
+    made = (
+        MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop)
+        if s.features == "mfcc"
+        else LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
+    )
+    made.margin = margin_of(s)
+    return made
 
 
 def bands_of(s: SoundSettings) -> int:
@@ -101,13 +106,21 @@ class Ear:
             )
         return self.normalised(found if tract == 1 else self._warped(found, tract))
 
-    def _warped(self, found: Array, factor: float) -> Array:
-        """Frames as of a vocal tract ``factor`` times as long; of mfcc by way of the smooth spectrum that they describe."""
-        if isinstance(self.features, MFCC):
-            cosines = self.features.transform.numpy()  # (bands, coefficients), its columns orthonormal
-            smooth: Array = warp(found @ cosines.T, factor, self.features.centres) @ cosines
-            return smooth
-        return warp(found, factor, self.features.centres) if isinstance(self.features, LogMel) else found
+    def _warped(self, found: Array, factor: float, draw: np.random.RandomState | None = None) -> Array:
+        """Frames as of a vocal tract ``factor`` times as long, with ``draw`` bent as well; of mfcc by way of the smooth spectrum that they
+        describe."""
+        if not isinstance(self.features, LogMel):
+            return found
+        cosines = self.features.transform.numpy() if isinstance(self.features, MFCC) else None
+        smooth = (
+            found if cosines is None else found @ cosines.T
+        )  # (bands, coefficients), its columns orthonormal
+        if factor != 1:
+            smooth = warp(smooth, factor, self.features.centres)
+        if draw is not None and self.settings.bend:
+            smooth = bend(smooth, self.settings.bend, draw)
+        made: Array = smooth if cosines is None else smooth @ cosines
+        return made
 
     def chosen(self, data: Recordings, i: int, *place: int) -> list[int]:
         """Recording ``i`` and those that training joins to it: up to ``joined`` together, no more than ``max_tokens`` frames."""
@@ -132,8 +145,8 @@ class Ear:
         else:
             parts = [data.load(i) for i in rows]
             found = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if s.warp:
-            found = self._warped(found, float(draw.uniform(1 - s.warp, 1 + s.warp)))
+        if s.warp or s.bend:
+            found = self._warped(found, float(draw.uniform(1 - s.warp, 1 + s.warp)), draw)
         return self._hiding(self.normalised(found), draw)
 
     @cached_property

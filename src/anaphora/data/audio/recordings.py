@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from anaphora.data.audio.edges import edged
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.files import Wave
 from anaphora.data.audio.inputs import Frames, Item, Sound
@@ -141,13 +142,15 @@ class Recordings:
         if isinstance(self.features, OwnFeatures):  # how many frames it makes, only it knows
             return len(self._keep(i, self._heard(i)))
         rate = self.features.rate
-        return self.features.frames(-(-one.samples * rate // (one.rate or rate)))
+        frames = self.features.frames(-(-one.samples * rate // (one.rate or rate)))
+        return frames + 2 * margin if (margin := getattr(self.features, "margin", 0)) and frames else frames
 
 
 def frames_of(wave: Wave, features: Hearing) -> Array:
-    """The features (T, F) of one sound (n,)."""
+    """The features (T, F) of one sound (n,), with those of the quiet around it where ``features`` have a margin."""
     if isinstance(features, OwnFeatures | Samples | WhisperMel):
         return features.of(wave)
+    wave = edged(wave, features.margin * features.hop, features.rate)
     with torch.no_grad():
         found, _ = features(torch.from_numpy(wave).to(features.window.device)[None])
     frames: Array = found[0].cpu().numpy()

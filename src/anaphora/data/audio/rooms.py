@@ -111,15 +111,6 @@ def colour(wave: Wave, decibels: float, random: np.random.RandomState) -> Wave:
     return filtered(wave, (10 ** (curve / 20)).astype(np.float32), points)
 
 
-def quiet(wave: Wave, rate: int) -> float:
-    """How loud (root of the mean square) a sound is where it is quiet: the tenth part of its pieces of 10 ms are quieter."""
-    length = max(1, rate // 100)
-    pieces = wave[: len(wave) // length * length].reshape(-1, length)
-    if not len(pieces):
-        return 0.0
-    return float(np.quantile(np.sqrt(np.mean(np.square(pieces, dtype=np.float64), axis=1)), 0.1))
-
-
 def pause(level: float, seconds: float, rate: int, random: np.random.RandomState) -> Wave:
     """``seconds`` of white noise of loudness ``level``."""
     return (level * random.standard_normal(round(seconds * rate))).astype(np.float32)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from anaphora.data.audio.augment import noise, speed
+from anaphora.data.audio.edges import quiet
 from anaphora.data.audio.files import Wave
-from anaphora.data.audio.rooms import colour, pause, pitch, quiet, reverberate
+from anaphora.data.audio.rooms import colour, pause, pitch, reverberate
 from anaphora.settings.sound import SoundSettings
 
 _DULLEST = 2.0  # the steepest slope of the spectrum of added noise, `augment.noise`

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.frames import Ear
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import AnaphoraError
@@ -229,6 +230,7 @@ def sound_facts(m: Any) -> dict[str, Any]:
     """How sound becomes frames, and how texts are searched for."""
     s = m.settings_
     sound = {key: getattr(s, key) for key in ("features", "bins", "frame_length", "hop", "normalise")}
+    sound["margin"] = margin_of(s)
     sound["least"] = m.model_.encoder.front.reach if s.features == "samples" else 0
     found = {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight}
     if s.model != "whisper":

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from anaphora.data.audio.edges import margin_of
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
@@ -21,8 +22,8 @@ from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel
 from anaphora.models.decoders import BahdanauDecoder
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
-from anaphora.models.frontend import Framed
-from anaphora.models.listener import ConvolutionListener, Listener, Stacking, Subsampling
+from anaphora.models.frontend import ConvolvedFrames, DenseFrames, Framed
+from anaphora.models.listener import ConvolutionListener, Differences, Listener, Stacking, Subsampling
 from anaphora.models.samples import ConvolvedPositions, SampleFront
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import Joiner, TransducerModel
@@ -58,7 +59,7 @@ def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) ->
         return _whisper(s, features, symbols)
     encoder = _listener(s, features)
     if s.model.endswith("-ctc") or s.model == "wav2vec2":
-        return CTCModel(encoder, FrameScores(encoder.width, symbols, dropout=s.dropout))
+        return CTCModel(encoder, FrameScores(encoder.width, symbols, dropout=s.dropout, prior=s.label_prior))
     if s.model == "transducer":
         return _transducer(s, encoder, symbols)
     decoder = _decoder(s, encoder, symbols)
@@ -71,27 +72,37 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
     if s.model == "wav2vec2":
         return _sample_listener(s)
     network = frame_network(s, features, s.hidden)
-    read = network.width if network else features
-    if s.model in ("conv-ctc", "transformer-ctc") and s.encoder == "auto":
+    read = (network.width if network else features) * (1 + s.differences)
+    margin = margin_of(s) // s.subsample
+    if s.model in ("conv-ctc", "mfcc-ctc", "transformer-ctc") and s.encoder == "auto":
         halved = Subsampling(read, s.hidden, s.subsample)
-        front = Framed(network, halved) if network else halved
-        if s.model == "conv-ctc":
-            return Listener(front, ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout))
+        front = _front(s, network, halved)
+        if s.model != "transformer-ctc":
+            convolved = ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout)
+            return Listener(front, convolved, margin=margin)
         places = -(-s.max_tokens // s.subsample)
-        return Listener(front, transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=places))
-    plain = Stacking(read, s.subsample)
-    stacked = Framed(network, plain) if network else plain
+        body = transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=places)
+        return Listener(front, body, margin=margin)
+    stacked = _front(s, network, Stacking(read, s.subsample))
     if own := own_encoder("transcribe", s, VectorInput(stacked.width), dropout=0.0):
-        return Listener(stacked, own)
+        return Listener(stacked, own, margin=margin)
     if s.model == "conformer-ctc":
-        body = ConformerEncoder(
+        chunked = ConformerEncoder(
             VectorInput(stacked.width, s.hidden),
             [_conformer_layer(s) for _ in range(s.layers)],
             dropout=s.dropout,
         )
-        return Listener(stacked, body)
+        return Listener(stacked, chunked, margin=margin)
     layers = make_reader(s, stacked.width, bidirectional=s.bidirectional)
-    return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers))
+    return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers), margin=margin)
+
+
+def _front(
+    s: TranscriberSettings, network: DenseFrames | ConvolvedFrames | None, fewer: Stacking | Subsampling
+) -> Framed | Differences | Stacking | Subsampling:
+    """What reads frames by themselves, then with how they change, and leaves fewer of them."""
+    further = Differences(fewer, s.differences) if s.differences else fewer
+    return Framed(network, further) if network else further
 
 
 def _conformer_layer(s: TranscriberSettings) -> ConformerLayer:

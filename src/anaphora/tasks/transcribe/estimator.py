@@ -123,6 +123,8 @@ class Transcriber(Estimator):
             raise DataError(
                 f"the preset {s.model} hears sound, but the data are frames; choose another preset, or give recordings."
             )
+        if s.edges and self.ear_.kind != "audio":
+            raise DataError("edges puts quiet around sound, but the data are frames; set edges = 0.")
         self.tokenizer_ = self._symbols_of(data)
         counts: dict[str, int] = {}
         for text in data.transcripts:

@@ -148,11 +148,18 @@ class TranscriberSettings(
         description="So many frames become one at the front, which makes everything above it that much quicker. CTC "
         "needs at least one frame for every symbol that is left.",
     )
+    differences: int = Field(
+        0,
+        ge=0,
+        le=2,
+        description="Beside each frame the network reads how it changes over the five frames around it: 1 its slope, 2 also the slope of "
+        "that. A frame then needs some that come later, so sound is not heard while it arrives.",
+    )
     kernel: int = Field(
         5,
         ge=1,
         le=63,
-        description="Places that a convolution of conv-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk.",
+        description="Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk.",
     )
     chunk: int = Field(
         16,
@@ -191,6 +198,13 @@ class TranscriberSettings(
         description="Each recording is heard as two copies, varied and masked each in its own way but at the same pace, and so many times "
         "what CTC thinks of them differs (KL) is added to the loss (CR-CTC); a batch then holds half as many recordings. 0.2 is usual.",
     )
+    label_prior: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="CTC divides the probability of each symbol, and of the blank, by its share of all frames to this power. Symbols then "
+        "last as long as they sound instead of a single frame, and voices unlike those of training leave fewer words out. 0 is plain CTC.",
+    )
     batch_tokens: int = Field(
         4000,
         ge=1,
@@ -213,7 +227,9 @@ class TranscriberSettings(
 
     @model_validator(mode="after")
     def _fits_together(self) -> TranscriberSettings:
-        if self.model in ("conv-ctc", "transformer-ctc") and self.subsample & (self.subsample - 1):
+        if self.model in ("conv-ctc", "mfcc-ctc", "transformer-ctc") and self.subsample & (
+            self.subsample - 1
+        ):
             raise ValueError(
                 f"subsample = {self.subsample} must be 1, 2, 4, 8 or 16 for {self.model}, whose front halves the frames"
             )
@@ -229,7 +245,7 @@ class TranscriberSettings(
             raise ValueError(
                 f"hidden = {self.hidden} cannot be divided among heads = {self.heads} into parts of even width"
             )
-        centred = self.model == "conv-ctc" or (self.model == "conformer-ctc" and not self.chunk)
+        centred = self.model in ("conv-ctc", "mfcc-ctc") or (self.model == "conformer-ctc" and not self.chunk)
         if centred and self.kernel % 2 == 0:
             raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
         return self
@@ -238,7 +254,7 @@ class TranscriberSettings(
 _ALWAYS: Uses = (
     EncoderSettings,
     *(SoundSettings, TextSettings, TrainingSettings, StackSettings),
-    *(FrameSettings, "subsample", "valid_examples", "metric"),
+    *(FrameSettings, "subsample", "differences", "valid_examples", "metric"),
 )
 _RECURRENT: Uses = (RecurrentSettings, DirectionSettings)
 _WRITING: Uses = (
@@ -269,6 +285,10 @@ _FEW_VOICES: dict[str, Any] = {
     "channel": 10.0,
     "noise": 0.03,  # more of it hides what tells six from eight: weak consonants
     "pauses": 0.05,
+    "edges": 0.16,
+    "bend": 0.35,
+    "differences": 2,
+    "label_prior": 0.5,
     "dropout": 0.3,
 }
 _DECODING: dict[str, Any] = {**_TRAINED, "cell": "gru", "embedding": 64, "subsample": 4}
@@ -278,19 +298,26 @@ _PRESETS = (
         "bilstm-ctc",
         "LSTM in both directions, a distribution over symbols and blank at every frame (Graves 2006).",
         {**_TRAINED, "cell": "lstm"},
-        (*_ALWAYS, *_RECURRENT, "consistency", InitSettings, TuningSettings),  # init names another preset
+        (
+            *_ALWAYS,
+            *_RECURRENT,
+            "consistency",
+            "label_prior",
+            InitSettings,
+            TuningSettings,
+        ),  # init names another preset
     ),
     Preset(
         "mfcc-ctc",
-        "bilstm-ctc for speech of few speakers: cepstra, which leave the pitch out, varied as if others spoke through other microphones.",
-        {**_TRAINED, **_FEW_VOICES, "cell": "lstm"},
-        (*_ALWAYS, *_RECURRENT, "consistency"),
+        "conv-ctc for speech of few speakers: cepstra, which leave the pitch out, varied as if others spoke through other microphones.",
+        {**_TRAINED, **_FEW_VOICES, "layers": 6},
+        (*_ALWAYS, "consistency", "label_prior", "kernel"),
     ),
     Preset(
         "lstm-ctc",
         "LSTM that reads forwards alone and hears sound as it arrives, a distribution over symbols and blank at every frame.",
         {**_TRAINED, **_ARRIVING},
-        (*_ALWAYS, *_RECURRENT, "consistency"),
+        (*_ALWAYS, *_RECURRENT, "consistency", "label_prior"),
     ),
     Preset(
         "transducer",
@@ -302,13 +329,13 @@ _PRESETS = (
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
-        (*_ALWAYS, "consistency", "kernel"),
+        (*_ALWAYS, "consistency", "label_prior", "kernel"),
     ),
     Preset(
         "transformer-ctc",
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
-        (*_ALWAYS, TransformerSettings, "consistency"),
+        (*_ALWAYS, TransformerSettings, "consistency", "label_prior"),
     ),
     Preset(
         "conformer-ctc",
@@ -324,7 +351,17 @@ _PRESETS = (
             "lr": 2e-3,
             "warmup": 200,
         },
-        (*_ALWAYS, "heads", "feedforward", "activation", "kernel", "chunk", "left", "consistency"),
+        (
+            *_ALWAYS,
+            "heads",
+            "feedforward",
+            "activation",
+            "kernel",
+            "chunk",
+            "left",
+            "consistency",
+            "label_prior",
+        ),
     ),
     Preset(
         "wav2vec2",
@@ -351,7 +388,7 @@ _PRESETS = (
             "warmup": 200,
         },
         (
-            *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
+            *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings, "differences")),
             *(TransformerSettings, WaveSettings, "norm_eps", "embedding_norm", InitSettings, TuningSettings),
         ),
     ),
@@ -378,7 +415,7 @@ _PRESETS = (
             "warmup": 200,
         },
         (
-            *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings)),
+            *(one for one in _ALWAYS if one not in (EncoderSettings, FrameSettings, "differences")),
             *(TransformerSettings, PromptSettings, "order_weight", "label_smoothing"),
             *(InitSettings, TuningSettings),
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +20,11 @@ from anaphora.models.ctc import CTCModel, JointModel
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
-from anaphora.search import ctc_loss, transducer_loss
+from anaphora.search import transducer_loss
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
 from anaphora.tasks.transcribe.info import TranscriberSettings
+from anaphora.tasks.transcribe.loss import frame_loss
 from anaphora.tasks.transcribe.metrics import error_rates
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
@@ -68,7 +68,7 @@ class SpokenBatch:
 class TranscriptionObjective:
     """The loss of a recording x with transcript y, per symbol of y and its end:
 
-    - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t), and while training ``consistency`` times what two copies of a recording
+    - CTC: −log Σ_{π: collapse(π) = y} Π_t p_t(π_t), with `label_prior` as `FrameScores` says, and while training ``consistency`` times what two copies of a recording
       disagree (`disagreement`);
     - attention: −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked, and while training ``order_weight`` for every frame that
       attention goes back (`going_back`);
@@ -110,7 +110,7 @@ class TranscriptionObjective:
         forcing = teacher_forcing(self.settings, self._step) if model.training else 1.0
         if isinstance(model, CTCModel):
             scores, frames = model(x, lengths)
-            total = _frame_loss(scores, frames, batch.targets)
+            total = frame_loss(model.frames, scores, frames, batch.targets)
             if batch.copies > 1 and len(batch):
                 total = total + self.settings.consistency * disagreement(scores, frames)
             return LossSum(total, batch.symbols)
@@ -131,7 +131,7 @@ class TranscriptionObjective:
         if isinstance(model, JointModel):
             scores, frames = model.frames(memory)
             w = self.settings.ctc_weight
-            total = w * _frame_loss(scores, frames, batch.targets) + (1 - w) * total
+            total = w * frame_loss(model.frames, scores, frames, batch.targets) + (1 - w) * total
         return LossSum(total, batch.symbols)
 
     def _of_alignments(
@@ -145,7 +145,7 @@ class TranscriptionObjective:
             logits, [list(row) for row in targets], frames, reduction="sum", impossible="zero"
         )
         scores, _ = model.frames(memory)
-        return w * _frame_loss(scores, frames, targets) + (1 - w) * written
+        return w * frame_loss(model.frames, scores, frames, targets) + (1 - w) * written
 
     @torch.no_grad()
     def evaluate(self, model: Model) -> dict[str, float]:
@@ -195,13 +195,6 @@ def disagreement(scores: Tensor, lengths: Tensor) -> Tensor:
     other = pairs.flip(1).view_as(log_p)  # (2 · pairs, time, symbols), of the other copy
     real = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]
     return torch.where(real, (other.exp() * (other - log_p)).sum(-1), 0.0).sum()
-
-
-def _frame_loss(scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]) -> Tensor:
-    """Summed CTC loss of scores ``(batch, time, symbols)``."""
-    return ctc_loss(
-        scores.float(), [list(row) for row in targets], lengths, reduction="sum", impossible="zero"
-    )
 
 
 def _symbol_loss(logits: Tensor, target_out: Tensor, smoothing: float) -> Tensor:

@@ -77,6 +77,16 @@ def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence
         more, shared = _attributed(m, frames, h.tokens)
         known |= shared
     features = m.ear_.features
+    if margin := getattr(
+        features, "margin", 0
+    ):  # what is shown is the recording, without the quiet around it
+        frames = frames[margin : len(frames) - margin]
+        more = {
+            name: one._replace(values=one.values[margin : len(one.values) - margin])
+            if one.axes[0] == "frame"
+            else one
+            for name, one in more.items()
+        }
     if isinstance(features, Samples):  # to look at, as the energies of others
         features = LogMel(features.rate)
         known["frame_seconds"] = features.hop / features.rate

@@ -35,7 +35,7 @@ from anaphora.data.sources.report import say
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.models.ctc import CTCModel
-from anaphora.search import Hypothesis, ctc_loss
+from anaphora.search import Hypothesis
 from anaphora.tasks.transcribe.inference.decoding import (
     Heard,
     Search,
@@ -45,6 +45,7 @@ from anaphora.tasks.transcribe.inference.decoding import (
     spellable,
 )
 from anaphora.tasks.transcribe.inference.words import placed_words, text_of
+from anaphora.tasks.transcribe.loss import frame_loss
 
 Numbers = NDArray[np.float64]
 ROUNDS, BALANCE = 6, 0.5
@@ -178,7 +179,7 @@ class Adaptation:
             x = [self.ear.vary(rows, [i], self.seed, step, i, copy=place) for place, i in enumerate(drawn)]
             scores, lengths = model(*tensors_of(x, device))
             targets = [pieces[i].symbols for i in drawn]
-            total = ctc_loss(scores.float(), targets, lengths, reduction="sum", impossible="zero")
+            total = frame_loss(model.frames, scores, lengths, targets)
             optimizer.zero_grad()
             loss = total / sum(len(one) + 1 for one in targets)
             loss.backward()  # type: ignore[no-untyped-call]

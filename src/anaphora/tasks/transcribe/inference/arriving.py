@@ -31,7 +31,7 @@ def hears_as_it_arrives(estimator: Any) -> bool:
     """Whether what a model hears of a moment needs nothing that comes later."""
     model, ear = estimator.model_, estimator.ear_
     encoder = model.encoder if isinstance(model, CTCModel | TransducerModel) else None
-    if not isinstance(encoder, Listener) or not isinstance(ear.features, LogMel):
+    if not isinstance(encoder, Listener) or encoder.margin or not isinstance(ear.features, LogMel):
         return False
     front = encoder.front.front if isinstance(encoder.front, Framed) else encoder.front
     body = encoder.body
@@ -87,7 +87,8 @@ class FrameStream:
 
     def _said(self, annotations: Tensor) -> Tensor:
         if isinstance(self._model, CTCModel):
-            return log_probabilities(self._model.frames.linear(annotations))[0].cpu()
+            frames = self._model.frames
+            return log_probabilities(frames.weighed(frames.linear(annotations)))[0].cpu()
         return annotations[0]
 
 
