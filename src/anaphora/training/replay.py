@@ -17,39 +17,50 @@ from torch import Tensor, nn
 from anaphora.kernels.recurrence.backends.cuda_graph.capture import can_capture, current_stream, graph_pool
 
 Loss = Callable[..., Tensor]
-MOST = 2  # shapes of batches that are captured; others are computed kernel by kernel
 
 
 class Replayed:
-    """``loss(model, *tensors)``, one number, where ``model`` is being trained: from the second time that a shape comes, it and its gradient
-    are replayed.
+    """``loss(model, *tensors)``, one number, where ``model`` is being trained: the first shape of batches that comes a second time is
+    captured, and from then on replayed with its gradient.
 
-    The gradients lie in memory of the graphs: the next step overwrites them. Where weights lie elsewhere than before, or other
-    ones are trained, the step is captured again.
+    All else is computed kernel by kernel: other shapes, weights that lie elsewhere than when they were captured, others that are trained,
+    and a batch whose gradient is added to one that is there already. The gradients lie in memory of the graphs: the next step overwrites them.
     """
 
     def __init__(self, loss: Loss, model: nn.Module):
         self._loss, self._model = loss, model
         self._weights = list(model.parameters())
         self._seen: set[Any] = set()
-        self._graphs: dict[Any, _Graphs] = {}
+        self._captured: tuple[Any, _Graphs] | None = None
 
     def __call__(self, model: nn.Module, *tensors: Tensor) -> Tensor:
+        graphs = self._graphs(model, tensors)
+        if graphs is None:
+            return self._loss(
+                model, *tensors
+            )  # compiled at the first time, and its gradient at its backward pass
+        found: Tensor = _Replay.apply(graphs, len(tensors), *tensors, *graphs.trained)  # type: ignore[no-untyped-call]
+        return found
+
+    def _graphs(self, model: nn.Module, tensors: tuple[Tensor, ...]) -> _Graphs | None:
+        """Those that give what ``tensors`` would, captured now where it is time."""
         device = tensors[0].device
         here = model is self._model and model.training and torch.is_grad_enabled()
         if not here or device.type != "cuda" or not can_capture(device):
-            return self._loss(model, *tensors)
+            return None
+        if any(weight.grad is not None for weight in self._weights):
+            return None
         key = self._key(tensors)
-        graphs = self._graphs.get(key)
-        if graphs is None:
-            if key not in self._seen or len(self._graphs) >= MOST:
-                self._seen.add(key)
-                return self._loss(model, *tensors)  # compiled here, and at its backward pass
-            self._graphs = {k: g for k, g in self._graphs.items() if k[1:] == key[1:]}
-            trained: list[Tensor] = [weight for weight in self._weights if weight.requires_grad]
-            graphs = self._graphs[key] = _Graphs(self._loss, model, tensors, trained)
-        found: Tensor = _Replay.apply(graphs, len(tensors), *tensors, *graphs.trained)  # type: ignore[no-untyped-call]
-        return found
+        if self._captured is not None:
+            known, graphs = self._captured
+            return graphs if known == key else None
+        if key not in self._seen:
+            self._seen.add(key)
+            return None
+        trained: list[Tensor] = [weight for weight in self._weights if weight.requires_grad]
+        graphs = _Graphs(self._loss, model, tensors, trained)
+        self._captured = key, graphs
+        return graphs
 
     def _key(self, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
         weights = self._weights
@@ -77,9 +88,8 @@ class _Graphs:
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         torch.cuda.empty_cache()  # what the step before needed, and later this one, is not kept beside the graphs' own memory
         with torch.cuda.stream(beside):
-            self._gradient(
-                loss(model, *self.inputs)
-            )  # loads kernels and makes handles, which a capture may not do
+            # once without capturing, which loads kernels and makes handles: a capture may not
+            self._gradient(loss(model, *self.inputs))
             beside.synchronize()
             torch.cuda.empty_cache()
             with _captured(forward, pool):
