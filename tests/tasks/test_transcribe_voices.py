@@ -13,9 +13,9 @@ import anaphora as an
 from anaphora.cli.main import run as anaphora
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.errors import SettingsError
+from anaphora.settings.transcribe import TranscribeOptions
 from anaphora.tasks.exporting.writing import transcriber_export
 from anaphora.tasks.transcribe.inference.listening import mean_of
-from anaphora.tasks.transcribe.info import TranscribeOptions
 
 RATE = 8000
 SMALL = {

@@ -37,6 +37,7 @@ from anaphora.nn.recurrent import Recurrent
 from anaphora.search import Lexicon
 from anaphora.search.lexicon._lexicon import spelled_in_file
 from anaphora.settings.own import Part
+from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.parts import (
     decoder_layer,
     encoder_layer,
@@ -48,7 +49,6 @@ from anaphora.tasks.parts import (
     own_encoder,
     transformer_encoder,
 )
-from anaphora.tasks.transcribe.info import TranscriberSettings
 
 Model = CTCModel | Seq2Seq | TransducerModel
 

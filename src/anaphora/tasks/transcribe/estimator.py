@@ -33,6 +33,7 @@ from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.own import Part
+from anaphora.settings.transcribe import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
@@ -51,7 +52,6 @@ from anaphora.tasks.transcribe.inference.session import Session
 from anaphora.tasks.transcribe.inference.streaming import open_hearing
 from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
-from anaphora.tasks.transcribe.info import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
 from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective
 from anaphora.tasks.transcribe.probing import probe_transcriber

@@ -21,9 +21,9 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
 from anaphora.search import transducer_loss
+from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
-from anaphora.tasks.transcribe.info import TranscriberSettings
 from anaphora.tasks.transcribe.loss import frame_loss
 from anaphora.tasks.transcribe.metrics import error_rates
 from anaphora.training.objective import LossSum

@@ -9,8 +9,8 @@ from anaphora.data.audio.inputs import Item
 from anaphora.data.audio.recordings import Recordings
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.ctc import CTCModel
+from anaphora.settings.transcribe import TranscribeOptions
 from anaphora.tasks.transcribe.inference.adapting import Adaptation
-from anaphora.tasks.transcribe.info import TranscribeOptions
 
 FEWEST = 2
 """Recordings that there must be at least."""
