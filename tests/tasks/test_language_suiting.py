@@ -94,4 +94,9 @@ def test_words_of_a_long_text_are_estimated(monkeypatch):
 def test_little_text_for_a_large_network_is_read_more_often():
     small, large = (large_lstm_budget(kind) for kind in ("char", "word"))
     assert large["min_steps"] > small["min_steps"]
-    assert small["patience"] == large["patience"] == 5
+
+
+def test_words_are_trained_on_to_the_end_of_their_cycle():
+    """Stopped while lr is at its top, a training would leave out what one cycle is for."""
+    assert large_lstm("word")["schedule"] == "one-cycle"
+    assert (large_lstm_budget("word")["patience"], large_lstm_budget("char")["patience"]) == (0, 5)
