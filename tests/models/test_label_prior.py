@@ -6,7 +6,7 @@ import torch
 
 from anaphora.models.ctc import FrameScores, log_probabilities
 from anaphora.models.memory import Memory
-from anaphora.tasks.transcribe.loss import frame_loss
+from anaphora.tasks.transcribe.objective import frame_loss
 
 
 def _frames(prior: float) -> FrameScores:

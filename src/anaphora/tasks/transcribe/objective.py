@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,14 @@ from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.kernels.gpu.likelihood import summed_loss
-from anaphora.models.ctc import CTCModel, JointModel
+from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabilities
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
-from anaphora.search import transducer_loss
+from anaphora.search import ctc_loss, transducer_loss
 from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
-from anaphora.tasks.transcribe.loss import frame_loss
 from anaphora.tasks.transcribe.metrics import error_rates
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
@@ -200,3 +200,20 @@ def disagreement(scores: Tensor, lengths: Tensor) -> Tensor:
 def _symbol_loss(logits: Tensor, target_out: Tensor, smoothing: float) -> Tensor:
     """Summed cross entropy of logits ``(batch, T, symbols)`` with what should follow ``(batch, T)``."""
     return summed_loss(logits.flatten(0, 1), target_out.flatten(), ignored=PAD, smoothing=smoothing)
+
+
+def frame_loss(
+    frames: FrameScores, scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]
+) -> Tensor:
+    """Summed CTC loss of the scores ``(batch, time, symbols)`` that ``frames`` gave, of which ``lengths`` ``(batch,)`` are real. A target
+    that its frames cannot spell adds nothing.
+
+    With a prior, while training, it is the loss that `FrameScores` describes, and what it counts is counted on.
+    """
+    rows = [list(row) for row in targets]
+    asked: dict[str, Any] = {"reduction": "sum", "impossible": "zero"}
+    if not (frames.prior and frames.training):
+        return ctc_loss(scores.float(), rows, lengths, **asked)
+    log_p = log_probabilities(scores)
+    frames.count(log_p.detach(), lengths)
+    return ctc_loss(frames.weighed(log_p), rows, lengths, normalized=True, **asked)

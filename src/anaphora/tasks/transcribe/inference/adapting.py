@@ -45,7 +45,7 @@ from anaphora.tasks.transcribe.inference.decoding import (
     spellable,
 )
 from anaphora.tasks.transcribe.inference.words import placed_words, text_of
-from anaphora.tasks.transcribe.loss import frame_loss
+from anaphora.tasks.transcribe.objective import frame_loss
 
 Numbers = NDArray[np.float64]
 ROUNDS, BALANCE = 6, 0.5
