@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from anaphora.data.audio.augment import noise
-from anaphora.data.audio.rooms import colour, pause, pitch, quiet, reverberate, stretch
+from anaphora.data.audio.edges import quiet
+from anaphora.data.audio.rooms import colour, pause, pitch, reverberate, stretch
 from anaphora.data.audio.variation import varied, varies_sound
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError

@@ -28,7 +28,7 @@ SHOWN = {
     ("Answerer", "transformer"): {"positions", "captions"},
     ("Answerer", "question-only"): {"states", "gates"},
     ("Transcriber", "bilstm-ctc"): {"states", "gates", "ctc", "spectrogram"},
-    ("Transcriber", "mfcc-ctc"): {"states", "gates", "ctc", "spectrogram"},
+    ("Transcriber", "mfcc-ctc"): {"states", "ctc", "spectrogram"},
     ("Transcriber", "lstm-ctc"): {"states", "gates", "ctc", "spectrogram"},
     ("Transcriber", "transducer"): {"alignment", "gates", "states", "ctc", "spectrogram"},
     ("Transcriber", "conv-ctc"): {"states", "ctc", "spectrogram"},

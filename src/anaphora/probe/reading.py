@@ -46,10 +46,11 @@ def probe_reading(
     facts: Mapping[str, Any],
     losses: Callable[[Tensor], Tensor] | None = None,
     what: Sequence[str] = (),
+    margin: int = 0,
 ) -> tuple[Trace, Tensor]:
     """The inside of ``model`` as ``call()`` runs it on a batch of one, and what it put out.
 
-    ``places`` names the symbols that were read. ``losses`` turns an output into one loss per place (or one in all),
+    ``places`` names the symbols that were read, without ``margin`` at either end that the model reads besides. ``losses`` turns an output into one loss per place (or one in all),
     for ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time),
     ``jacobians`` (singular values of ∂s_t/∂s_{t−1} and of their products), ``ablation`` (how the loss changes when a
     head is silenced) and ``recurrence`` (`recurrence_arrays`: decays and effective weights of linear recurrences). Arrays as in `inner_arrays`, and ``positions``.
@@ -58,10 +59,11 @@ def probe_reading(
     if unknown:
         raise AnaphoraError(f"what must be of {', '.join(WHAT)}, not {unknown[0]!r}.")
     noted = run_noted(model, call)
+    inside = inner_arrays(noted, places=len(places) + 2 * margin)
     arrays = {
         name: array
-        for name, array in inner_arrays(noted, places=len(places)).items()
-        if "time" not in array.axes or array.values.shape[array.axes.index("time")] == len(places)
+        for name, whole in inside.items()
+        if (array := _without_margin(whole, len(places), margin)) is not None
     }
     tables: dict[str, list[dict[str, Any]]] = {}
     if "gradients" in what and losses is not None:
@@ -83,6 +85,17 @@ def probe_reading(
     if losses is not None:
         known["loss"] = float(losses(noted.output).mean())
     return Trace({"time": list(places)}, arrays, known, tables), noted.output
+
+
+def _without_margin(array: Array, places: int, margin: int) -> Array | None:
+    """The array at the ``places`` alone; None where it is of others."""
+    if "time" not in array.axes:
+        return array
+    axis = array.axes.index("time")
+    if array.values.shape[axis] != places + 2 * margin:
+        return None
+    kept = np.take(array.values, range(margin, margin + places), axis)
+    return array._replace(values=kept) if margin else array
 
 
 def add_next_symbols(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_rows import in_order
@@ -203,7 +203,7 @@ def _symbol_loss(logits: Tensor, target_out: Tensor, smoothing: float) -> Tensor
 
 
 def frame_loss(
-    frames: FrameScores, scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]
+    frames: nn.Module, scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]
 ) -> Tensor:
     """Summed CTC loss of the scores ``(batch, time, symbols)`` that ``frames`` gave, of which ``lengths`` ``(batch,)`` are real. A target
     that its frames cannot spell adds nothing.
@@ -212,7 +212,9 @@ def frame_loss(
     """
     rows = [list(row) for row in targets]
     asked: dict[str, Any] = {"reduction": "sum", "impossible": "zero"}
-    if not (frames.prior and frames.training):
+    if not (
+        isinstance(frames, FrameScores) and frames.prior and frames.training
+    ):  # a model of your own has scores of its own
         return ctc_loss(scores.float(), rows, lengths, **asked)
     log_p = log_probabilities(scores)
     frames.count(log_p.detach(), lengths)

@@ -77,9 +77,8 @@ def probe_transcriber(m: Transcriber, x: Any, target: str | None, what: Sequence
         more, shared = _attributed(m, frames, h.tokens)
         known |= shared
     features = m.ear_.features
-    if margin := getattr(
-        features, "margin", 0
-    ):  # what is shown is the recording, without the quiet around it
+    if margin := getattr(features, "margin", 0):
+        # what is shown is the recording, without the quiet around it
         frames = frames[margin : len(frames) - margin]
         more = {
             name: one._replace(values=one.values[margin : len(one.values) - margin])
@@ -116,6 +115,7 @@ def _look_at_frames(
         facts=facts,
         losses=lambda z: -log_probabilities(z).amax(-1)[0],
         what=what,
+        margin=getattr(listener, "margin", 0),
     )
     log_probs = log_probabilities(scores[0]).cpu()
     h = search_frames(log_probs, Search(PLAIN))[0] if target is None else _known(target)
