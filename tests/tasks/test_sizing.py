@@ -10,6 +10,7 @@ import pytest
 import anaphora as an
 from anaphora.cli import main
 from anaphora.data.sources.report import reported
+from anaphora.errors import SettingsError
 from anaphora.tasks.suiting import rival
 from anaphora.tasks.suiting.rival import rival_of
 
@@ -150,3 +151,30 @@ def test_taggers_of_many_words_are_wider_and_examples_are_left_alone():
     for other in (an.Tagger("conv", characters="none"), an.Tagger("bilstm", characters="none")):
         other.plan("names" if other.settings_.model == "bilstm" else tagged(600))
         assert other.settings_.dropout == 0.4
+
+
+def test_what_contradicts_a_given_setting_is_not_assumed(tmp_path):
+    m = an.Classifier("conv", mixup=0.2, hidden=4, **TINY).fit(phrases(300), out=tmp_path / "run")
+    assert (m.settings_.mixup, m.settings_.r_drop, m.settings_.tokens) == (0.2, 0.0, "word")
+    assert an.load(tmp_path / "run").settings_.mixup == 0.2
+    m = an.Classifier("conv", dropout=0, word_dropout=0, **TINY)
+    m.plan(phrases(300))
+    assert m.settings_.r_drop == 0
+
+
+def test_r_drop_needs_something_that_is_dropped(tmp_path):
+    m = an.Classifier("bow", r_drop=1.0, dropout=0, word_dropout=0, **TINY)
+    with pytest.raises(SettingsError, match=r"r_drop = 1 compares two passes .* but nothing is dropped"):
+        m.fit(phrases(300), out=tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
+    pairs = [("a b", "b a"), ("c", "c")] * 4
+    small = {"hidden": 8, "heads": 2, "feedforward": 8, "vocab_size": 30, "steps": 1, "device": "cpu"}
+    said = []
+    with reported(said.append):
+        m = an.Translator("transformer", dropout=0, input_dropout=0, **small)
+        m.plan(pairs, pairs)
+    assert m.settings_.r_drop == 0  # 5 is the preset's
+    assert "assumed, for a model without dropout: r_drop=0" in said
+    m = an.Translator("transformer", dropout=0, r_drop=2.0, **small)
+    m.plan(pairs, pairs)
+    assert m.settings_.r_drop == 2  # the inputs are dropped

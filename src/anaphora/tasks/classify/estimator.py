@@ -60,6 +60,7 @@ from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
 from anaphora.tasks.suiting.classify import suit_texts
 from anaphora.tasks.suiting.rival import rival_of
+from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import chosen_metric
@@ -159,6 +160,7 @@ class Classifier(SequenceReader):
                 warn_of_unknown(donors, (text for text, _ in data.read(range(min(len(data), SAMPLE)))))
             symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
+        settle_r_drop(self)
         targets = Targets.learn(s.target, labels_of(data))
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
 

@@ -9,12 +9,41 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anaphora.data.sources.report import say
+from anaphora.errors import SettingsError
+from anaphora.settings.own import is_part
+from anaphora.tasks.registry import meaningful, resolve
 
 if TYPE_CHECKING:
     from anaphora.tasks.estimator import Estimator
 
 LENGTH = frozenset({"steps", "epochs", "min_steps", "max_steps"})
 """Settings that say how long to train: a user who gives ``steps`` or ``epochs`` has chosen all of them."""
+
+
+DROPPING = ("dropout", "input_dropout", "word_dropout", "embedding_dropout", "row_dropout", "zoneout")
+"""Settings that make two passes over the same batch differ."""
+
+
+def without_dropout(s: Any) -> bool:
+    """Whether settings have R-Drop and nothing that drops anything."""
+    if not getattr(s, "r_drop", 0) or is_part(s.model) or getattr(s, "teacher_forcing", 1.0) < 1:
+        return False
+    return not any(getattr(s, key, 0) for key in DROPPING)
+
+
+def settle_r_drop(m: Estimator) -> None:
+    """R-Drop compares two passes with different dropout: where nothing is dropped, one that the preset has is switched off, and one
+    that the user has given is a `SettingsError`."""
+    if not without_dropout(m.settings_):
+        return
+    if "r_drop" in m._given:
+        raise SettingsError(
+            [
+                f"r_drop = {_written(m.settings_.r_drop)} compares two passes with different dropout, but nothing is dropped: "  # type: ignore[attr-defined]
+                "set dropout above 0, or leave r_drop out."
+            ]
+        )
+    assume(m, {"r_drop": 0.0}, "a model without dropout")
 
 
 def embedded(facts: Mapping[str, Any]) -> bool:
@@ -24,7 +53,10 @@ def embedded(facts: Mapping[str, Any]) -> bool:
 
 
 def assume(m: Estimator, chosen: Mapping[str, Any], why: str) -> None:
-    """Give ``m`` the settings ``chosen`` that its preset uses and the user has not given, and report them with the reason ``why``."""
+    """Give ``m`` the settings ``chosen`` that its preset uses and the user has not given, and report them with the reason ``why``.
+
+    What contradicts a setting of the user's is left out.
+    """
     given = set(m._given) | (LENGTH if {"steps", "epochs"} & m._given.keys() else set())
     used = m.task().used(m.settings_.model)
     changes = {
@@ -32,9 +64,30 @@ def assume(m: Estimator, chosen: Mapping[str, Any], why: str) -> None:
         for key, value in chosen.items()
         if key in used and key not in given and getattr(m.settings_, key) != value
     }
+    changes = _agreeing(m, changes)
     if changes:
         m.settings_ = m.settings_.model_copy(update=changes)
         say(f"assumed, for {why}: {', '.join(f'{key}={_written(value)}' for key, value in changes.items())}")
+
+
+def _agreeing(m: Estimator, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``changes`` without those that contradict the other settings: ``mixup`` of the user's allows no ``r_drop``."""
+    if not _refused(m, changes):
+        return dict(changes)
+    kept: dict[str, Any] = {}
+    for key, value in changes.items():
+        if not _refused(m, {**kept, key: value}):
+            kept[key] = value
+    return kept
+
+
+def _refused(m: Estimator, changes: Mapping[str, Any]) -> bool:
+    task = m.task()
+    try:
+        changed = resolve(task, {**meaningful(task, m.settings_), **changes})
+    except SettingsError:
+        return True
+    return without_dropout(changed) and not without_dropout(m.settings_)
 
 
 def _written(value: Any) -> str:

@@ -34,6 +34,7 @@ from anaphora.tasks.outputs import (
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
+from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.tasks.suiting.translate import suit_pairs
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs
@@ -90,6 +91,7 @@ class Translator(Writer):
         if not self.settings_.init:
             suit_pairs(self, data)
             self.tokenizer_ = learn_sides(self.settings_, data)
+        settle_r_drop(self)
 
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}
