@@ -53,6 +53,15 @@ def test_plain_lines_without_a_terminal():
     ]
 
 
+def test_the_line_of_a_second_run_has_no_measure_of_the_first():
+    stream = io.StringIO()
+    reporter = ConsoleReporter("bleu", stream=stream)
+    reporter.evaluated(40, {"bleu": 31.25}, best=True, samples=[])
+    reporter.started(FACTS)
+    reporter.logged({"loss": 1.25}, TICK)
+    assert stream.getvalue().splitlines()[-1] == "step 50/100  loss 1.2500  12,346 examples/s  1:02 left"
+
+
 def test_a_moving_line_in_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from anaphora.errors import SettingsError
 from anaphora.settings import TrainingSettings
 from anaphora.training.sharding import like
 
@@ -124,11 +125,18 @@ class TriggeredMean(Mean):
 
 
 def average_of(model: nn.Module, settings: TrainingSettings) -> WeightAverage | None:
-    """The average that the settings ask for, if any."""
+    """The average that the settings ask for, if any; a `SettingsError` where it would be one of no step."""
     if settings.trigger:
         return TriggeredMean(model, settings.trigger)
     if settings.swa:
-        return Mean(model, math.ceil(settings.swa * settings.steps))
+        after = math.ceil(settings.swa * settings.steps)
+        if after >= settings.steps:
+            raise SettingsError(
+                [
+                    f"swa = {settings.swa:g} of {settings.steps} steps leaves none to average; lower swa, or train longer."
+                ]
+            )
+        return Mean(model, after)
     return MovingAverage(model, settings.ema) if settings.ema else None
 
 

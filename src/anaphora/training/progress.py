@@ -116,6 +116,7 @@ class ConsoleReporter(Reporter):
     def started(self, facts: Mapping[str, Any]) -> None:
         where = facts["device"] + (f" × {facts['world']}" if facts["world"] > 1 else "")
         self._counts = str(facts.get("counts", "symbols"))
+        self._last = ""  # of a run before this one, with another seed
         self.say(
             f"{facts['parameters']:,} parameters, {facts['steps']:,} steps on {where} in {facts['precision']}; "
             f"the loss is a mean over {self._counts}"
